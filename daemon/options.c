@@ -33,7 +33,7 @@ static const char usage[] =
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
 	"--force, --fail-if, --junit, --undecided, --csv, --markdown, --html, --wide, --columns,\n"
 	"--notes, --quiet, --softirq, --layers, --stacks, --timeout, --build, --sweep, --sweep-max,\n"
-	"--control and --seed it takes as well.\n"
+	"--control, --seed and --on it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -135,6 +135,7 @@ int options_parse(struct options *o, int argc, char **argv)
 		{ "sweep-max", required_argument, NULL, 'o' },
 		{ "control", required_argument, NULL, 'o' },
 		{ "seed", required_argument, NULL, 'o' },
+		{ "on", required_argument, NULL, 'o' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },

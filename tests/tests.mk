@@ -24,8 +24,10 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 
 CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
 	$(patsubst %,$(BUILD)/ctl/%.o,metrics/metrics_http metrics/openmetrics state/connections_table)
-$(patsubst %,$(BUILD)/unit/test_%,figure generator judging layers link measure metrics openmetrics render report rounds stack_tree sweep top_model top_view verdict): $(CTL_TESTED)
+$(patsubst %,$(BUILD)/unit/test_%,figure generator generator_sum judging layers link measure metrics openmetrics render report rounds stack_tree sweep top_model top_view verdict): $(CTL_TESTED)
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
+$(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
+$(BUILD)/unit/test_characters: $(BUILD)/ctl/bridge/characters.o
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services tls): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
@@ -163,6 +165,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 $(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics/metrics_http.o
 $(BUILD)/fuzz/fuzz_limit: $(filter $(BUILD)/ctl/measure/% $(BUILD)/ctl/show/%,$(CTL_OBJ))
 $(BUILD)/fuzz/fuzz_generator: $(filter $(BUILD)/ctl/measure/generator%,$(CTL_OBJ)) $(BUILD)/ctl/show/field.o
+$(BUILD)/fuzz/fuzz_host_list: $(BUILD)/ctl/compare/host_list.o
 $(BUILD)/fuzz/fuzz_symbols: $(patsubst %,$(BUILD)/ctl/layers/%.o,symbols layers_table perf)
 
 .PHONY: fuzz fuzz-run

@@ -17,8 +17,11 @@
 #include "ctl.h"
 #include "field.h"
 #include "host.h"
+#include "route.h"
 #include "util.h"
 #include "version.h"
+
+enum { PUT_MS = 10000 }; /* Run ends its command then */
 
 struct bridge {
 	const struct client_target *target;
@@ -26,12 +29,19 @@ struct bridge {
 	struct varlink_reader reader; /* of stdin */
 };
 
-/* A message and its NUL. */
-static bool put_text(const char *text, size_t bytes)
+/* A message and its NUL.  False: nbctl has ended, or reads nothing for so long (-1: for ever). */
+static bool put_text(const char *text, size_t bytes, int ms)
 {
-	for (bytes++; bytes;) {
-		ssize_t n = write(STDOUT_FILENO, text, bytes);
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
 
+	for (bytes++; bytes;) {
+		int ready = poll(&out, 1, ms);
+		ssize_t n = 0;
+
+		if (ready == 0)
+			return false;
+		if (ready > 0) /* so much does not block */
+			n = write(STDOUT_FILENO, text, MIN(bytes, (size_t)PIPE_BUF));
 		if (n < 0 && errno != EINTR)
 			return false;
 		text += MAX(n, (ssize_t)0);
@@ -43,7 +53,7 @@ static bool put_text(const char *text, size_t bytes)
 bool bridge_put(json_t *reply)
 {
 	char *text = json_dumps(reply, JSON_COMPACT);
-	bool done = text && put_text(text, strlen(text));
+	bool done = text && put_text(text, strlen(text), PUT_MS);
 
 	free(text);
 	json_decref(reply);
@@ -113,6 +123,17 @@ static json_t *version(const struct bridge *b, const json_t *parameters)
 	return made;
 }
 
+/* Is a listener reached from here? */
+static json_t *route(const struct bridge *b, const json_t *parameters)
+{
+	char source[ROUTE_SOURCE_BYTES];
+	int rc = route_try(field_text(parameters, "address"), field_text(parameters, "port"),
+			   source);
+
+	(void)b;
+	return rc < 0 ? json_pack("{s:i}", "errno", -rc) : json_pack("{s:s}", "source", source);
+}
+
 static bool answer_host(struct bridge *b, const struct varlink_request *call, const char *method)
 {
 	static const struct {
@@ -121,6 +142,7 @@ static bool answer_host(struct bridge *b, const struct varlink_request *call, co
 	} methods[] = { { "Describe", describe },
 			{ "Conditions", conditions },
 			{ "Version", version },
+			{ "Route", route },
 			{ "Read", read_host } };
 
 	if (call->oneway) /* of a command that has ended meanwhile */
@@ -192,7 +214,7 @@ static bool relay(struct bridge *b, const char *message, size_t message_bytes,
 			rc = 0;
 			continue;
 		}
-		if (rc == 0 && !put_text(text, bytes))
+		if (rc == 0 && !put_text(text, bytes, -1))
 			return false;
 		if (rc == 0 && !continues(text, bytes))
 			return true;

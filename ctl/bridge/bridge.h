@@ -9,6 +9,10 @@
 bool bridge_put(json_t *reply);
 bool bridge_put_error(const char *name, json_t *parameters);
 
+/* How many bytes of text are whole characters of UTF-8: of those that begin one at the end the rest
+ * is to come.  Pure; what is no UTF-8 counts as whole. */
+size_t bridge_whole_characters(const char *text, size_t bytes);
+
 /* The texts of the parameter argv, NULL-terminated.  They belong to it, the array to the caller. */
 char **bridge_words(const json_t *parameters);
 

@@ -1,9 +1,10 @@
 /* org.nbserved.Host.Run: a load generator on this host for `nbctl compare --on`.
  *
- * Run(argv, timeout_ms) with `more` replies with its CPU time every 50 ms, and at last with its
- * status, its output and its times.  Meanwhile three calls without a reply are taken: Alive, each
- * second; Idle, there was no load so far; Stop, which ends the command.  So does the end of input,
- * or ten seconds without a call: nothing is left running. */
+ * Run(argv, timeout_ms) with `more` replies when it has started, then with its CPU time every 50 ms
+ * and with its output as it comes, and at last with its status and its times.  Meanwhile three
+ * calls without a reply are taken: Alive, each second; Idle, there was no load so far; Stop, which
+ * ends the command.  So does the end of input, or ten seconds without a call: nothing is left
+ * running. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -22,11 +23,18 @@ enum {
 	RUN_SILENCE_MS = 10000,
 };
 
+/* Bytes at the end of some output that begin a character. */
+struct begun {
+	char data[3];
+	size_t bytes;
+};
+
 struct run {
 	struct varlink_reader *reader;
-	uint64_t heard_ns, told_ns;
-	bool idle;   /* there was no load so far */
-	bool silent; /* nbctl is gone, and the command is being ended */
+	uint64_t heard_ns, told_ns; /* told_ns 0: not even that it has started */
+	bool idle;                  /* there was no load so far */
+	bool silent;                /* nbctl is gone, and the command is being ended */
+	struct begun begun[2];      /* of stdout, and of stderr */
 };
 
 static void peer_is_gone(struct run *r)
@@ -102,52 +110,78 @@ static int run_fd(const void *context)
 
 static int run_wait_ms(const void *context)
 {
-	(void)context;
-	return RUN_REPORT_MS;
+	const struct run *r = context;
+
+	return r->told_ns ? RUN_REPORT_MS : 0;
 }
 
-static bool run_look(void *context, const struct use *use)
+static enum watch_said run_look(void *context, const struct use *use)
 {
 	struct run *r = context;
 	uint64_t now_ns = clock_ns();
-	bool idle;
+	enum watch_said said;
 
 	if (!r->silent)
 		listen_to(r);
 	if (now_ns > r->heard_ns + RUN_SILENCE_MS * (uint64_t)NS_PER_MS)
 		peer_is_gone(r);
-	idle = r->idle;
+	said = r->idle ? WATCH_IDLE : WATCH_GO;
 	r->idle = false;
 	if (r->silent || now_ns < r->told_ns + RUN_REPORT_MS * NS_PER_MS)
-		return idle;
+		return said;
 	r->told_ns = now_ns;
 	if (!bridge_put(json_pack("{s:{s:o}, s:b}", "parameters", "use", use_to_json(use),
 				  "continues", true)))
 		peer_is_gone(r);
-	return idle;
+	return said;
 }
 
-/* A command may print anything; JSON has only UTF-8. */
-static json_t *text_of(char *text)
+/* A command may print anything; JSON has only UTF-8, and ours no NUL. */
+static json_t *text_of(char *text, size_t bytes)
 {
-	json_t *made = json_string(text);
+	json_t *made = memchr(text, 0, bytes) ? NULL : json_stringn(text, bytes);
 
-	for (char *at = text; !made && *at; at++)
-		if ((unsigned char)*at >= 0x80)
-			*at = '?';
-	return made ? made : json_string(text);
+	for (size_t i = 0; i < bytes && !made; i++)
+		if ((unsigned char)text[i] >= 0x80 || !text[i])
+			text[i] = '?';
+	return made ? made : json_stringn(text, bytes);
 }
 
-static json_t *child_to_json(struct child *child)
+static void pass_on(struct run *r, bool errors, char *text, size_t bytes)
+{
+	if (bytes && !r->silent &&
+	    !bridge_put(json_pack("{s:{s:o}, s:b}", "parameters", errors ? "errors" : "output",
+				  text_of(text, bytes), "continues", true)))
+		peer_is_gone(r);
+}
+
+static void run_output(void *context, bool errors, const char *data, size_t bytes)
+{
+	struct run *r = context;
+	struct begun *begun = &r->begun[errors];
+	char *text = malloc(begun->bytes + bytes);
+	size_t whole;
+
+	if (!text)
+		abort();
+	memcpy(text, begun->data, begun->bytes);
+	memcpy(text + begun->bytes, data, bytes);
+	bytes += begun->bytes;
+	whole = bridge_whole_characters(text, bytes);
+	begun->bytes = bytes - whole;
+	memcpy(begun->data, text + whole, begun->bytes);
+	pass_on(r, errors, text, whole);
+	free(text);
+}
+
+static json_t *child_to_json(const struct child *child)
 {
 	char cpus[256] = "";
 
 	host_cpus_text(&child->cpus, cpus, sizeof(cpus));
-	return json_pack("{s:i, s:b, s:I, s:o, s:s, s:o*, s:o*}", "status", child->status,
-			 "timed_out", child->timed_out, "wall_ns", (json_int_t)child->wall_ns,
-			 "use", use_to_json(&child->use), "cpus", cpus, "output",
-			 child->output ? text_of(child->output) : NULL, "errors",
-			 child->errors ? text_of(child->errors) : NULL);
+	return json_pack("{s:i, s:b, s:I, s:o, s:s}", "status", child->status, "timed_out",
+			 child->timed_out, "wall_ns", (json_int_t)child->wall_ns, "use",
+			 use_to_json(&child->use), "cpus", cpus);
 }
 
 bool bridge_run(struct varlink_reader *reader, const struct varlink_request *call)
@@ -155,7 +189,7 @@ bool bridge_run(struct varlink_reader *reader, const struct varlink_request *cal
 	uint64_t timeout_ms = field_uint(call->parameters, "timeout_ms");
 	char **words = bridge_words(call->parameters);
 	struct run run = { .reader = reader, .heard_ns = clock_ns() };
-	struct watcher watcher = { &run, run_fd, run_wait_ms, run_look };
+	struct watcher watcher = { &run, run_fd, run_wait_ms, run_look, run_output };
 	struct child child;
 	json_t *last;
 
@@ -166,7 +200,9 @@ bool bridge_run(struct varlink_reader *reader, const struct varlink_request *cal
 	}
 	signal(SIGPIPE, SIG_IGN); /* the command is to be ended first */
 	child_catch_signals();
-	child_run(words, CHILD_KEEP, true, (unsigned)timeout_ms, &watcher, &child);
+	child_run(words, CHILD_PASS, false, (unsigned)timeout_ms, &watcher, &child);
+	for (unsigned i = 0; i < ARRAY_SIZE(run.begun); i++)
+		pass_on(&run, i, run.begun[i].data, run.begun[i].bytes);
 	child_release_signals();
 	free(words);
 	last = child_to_json(&child);

@@ -16,6 +16,7 @@ enum {
 	CALL_LONG_MS = 60000,
 	/* Connecting to another host: the user may have to type a password. */
 	CALL_CONNECT_MS = 120000,
+	CALL_ALL_MS = 30000, /* to several, none of which may ask */
 };
 
 static const char *unreachable_advice(int error)
@@ -63,7 +64,7 @@ static int unreachable(const struct ctl *ctl, struct client *client, int error)
 {
 	char text[1024];
 
-	if (strcmp(ctl_program, "nbctl") != 0) {
+	if (strcmp(ctl_program, "nbctl") != 0 && !ctl->target.host) {
 		ctl_warn("the server of this --run does not answer any more: %s", strerror(error));
 		return CTL_UNREACHABLE;
 	}
@@ -179,15 +180,23 @@ static bool is_our_version(const char *version)
 	return !strncmp(version, ours, same) && (!version[same] || version[same] == '.');
 }
 
-/* Receives the bridge's version.  CTL_DONE, or CTL_UNREACHABLE with the error printed. */
-static int greet(const struct ctl *ctl, struct client *client)
+static uint64_t connect_end_ns(unsigned ms)
 {
+	return clock_ns() + ms * (uint64_t)NS_PER_MS;
+}
+
+/* Receives the bridge's version.  CTL_DONE, or CTL_UNREACHABLE with the error printed. */
+static int greet(const struct ctl *ctl, struct client *client, uint64_t end_ns)
+{
+	uint64_t now_ns = clock_ns();
 	json_t *reply = NULL, *error = NULL;
 	bool continues;
 	int rc = client_send(client, "org.nbserved.Host.Describe", NULL, false);
 
 	if (rc == 0 || rc == -EPIPE)
-		rc = client_receive(client, CALL_CONNECT_MS, &reply, &error, &continues);
+		rc = client_receive(client,
+				    now_ns < end_ns ? (unsigned)((end_ns - now_ns) / NS_PER_MS) : 0,
+				    &reply, &error, &continues);
 	if (rc < 0)
 		return unreachable(ctl, client, -rc);
 	rc = CTL_DONE;
@@ -207,10 +216,33 @@ int ctl_open(struct ctl *ctl, struct client **ret_client)
 
 	if (rc < 0)
 		return unreachable(ctl, NULL, -rc);
-	rc = ctl->target.host ? greet(ctl, *ret_client) : CTL_DONE;
+	rc = ctl->target.host ? greet(ctl, *ret_client, connect_end_ns(CALL_CONNECT_MS)) : CTL_DONE;
 	if (rc != CTL_DONE)
 		client_close(*ret_client);
 	return rc;
+}
+
+int ctl_open_all(struct ctl *list, unsigned count)
+{
+	uint64_t end_ns = connect_end_ns(count > 1 ? CALL_ALL_MS : CALL_CONNECT_MS);
+	int result = CTL_DONE;
+
+	for (unsigned i = 0; i < count; i++) {
+		int rc;
+
+		list[i].target.batch = count > 1; /* one alone may ask for a password */
+		rc = client_open(&list[i].target, &list[i].kept);
+		if (rc < 0)
+			result = unreachable(&list[i], NULL, -rc);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (!list[i].kept || greet(&list[i], list[i].kept, end_ns) == CTL_DONE)
+			continue;
+		client_close(list[i].kept);
+		list[i].kept = NULL;
+		result = CTL_UNREACHABLE;
+	}
+	return result;
 }
 
 /* The connection that an earlier call kept, which is the caller's now, or a new one. */

@@ -66,7 +66,8 @@ struct ctl {
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
 	bool steady;         /* ... which is not opened again when it is lost: that is an error */
 	uint64_t sent_ns;    /* time of the last ctl_send() */
-	struct ctl *on;      /* the bridge of the generator's host; NULL: it runs on this one */
+	struct ctl *on;      /* the bridges of the generator's hosts; NULL: it runs on this one */
+	unsigned on_count;   /* ... of which there are so many */
 	unsigned awaited;    /* replies of ctl_send() that have not come */
 	struct output out;
 	bool quiet; /* no lists of errors are printed, since the daemon logs them */
@@ -94,6 +95,10 @@ extern const struct command command_bridge;
 /* Connects to the daemon, and on another host waits until it answers.  The caller closes the
  * client. CTL_DONE, or CTL_UNREACHABLE with the error printed. */
 int ctl_open(struct ctl *ctl, struct client **ret_client);
+
+/* Connects to the hosts of `count` such, all at the same time, and keeps the connections. CTL_DONE,
+ * or CTL_UNREACHABLE with the error of each printed that failed. */
+int ctl_open_all(struct ctl *list, unsigned count);
 
 /* The daemon's place for messages: its socket, or HOST. */
 const char *ctl_place(const struct ctl *ctl);

@@ -375,7 +375,8 @@ const struct command command_compare = {
 		"hey, sockperf and qemu-img bench print of their own run is understood and shown:\n"
 		"requests/s and round trips as the client saw them, and CPU time per request.\n"
 		"\n"
-		"With -H the daemon is on another host; with --on COMMAND runs on another host.\n"
+		"With -H the daemon is on another host; with --on COMMAND runs on another host, or\n"
+		"on several at once: --on c[1-3].\n"
 		"\n"
 		"Operations, bytes, CPU time and system calls are counted; latency is sampled, and\n"
 		"the table says how many samples there were.  It runs from the moment a worker has a\n"
@@ -415,7 +416,7 @@ const struct command command_compare = {
 		[VALUE_SOFTIRQ] = { "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON" },
 		[VALUE_LAYERS] = { "layers", OPTION_FLAG, NULL, "charge CPU time to layers, by samples" },
 		[VALUE_STACKS] = { "stacks", OPTION_VALUE, "FOLDER", "... save folded stacks and flame graphs there" },
-		[VALUE_ON] = { "on", OPTION_VALUE, "HOST", "run COMMAND on that host, over ssh" },
+		[VALUE_ON] = { "on", OPTION_VALUE, "HOST,...", "run COMMAND on these hosts at once, over ssh" },
 		[VALUE_LINK] = { "link", OPTION_VALUE, "SPEED", "bits/s of the network card, if it does not tell: 25G" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 		[VALUE_SERVE] = { "serve", OPTION_MANY, "SPEC", "start `nbserved --run SPEC` for each round" },

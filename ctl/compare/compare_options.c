@@ -153,19 +153,35 @@ static int check_host(const struct ctl *ctl)
 	return CTL_DONE;
 }
 
-static int check_on(const struct ctl *ctl)
+/* Has one of the specs, lines of the text, no address?  NULL: there are none. */
+static bool is_served_on_loopback(const char *specs)
 {
-	const char *host = ctl->values[VALUE_ON];
+	for (const char *end; specs && *specs; specs = end + (*end != '\0')) {
+		const char *address = strstr(specs, ",address=");
 
-	if (!host)
+		end = strchrnul(specs, '\n');
+		if (!address || address > end)
+			return true;
+	}
+	return false;
+}
+
+static int check_on(struct ctl *ctl, struct compare *c)
+{
+	const char *list = ctl->values[VALUE_ON];
+	struct reason reason = { "" };
+
+	if (!list)
 		return CTL_DONE;
-	if (!*host || *host == '-')
-		return ctl_usage(ctl, "--on: expected [USER@]HOST, got '%s'", host);
+	if (host_list_parse(list, &c->hosts, &reason) < 0)
+		return ctl_usage(ctl, "--on: %s", reason.text);
 	if (!ctl->rest)
 		return ctl_usage(ctl, "--on is about the command after `--`");
-	if (ctl->values[VALUE_SERVE])
-		return ctl_usage(ctl, "--on: what --serve serves is on loopback, which that host "
-				      "does not reach");
+	if (is_served_on_loopback(ctl->values[VALUE_SERVE]))
+		return ctl_usage(ctl,
+				 "--on: what %s serves is on loopback, which another host does not "
+				 "reach: give it an address, as in echo,address=10.0.0.1",
+				 ctl_nbserved ? "--run" : "--serve");
 	for (char **word = ctl->rest; *word; word++) {
 		json_t *sent = json_string(*word);
 
@@ -275,6 +291,7 @@ static int check_limits(struct ctl *ctl, struct compare *c)
 
 void compare_options_fini(struct compare *c)
 {
+	host_list_free(&c->hosts);
 	for (unsigned i = 0; i < c->limit_count; i++)
 		free(c->limit_list[i].text);
 	free(c->limit_list);
@@ -315,7 +332,7 @@ static int check_points(struct ctl *ctl, struct compare *c)
 		return ctl_usage(
 			ctl,
 			"COMMAND has %.*s, and there are only {host}, {port}, {uri}, "
-			"{listener} and those of --sweep NAME=VALUE,...; {%.*s} stands for "
+			"{listener}, {client}, {index} and those of --sweep NAME=VALUE,...; {%.*s} stands for "
 			"the text itself",
 			bytes, unknown, bytes, unknown);
 	c->visits = ctl->rest && placeholders_used(ctl->rest);
@@ -329,14 +346,8 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	const char *interval = ctl->values[VALUE_INTERVAL];
 
 	c->interval_ms = COMPARE_INTERVAL_MS;
-	if (check_command(ctl) || check_host(ctl) || check_on(ctl) || check_points(ctl, c))
+	if (check_command(ctl) || check_host(ctl) || check_on(ctl, c) || check_points(ctl, c))
 		return CTL_USAGE;
-	for (char **word = ctl->rest; word && *word && !c->visits; word++) {
-		char *text = placeholders_fill(*word, NULL, NULL);
-
-		strcpy(*word, text); /* not longer: only doubled braces are replaced */
-		free(text);
-	}
 	if (interval && ctl->rest)
 		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
 	if (interval && ctl_interval(ctl, "interval", interval, 1, &c->interval_ms))

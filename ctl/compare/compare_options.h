@@ -5,6 +5,7 @@
 #include "against.h"
 #include "compare_table.h"
 #include "ctl.h"
+#include "host_list.h"
 #include "limit.h"
 #include "points.h"
 #include "rounds.h"
@@ -61,6 +62,7 @@ struct compare {
 	unsigned limit_count;
 	struct limits *limits; /* NULL: not judged */
 	struct points points;
+	struct host_list hosts; /* of the generator; none: it runs here */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	bool undecided_passes;
 	int status; /* exit code of COMMAND, or of what else ended measuring early */

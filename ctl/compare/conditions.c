@@ -101,9 +101,34 @@ json_t *conditions_parameters(const struct conditions *c, const char *listener, 
 	return made;
 }
 
+/* What each of the generator's hosts is, if it is not described as the daemon's. */
+static int describe_generators(struct ctl *ctl, json_t *ret_hosts)
+{
+	unsigned count = ctl->target.host || ctl->on ? generator_host_count(ctl) : 0;
+	int rc = CTL_DONE;
+
+	for (unsigned i = 0; i < count && rc == CTL_DONE; i++) {
+		json_t *host = NULL;
+
+		rc = generator_host_describe(ctl, i, &host);
+		if (host)
+			json_array_append_new(ret_hosts, host);
+	}
+	return rc;
+}
+
+static json_t *names_of(const struct ctl *ctl)
+{
+	json_t *names = json_array();
+
+	for (unsigned i = 0; i < ctl->on_count; i++)
+		json_array_append_new(names, json_string(ctl->on[i].target.host));
+	return names;
+}
+
 int conditions_ask(struct conditions *c, struct ctl *ctl)
 {
-	json_t *status = NULL, *host = NULL, *now = NULL, *generator = NULL;
+	json_t *status = NULL, *host = NULL, *now = NULL, *generators = json_array();
 	int rc = ctl_call(ctl, "GetStatus", NULL, &status);
 
 	forget_daemon(c);
@@ -116,8 +141,8 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE)
 		rc = daemon_host_describe(ctl, &host);
-	if (rc == CTL_DONE && ctl->rest && (ctl->target.host || ctl->on))
-		rc = generator_host_describe(ctl, &generator);
+	if (rc == CTL_DONE && ctl->rest)
+		rc = describe_generators(ctl, generators);
 	if (rc == CTL_DONE)
 		rc = daemon_host_read(ctl, c->pid, "", &now);
 	if (rc == CTL_DONE) {
@@ -125,12 +150,16 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 		c->build = strdup(field_text(status, "build"));
 		c->common = json_pack("{s:s, s:s, s:O}", "nbserved", field_text(status, "version"),
 				      "nbctl", NB_VERSION, "host", host);
-		if (generator)
-			json_object_set(c->common, "generator_host", generator);
+		if (json_array_size(generators))
+			json_object_set(c->common, "generator_host", json_array_get(generators, 0));
+		if (json_array_size(generators) > 1)
+			json_object_set(c->common, "generator_hosts", generators);
+		if (ctl->on)
+			json_object_set_new(c->common, "on", names_of(ctl));
 		json_object_set_new(c->common, "invocation", invocation_of(ctl));
 	}
 	json_decref(now);
-	json_decref(generator);
+	json_decref(generators);
 	json_decref(host);
 	json_decref(status);
 	return rc;
@@ -225,11 +254,13 @@ static json_t *words_of(char *const *argv)
 static void add_command(const struct conditions *c, json_t *to, const struct measure *row,
 			char *const *argv, const struct child *child)
 {
+	json_t *command = words_of(argv), *given = words_of(c->command);
 	cpu_set_t cpus;
 
-	json_object_set_new(to, "command", words_of(argv));
-	if (argv != c->command)
-		json_object_set_new(to, "command_given", words_of(c->command));
+	json_object_set_new(to, "command", command);
+	if (!json_equal(command, given))
+		json_object_set(to, "command_given", given);
+	json_decref(given);
 	if (c->sweep)
 		json_object_set(to, "sweep", (json_t *)c->sweep);
 	json_object_set_new(to, "generator", json_string(c->generator));
@@ -242,11 +273,11 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 }
 
 /* A host without what differs from run to run: the kernel's share of memory between boots, and the
- * CPUs that nbctl may use; and without its CPU's flags, which older rows do not have.  NULL: the
- * conditions have none of that name. */
-static json_t *lasting_host(const json_t *conditions, const char *name)
+ * CPUs that nbctl may use; and without its CPU's flags, which older rows do not have.  NULL: there
+ * is none. */
+static json_t *lasting_host(const json_t *of)
 {
-	json_t *host = json_copy(field_get(conditions, name));
+	json_t *host = json_copy((json_t *)of);
 
 	json_object_del(host, "memory_bytes");
 	json_object_del(host, "apart");
@@ -254,14 +285,29 @@ static json_t *lasting_host(const json_t *conditions, const char *name)
 	return host;
 }
 
+/* NULL: the generator ran on one host. */
+static json_t *lasting_hosts(const json_t *conditions)
+{
+	json_t *hosts = field_get(conditions, "generator_hosts"), *made, *host;
+	size_t i;
+
+	if (!hosts)
+		return NULL;
+	made = json_array();
+	json_array_foreach(hosts, i, host)
+		json_array_append_new(made, lasting_host(host));
+	return made;
+}
+
 /* A hash of what has to be the same if two intervals are to be visits of one row. */
 static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 {
 	static const struct siphash_key no_secret;
 	json_t *same = json_pack(
-		"{s:o, s:s*, s:o, s:o*, s:O, s:O*}", "command", words_of(c->command), "generator",
-		c->generator, "host", lasting_host(conditions, "host"), "generator_host",
-		lasting_host(conditions, "generator_host"), "listener",
+		"{s:o, s:s*, s:o, s:o*, s:o*, s:O, s:O*}", "command", words_of(c->command),
+		"generator", c->generator, "host", lasting_host(field_get(conditions, "host")),
+		"generator_host", lasting_host(field_get(conditions, "generator_host")),
+		"generator_hosts", lasting_hosts(conditions), "listener",
 		field_get(conditions, "listener"), "exports", field_get(conditions, "exports"));
 	unsigned count;
 	uint64_t *words, hash;

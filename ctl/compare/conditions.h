@@ -10,7 +10,8 @@
  *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
  * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
  * meanwhile, "generator_host": as "host", if
- * it is another one, "nic": what nic_describe() tells of the interface that the listener's
+ * it is another one, "generator_hosts": an array of them, if they are several,
+ * "on": ["c1"], their names, "nic": what nic_describe() tells of the interface that the listener's
  * clients came through, but for loopback } */
 #pragma once
 #include <sys/types.h>

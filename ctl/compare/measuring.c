@@ -9,9 +9,11 @@
 #include "child.h"
 #include "conditions.h"
 #include "generator.h"
+#include "generator_command.h"
 #include "generator_host.h"
 #include "layers.h"
 #include "link.h"
+#include "reach.h"
 #include "sampler.h"
 #include "serve.h"
 #include "softirq.h"
@@ -63,8 +65,8 @@ static void wait_ms(unsigned ms, const struct watcher *w)
 		int left_ms = (int)MIN((end_ns - now_ns) / NS_PER_MS + 1, (uint64_t)WAIT_STEP_MS);
 
 		poll(&answer, 1, MIN(left_ms, w->wait_ms(w->context)));
-		if (clock_ns() < end_ns)
-			w->look(w->context, NULL);
+		if (clock_ns() < end_ns && w->look(w->context, NULL) == WATCH_END)
+			break;
 	}
 }
 
@@ -86,28 +88,28 @@ static int delta(struct ctl *ctl, const struct compare *c, const struct conditio
 }
 
 /* Runs the command once, unchanged, and watches all listeners.  Its output is shown live. */
-static int run_command(struct ctl *ctl, unsigned timeout_ms, struct sampler *sampler,
-		       struct child *child)
+static int run_command(struct ctl *ctl, char **const *commands, unsigned timeout_ms,
+		       struct sampler *sampler, struct generator_run *run)
 {
 	bool known = generator_name(ctl->rest);
-
 	struct watcher watcher = sampler_watcher(sampler);
 	int rc;
 
 	fflush(ctl->out.file);
-	rc = generator_host_run(ctl, ctl->rest,
+	rc = generator_host_run(ctl, commands,
 				ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW,
-				known, timeout_ms, &watcher, child);
+				known, timeout_ms, &watcher, run);
+	rc = rc == CTL_DONE ? sampler->failed : rc;
 	if (rc != CTL_DONE)
 		return rc;
-	if (child->timed_out)
+	if (run->child.timed_out)
 		ctl_warn("%s did not end within %g s (--timeout)", ctl->rest[0], timeout_ms / 1e3);
-	return child->timed_out ? CTL_TIMED_OUT : CTL_DONE;
+	return run->child.timed_out ? CTL_TIMED_OUT : CTL_DONE;
 }
 
 /* Not if several listeners were busy, as the requests cannot be attributed. */
 static void set_generator(struct measures *m, unsigned first, char *const *argv,
-			  const struct child *child)
+			  const struct generator_run *run)
 {
 	const struct measure *active = NULL;
 	bool several = false;
@@ -122,13 +124,16 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 	}
 	for (unsigned i = first; i < m->count && !several; i++)
 		if (m->rows[i]->listener_count)
-			visits_set_generator(m->rows[i], argv, child);
+			visits_set_generator(m->rows[i], argv, run);
 }
 
 static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
 		   unsigned round, struct measures *m, int *ret_status)
 {
-	struct child child = { 0 };
+	char ***commands = ctl->rest ? generator_command_fill(ctl, ctl->rest, NULL) : NULL;
+	char *const *command = commands ? commands[0] : NULL;
+	struct generator_run run = { .failed = -1 };
+	const struct child *child = &run.child;
 	unsigned first = m->count;
 	struct sampler sampler;
 	struct watcher watcher = sampler_watcher(&sampler);
@@ -137,29 +142,34 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	/* The daemon checks the names. */
 	rc = sampler_init(&sampler, ctl, conditions_parameters(conditions, NULL, ctl_words(ctl)),
 			  c->softirq, layers_is_sampled(round - 1) ? c->layers : NULL, ctl->rest);
-	if (rc != CTL_DONE)
+	if (rc != CTL_DONE) {
+		generator_command_free(commands);
 		return rc;
+	}
 	if (ctl->rest) {
-		rc = run_command(ctl, c->timeout_ms, &sampler, &child);
-		*ret_status = rc == CTL_DONE ? child.status : 0;
+		rc = run_command(ctl, commands, c->timeout_ms, &sampler, &run);
+		*ret_status = rc == CTL_DONE ? child->status : 0;
 	} else {
 		wait_ms(c->interval_ms, &watcher);
 	}
-	if (child.status >= 0 && rc == CTL_DONE) {
-		rc = sampler_end(&sampler, ctl->rest ? &child.use : NULL);
+	if (child->status >= 0 && rc == CTL_DONE) {
+		rc = sampler_end(&sampler, ctl->rest ? &child->use : NULL);
 		if (rc == CTL_DONE)
 			rc = delta(ctl, c, conditions, &sampler, m);
 		if (rc == CTL_DONE)
 			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
-					    ctl->rest, &child);
-		if (ctl->rest)
-			set_generator(m, first, ctl->rest, &child);
+					    command, child);
+		if (command)
+			set_generator(m, first, command, &run);
 		sampler_set(&sampler, m, first);
 		layers_end(sampler.layers, m, first);
 		for (unsigned i = first; i < m->count; i++)
 			measure_check_requests(m->rows[i]);
 	}
-	child_free(&child);
+	if (command && rc == CTL_DONE && !child_interrupted())
+		reach_tell_denied(ctl, &sampler, NULL, &run);
+	generator_run_free(&run);
+	generator_command_free(commands);
 	sampler_free(&sampler);
 	return rc;
 }
@@ -222,9 +232,11 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 
 	if (rc != CTL_DONE)
 		return rc;
+	/* Another connection takes time, perhaps a password, and may lead to another daemon. */
+	ctl->steady = ctl->target.host;
 	child_catch_signals();
 	if (ctl->values[VALUE_ON])
-		rc = generator_host_open(ctl, ctl->values[VALUE_ON]);
+		rc = generator_host_open(ctl, &c->hosts);
 	conditions_begin(&conditions, ctl);
 	if (ctl->values[VALUE_SERVE] && rc == CTL_DONE) {
 		c->serve = &serve;

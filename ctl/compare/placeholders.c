@@ -5,7 +5,8 @@
 
 #include "brace.h"
 
-const char *const placeholder_names[PLACEHOLDER_COUNT] = { "host", "port", "uri", "listener" };
+const char *const placeholder_names[PLACEHOLDER_COUNT] = { "host",     "port",   "uri",
+							   "listener", "client", "index" };
 
 /* PLACEHOLDER_COUNT: it is none of them. */
 static unsigned placeholder_of(const struct brace *brace)
@@ -23,7 +24,7 @@ bool placeholders_used(char *const *argv)
 
 	for (; *argv; argv++)
 		for (const char *at = *argv; brace_find(at, &brace); at = brace.text + brace.bytes)
-			if (placeholder_of(&brace) < PLACEHOLDER_COUNT)
+			if (placeholder_of(&brace) < PLACEHOLDER_VISITS)
 				return true;
 	return false;
 }
@@ -42,7 +43,7 @@ const char *placeholders_unknown(char *const *argv, int *ret_bytes)
 }
 
 struct filling {
-	const char *const *values; /* NULL: there are no placeholders */
+	const char *const *values;
 	const char **missing;
 };
 
@@ -51,7 +52,7 @@ static const char *value_of(const void *context, const struct brace *brace)
 	const struct filling *f = context;
 	unsigned which = placeholder_of(brace);
 
-	if (!f->values || which == PLACEHOLDER_COUNT)
+	if (which == PLACEHOLDER_COUNT || !f->values[which])
 		return NULL;
 	if (!*f->values[which])
 		*f->missing = placeholder_names[which];

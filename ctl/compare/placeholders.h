@@ -1,5 +1,5 @@
 /* What `{host}` and so on in the command of `nbctl compare` stand for: of the listener that it
- * visits.  See brace.h.  Pure. */
+ * visits, and of the host on which the command runs.  See brace.h.  Pure. */
 #pragma once
 #include <stdbool.h>
 
@@ -8,18 +8,21 @@ enum placeholder {
 	PLACEHOLDER_PORT,
 	PLACEHOLDER_URI,
 	PLACEHOLDER_LISTENER,
+	PLACEHOLDER_VISITS, /* those above are of a listener */
+	PLACEHOLDER_CLIENT = PLACEHOLDER_VISITS,
+	PLACEHOLDER_INDEX,
 	PLACEHOLDER_COUNT
 };
 
 /* Without their braces. */
 extern const char *const placeholder_names[PLACEHOLDER_COUNT];
 
-/* Does a word of argv (NULL-terminated) have a placeholder? */
+/* Does a word of argv (NULL-terminated) have a placeholder of a listener? */
 bool placeholders_used(char *const *argv);
 
 /* The first unknown one of argv, from its brace on, with its length in *ret_bytes; NULL: none. */
 const char *placeholders_unknown(char *const *argv, int *ret_bytes);
 
-/* The word with values[] for its placeholders, to be freed.  *ret_missing is set to the name of one
- * whose value is "".  values NULL: there are no placeholders, only doubled braces. */
+/* The word with values[] for its placeholders, to be freed; one with NULL stays as it is.
+ * *ret_missing is set to the name of one whose value is "". */
 char *placeholders_fill(const char *word, const char *const *values, const char **ret_missing);

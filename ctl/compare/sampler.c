@@ -131,11 +131,10 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct 
 	if (!s->samples)
 		abort();
 	rc = sampler_take(s, NULL);
-	ctl->steady = is_far(s); /* to connect by ssh takes time, perhaps a password */
 	if (rc != CTL_DONE)
 		sampler_free(s);
 	else
-		s->traffic = measures_traffic(sampler_first(s));
+		s->begin = json_incref((json_t *)sampler_first(s));
 	return rc;
 }
 
@@ -151,7 +150,7 @@ static void tell_silence(struct sampler *s)
 	if (!s->silence_ns || clock_ns() < s->silence_ns)
 		return;
 	s->silence_ns = 0;
-	if (measures_traffic(sampler_last(s)) != s->traffic ||
+	if (measures_traffic(sampler_last(s)) != measures_traffic(s->begin) ||
 	    !(to = open_memstream(&text, &bytes)))
 		return;
 	json_array_foreach(listeners, i, listener) {
@@ -194,7 +193,7 @@ static int sampler_finish(struct sampler *s, bool *ret_idle)
 	return rc;
 }
 
-static bool sampler_look(void *context, const struct use *use)
+static enum watch_said sampler_look(void *context, const struct use *use)
 {
 	struct sampler *s = context;
 	bool idle = false;
@@ -211,7 +210,9 @@ static bool sampler_look(void *context, const struct use *use)
 		s->failed = sampler_part(s);
 	if (s->asked && is_whole(s))
 		s->failed = sampler_finish(s, &idle);
-	return idle;
+	if (s->failed)
+		return WATCH_END;
+	return idle ? WATCH_IDLE : WATCH_GO;
 }
 
 static int sampler_fd(const void *context)
@@ -231,7 +232,7 @@ static int sampler_wait_ms(const void *context)
 
 struct watcher sampler_watcher(struct sampler *s)
 {
-	return (struct watcher){ s, sampler_fd, sampler_wait_ms, sampler_look };
+	return (struct watcher){ s, sampler_fd, sampler_wait_ms, sampler_look, NULL };
 }
 
 int sampler_end(struct sampler *s, const struct use *use)
@@ -262,10 +263,10 @@ void sampler_free(struct sampler *s)
 {
 	layers_cancel(s->layers);
 	sampler_forget(s);
-	s->ctl->steady = false;
 	while (json_array_size(s->documents))
 		samples_remove(s, 0);
 	free(s->samples);
+	json_decref(s->begin);
 	json_decref(s->parameters);
 	json_decref(s->documents);
 }

@@ -31,7 +31,7 @@ struct sampler {
 	struct use use;      /* ... and this was used when it was asked for */
 	bool generator;      /* measure the span of load, not the whole interval */
 	bool loaded;         /* the first operation has been seen */
-	uint64_t traffic;    /* see measures_traffic(): at the start */
+	json_t *begin;       /* the first of all documents */
 	uint64_t silence_ns; /* when to say that no connection has come; 0: not to be said */
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "generator_host.h"
 #include "host.h"
 #include "printable.h"
 #include "text.h"
@@ -54,7 +55,7 @@ static int ask_network(struct ctl *ctl, char network[HOST_NETWORK_BYTES], const 
 	return rc;
 }
 
-static int find_way(struct ctl *ctl, struct way *ret)
+static int find_way(struct ctl *ctl, struct ctl *on, struct way *ret)
 {
 	char daemon[HOST_NETWORK_BYTES], generator[HOST_NETWORK_BYTES], address[64];
 	int rc = CTL_DONE;
@@ -62,13 +63,13 @@ static int find_way(struct ctl *ctl, struct way *ret)
 	*ret = (struct way){ 0 };
 	host_network(daemon);
 	host_network(generator);
-	if (ctl->on)
-		rc = ask_network(ctl->on, generator, "%63s", ret->address);
+	if (on)
+		rc = ask_network(on, generator, "%63s", ret->address);
 	if (rc == CTL_DONE && ctl->target.host) {
 		rc = ask_network(ctl, daemon, "%*s %*s %63s", address);
 		memcpy(ret->address, address, sizeof(address));
 	}
-	ret->far = (ctl->on || ctl->target.host) && (!*daemon || strcmp(daemon, generator) != 0);
+	ret->far = (on || ctl->target.host) && (!*daemon || strcmp(daemon, generator) != 0);
 	return rc;
 }
 
@@ -95,8 +96,8 @@ static const char *reach(const struct way *way, const char *bound, const char **
 }
 
 /* `127.0.0.1:7008`, `[::1]:7008`, `unix:/path` */
-static void target_set_address(struct target *t, const struct way *way, const char *address,
-			       const char *scheme)
+static void set_address(struct target_address *t, const struct way *way, const char *address,
+			const char *scheme)
 {
 	const char *colon = strrchr(address, ':'), *host;
 	bool bracket = *address == '[';
@@ -131,15 +132,18 @@ json_t *targets_row(const struct targets *t, const char *listener)
 void targets_free(struct targets *t)
 {
 	for (unsigned i = 0; i < t->count; i++) {
-		free(t->list[i].host);
-		free(t->list[i].port);
-		free(t->list[i].uri);
+		for (unsigned j = 0; j < t->hosts; j++) {
+			free(t->list[i].addresses[j].host);
+			free(t->list[i].addresses[j].port);
+			free(t->list[i].addresses[j].uri);
+		}
+		free(t->list[i].addresses);
 	}
 	free(t->list);
 	json_decref(t->status);
 }
 
-static void targets_add(struct targets *t, const struct way *way, const json_t *listener)
+static void targets_add(struct targets *t, const struct way *ways, const json_t *listener)
 {
 	struct target *new;
 
@@ -148,10 +152,15 @@ static void targets_add(struct targets *t, const struct way *way, const json_t *
 		abort();
 	new = &t->list[t->count++];
 	*new = (struct target){ .listener = field_text(listener, "name"),
-				.service = field_text(listener, "service") };
-	target_set_address(new, way,
-			   field_text(json_array_get(field_get(listener, "addresses"), 0), ""),
-			   scheme_of(new->service, field_get(listener, "tls")));
+				.service = field_text(listener, "service"),
+				.tcp = !strcmp(field_text(listener, "transport"), "tcp"),
+				.addresses = calloc(t->hosts, sizeof(*new->addresses)) };
+	if (!new->addresses)
+		abort();
+	for (unsigned i = 0; i < t->hosts; i++)
+		set_address(&new->addresses[i], &ways[i],
+			    field_text(json_array_get(field_get(listener, "addresses"), 0), ""),
+			    scheme_of(new->service, field_get(listener, "tls")));
 }
 
 static bool is_serving(const json_t *listener)
@@ -203,7 +212,7 @@ static int nothing_to_visit(const struct targets *t)
 }
 
 static int targets_name(char *const *names, unsigned count, struct targets *t,
-			const struct way *way)
+			const struct way *ways)
 {
 	for (unsigned i = 0; i < count; i++) {
 		const json_t *listener = field_named(t->status, "listeners", names[i]);
@@ -213,7 +222,7 @@ static int targets_name(char *const *names, unsigned count, struct targets *t,
 			return CTL_REFUSED;
 		}
 		if (is_serving(listener))
-			targets_add(t, way, listener);
+			targets_add(t, ways, listener);
 		else
 			targets_leave(t, listener, field_text(listener, "state"));
 	}
@@ -226,14 +235,14 @@ static bool is_visited(const json_t *listener)
 }
 
 /* Selects all listeners that serve, if one command suits them all. */
-static int targets_all(struct targets *t, const struct way *way)
+static int targets_all(struct targets *t, const struct way *ways)
 {
 	json_t *listener;
 	size_t i;
 
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)
 		if (is_visited(listener))
-			targets_add(t, way, listener);
+			targets_add(t, ways, listener);
 	for (unsigned j = 1; j < t->count; j++)
 		if (strcmp(t->list[j].service, t->list[0].service) != 0) {
 			ctl_warn(
@@ -254,14 +263,14 @@ static int targets_all(struct targets *t, const struct way *way)
 }
 
 /* All listeners of a daemon that is served for this alone. */
-static int targets_served(struct targets *t, const struct way *way)
+static int targets_served(struct targets *t, const struct way *ways)
 {
 	json_t *listener;
 	size_t i;
 
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)
 		if (is_serving(listener))
-			targets_add(t, way, listener);
+			targets_add(t, ways, listener);
 		else
 			targets_leave(t, listener, field_text(listener, "state"));
 	return t->count ? CTL_DONE : nothing_to_visit(t);
@@ -269,17 +278,18 @@ static int targets_served(struct targets *t, const struct way *way)
 
 int targets_find(struct targets *t, struct ctl *ctl, const struct targets_of *of)
 {
-	struct way way;
+	struct way ways[HOST_LIST_MAX];
 	int rc = ctl_call(ctl, "GetStatus", NULL, &t->status);
 
-	if (rc == CTL_DONE)
-		rc = find_way(ctl, &way);
+	t->hosts = generator_host_count(ctl);
+	for (unsigned i = 0; i < t->hosts && rc == CTL_DONE; i++)
+		rc = find_way(ctl, ctl->on ? &ctl->on[i] : NULL, &ways[i]);
 	if (rc != CTL_DONE)
 		return rc;
 	if (of->count)
-		rc = targets_name(of->names, of->count, t, &way);
+		rc = targets_name(of->names, of->count, t, ways);
 	else
-		rc = of->served ? targets_served(t, &way) : targets_all(t, &way);
+		rc = of->served ? targets_served(t, ways) : targets_all(t, ways);
 	for (unsigned i = 0; i < t->count; i++) {
 		json_t *name = targets_row(t, t->list[i].listener);
 

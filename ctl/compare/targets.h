@@ -4,18 +4,26 @@
 
 #include "ctl.h"
 
+/* Where a host of the generator reaches a listener. */
+struct target_address {
+	char *host, *port, *uri; /* "": it has none */
+	const char *lacks;       /* ... why not */
+	char source[64];         /* from which address; "": not known */
+};
+
 struct target {
-	const char *listener, *service; /* borrowed from the status document */
-	char *host, *port, *uri;        /* "": it has none */
-	const char *lacks;              /* ... why not */
-	bool timed_out;                 /* it is not visited again */
-	bool told;                      /* ... for a round before this one, and that was said */
+	const char *listener, *service;   /* borrowed from the status document */
+	struct target_address *addresses; /* for each host of the generator */
+	bool tcp;                         /* it is over TCP */
+	bool timed_out;                   /* it is not visited again */
+	bool told;                        /* ... for a round before this one, and that was said */
 };
 
 struct targets {
 	json_t *status;
 	struct target *list;
 	unsigned count;
+	unsigned hosts;    /* of the generator */
 	const char *build; /* the name of the daemon's build; NULL: it has none */
 	json_t *absent;    /* listeners that cannot be visited, with the reason why; borrowed */
 };

@@ -11,12 +11,13 @@
 #include "conditions.h"
 #include "cpus.h"
 #include "field.h"
+#include "generator_command.h"
 #include "generator_host.h"
 #include "host.h"
 #include "link.h"
-#include "placeholders.h"
 #include "points.h"
 #include "printable.h"
+#include "reach.h"
 #include "rounds.h"
 #include "sampler.h"
 #include "serve.h"
@@ -25,51 +26,27 @@
 #include "timeline.h"
 #include "util.h"
 
-/* ---- The command ---- */
-
-static void free_words(char **words)
-{
-	for (char **word = words; *word; word++)
-		free(*word);
-	free(words);
-}
-
-/* The command with its placeholders replaced; NULL, with an error printed: the listener lacks one.
- */
-static char **fill_words(char *const *argv, const struct target *t)
-{
-	const char *const values[PLACEHOLDER_COUNT] = { [PLACEHOLDER_HOST] = t->host,
-							[PLACEHOLDER_PORT] = t->port,
-							[PLACEHOLDER_URI] = t->uri,
-							[PLACEHOLDER_LISTENER] = t->listener };
-	const char *missing = NULL;
-	unsigned count = 0;
-	char **words;
-
-	while (argv[count])
-		count++;
-	words = calloc(count + 1, sizeof(*words));
-	if (!words)
-		abort();
-	for (unsigned i = 0; i < count; i++)
-		words[i] = placeholders_fill(argv[i], values, &missing);
-	if (!missing)
-		return words;
-	ctl_warn("listener '%s' has no {%s}: %s", t->listener, missing, t->lacks);
-	free_words(words);
-	return NULL;
-}
-
 /* ---- One visit ---- */
 
-void visits_set_generator(struct measure *row, char *const *argv, const struct child *child)
+void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run)
 {
 	struct measure_generator *g = &row->generator;
 	const char *name = generator_name(argv);
+	struct generator_sum sum;
 
-	*g = (struct measure_generator){ .name = name ? name : "", .wall_ns = child->wall_ns };
-	if (child->output)
-		generator_parse(argv, child->output, child->wall_ns, &g->result);
+	*g = (struct measure_generator){ .name = name ? name : "", .wall_ns = run->child.wall_ns };
+	if (run->parts) {
+		sum = generator_sum(run->parts, run->part_count);
+		g->result = sum.result;
+		g->overlap = sum.overlap;
+		g->spread_ns = run->spread_ns;
+		if (!json_object_get(row->source, "generator_hosts")) /* which owns it */
+			json_object_set_new(row->source, "generator_hosts",
+					    generator_parts_to_json(run->parts, run->part_count));
+		g->hosts = json_object_get(row->source, "generator_hosts");
+	} else if (run->child.output) {
+		generator_parse(argv, run->child.output, run->child.wall_ns, &g->result);
+	}
 }
 
 struct visit {
@@ -148,7 +125,7 @@ static const char *pair_of(const struct visit *v, const struct targets *t, const
 
 /* The rows of one listener. */
 static int visit_rows(struct visit *v, const struct targets *t, const struct sampler *s,
-		      char *const *argv, const struct child *child)
+		      char *const *argv, const struct generator_run *run)
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
@@ -163,15 +140,15 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	timeline_set(m, first, s->documents);
 	link_set(m, first, s->documents, v->options->conditions->interfaces, v->options->link_bps);
 	for (unsigned i = first; i < m->count; i++) {
-		visits_set_generator(m->rows[i], argv, child);
-		set_shared_cpus(v, m->rows[i], &child->cpus);
+		visits_set_generator(m->rows[i], argv, run);
+		set_shared_cpus(v, m->rows[i], &run->child.cpus);
 	}
 	sampler_set(s, m, first);
 	for (unsigned i = first; i < m->count; i++)
 		measure_check_requests(m->rows[i]);
 	rc = conditions_set(v->options->conditions, m, first,
 			    (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
-			    child);
+			    &run->child);
 	for (unsigned i = first; i < m->count; i++) {
 		const char *pair = pair_of(v, t, m->rows[i]->listener);
 
@@ -182,12 +159,13 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	return rc;
 }
 
-static int visit(struct visit *v, const struct targets *all, struct target *t, char **argv,
-		 int *ret_status)
+static int visit(struct visit *v, const struct targets *all, struct target *t,
+		 char **const *commands, int *ret_status)
 {
 	struct sampler sampler;
 	struct watcher watcher;
-	struct child child;
+	struct generator_run run;
+	const struct child *child = &run.child;
 	int rc;
 
 	rc = sampler_init(&sampler, v->ctl,
@@ -200,22 +178,28 @@ static int visit(struct visit *v, const struct targets *all, struct target *t, c
 	if (v->round > 0)
 		sampler.silence_ns = 0; /* it was told in the first */
 	watcher = sampler_watcher(&sampler);
-	rc = generator_host_run(v->ctl, argv, CHILD_SHOW_ON_FAILURE, true, v->options->timeout_ms,
-				&watcher, &child);
-	t->timed_out = child.timed_out;
-	*ret_status = child.timed_out ? 0 : child.status;
-	if (rc == CTL_DONE && child.status == 0 && !child.timed_out) {
-		rc = sampler_end(&sampler, &child.use);
+	rc = generator_host_run(v->ctl, commands, CHILD_SHOW_ON_FAILURE, true,
+				v->options->timeout_ms, &watcher, &run);
+	rc = rc == CTL_DONE ? sampler.failed : rc;
+	t->timed_out = child->timed_out;
+	*ret_status = rc == CTL_DONE && !child->timed_out ? child->status : 0;
+	if (*ret_status > 0 && !child_interrupted())
+		sampler_end(&sampler, &child->use);
+	if (rc == CTL_DONE && child->status == 0 && !child->timed_out) {
+		rc = sampler_end(&sampler, &child->use);
 		if (rc == CTL_DONE)
-			rc = visit_rows(v, all, &sampler, argv, &child);
-		if (!generator_name(argv) && child.output[0] && !v->options->quiet &&
-		    !v->ctl->out.json) {
+			rc = visit_rows(v, all, &sampler, commands[0], &run);
+		if (!generator_name(commands[0]) && child->output && child->output[0] &&
+		    !v->options->quiet && !v->ctl->out.json) {
 			progress_end();
 			printf("%s: ", t->listener);
-			fputs(child.output, stdout);
+			fputs(child->output, stdout);
 		}
 	}
-	child_free(&child);
+	progress_end();
+	if (rc == CTL_DONE && !child_interrupted())
+		reach_tell_denied(v->ctl, &sampler, t, &run);
+	generator_run_free(&run);
 	sampler_free(&sampler);
 	return rc;
 }
@@ -230,17 +214,21 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE, t->count, order);
 	for (v->position = 0; v->position < t->count && !child_interrupted(); v->position++) {
 		struct target *target = &t->list[order[v->position]];
-		char **words;
+		char ***commands;
 
 		if (target->timed_out)
 			continue;
-		words = fill_words(point_of(v)->command, target);
-		rc = words ? CTL_DONE : CTL_USAGE;
-		if (!words)
+		commands = generator_command_fill(v->ctl, point_of(v)->command, target);
+		if (!commands) {
+			rc = CTL_USAGE;
 			break;
-		progress(v, target);
-		rc = visit(v, t, target, words, ret_status);
-		free_words(words);
+		}
+		rc = v->round == 0 ? reach_try(v->ctl, target) : CTL_DONE;
+		if (rc == CTL_DONE) {
+			progress(v, target);
+			rc = visit(v, t, target, commands, ret_status);
+		}
+		generator_command_free(commands);
 		if (rc != CTL_DONE || *ret_status != 0)
 			break;
 	}

@@ -35,6 +35,6 @@ struct visits_options {
 int visits_run(struct ctl *ctl, const struct visits_options *options, struct rounds *rounds,
 	       struct measures *m, int *ret_status);
 
-/* Sets the row's generator from the output and times of child. */
-struct child;
-void visits_set_generator(struct measure *row, char *const *argv, const struct child *child);
+/* Sets the row's generator from the output and times of a run. */
+struct generator_run;
+void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run);

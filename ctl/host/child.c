@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kept.h"
 #include "process.h"
 #include "util.h"
 
@@ -98,6 +99,15 @@ static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 	else if (forward)
 		kill(pid, forward);
 	forward = 0;
+}
+
+/* What it was run for has failed. */
+static void give_up(pid_t pid, struct ends *ends)
+{
+	if (ends->kill_ns != UINT64_MAX)
+		return;
+	kill(pid, SIGTERM);
+	ends->kill_ns = clock_ns() + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
 }
 
 /* ---- Its threads ---- */
@@ -249,26 +259,10 @@ static void look_forget(struct look *look)
 struct sink {
 	int fd; /* of the pipe; -1: closed, or no pipe */
 	bool show;
-	char *text;
-	size_t bytes, room;
+	const struct watcher *to; /* gets it; NULL: it is kept here */
+	bool errors;              /* it is the stderr */
+	struct kept kept;
 };
-
-static void sink_keep(struct sink *s, const char *data, size_t bytes)
-{
-	bytes = MIN(bytes, CHILD_OUTPUT_MAX - s->bytes);
-	if (s->bytes + bytes + 1 > s->room) {
-		size_t room = 2 * (s->bytes + bytes + 1);
-		char *text = realloc(s->text, room);
-
-		if (!text)
-			abort();
-		s->text = text;
-		s->room = room;
-	}
-	memcpy(s->text + s->bytes, data, bytes);
-	s->bytes += bytes;
-	s->text[s->bytes] = '\0';
-}
 
 static void sink_read(struct sink *s)
 {
@@ -282,7 +276,10 @@ static void sink_read(struct sink *s)
 		s->fd = -1;
 		return;
 	}
-	sink_keep(s, data, (size_t)n);
+	if (s->to)
+		s->to->output(s->to->context, s->errors, data, (size_t)n);
+	else
+		kept_add(&s->kept, data, (size_t)n);
 	if (s->show) {
 		fwrite(data, 1, (size_t)n, stdout);
 		fflush(stdout);
@@ -308,6 +305,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct look *look = calloc(1, sizeof(*look));
 	struct ends ends = { UINT64_MAX, UINT64_MAX };
+	enum watch_said said;
 	bool ended = false;
 
 	if (!look)
@@ -332,8 +330,11 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		pass_signal(pid, &ends, child);
 		if (!fds[3].revents) /* an answer is no reason to read /proc */
 			look_at(pid, look);
-		if (watcher->look(watcher->context, &look->use))
+		said = watcher->look(watcher->context, &look->use);
+		if (said == WATCH_IDLE)
 			look_forget(look);
+		else if (said == WATCH_END)
+			give_up(pid, &ends);
 		child->use = look->use;
 		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
 	}
@@ -389,13 +390,15 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	       const struct watcher *watcher, struct child *ret)
 {
 	struct sink out = { .fd = -1, .show = show == CHILD_SHOW }, err = { .fd = -1 };
-	bool hold = show != CHILD_SHOW;
+	bool hold = show != CHILD_SHOW, pass = show == CHILD_PASS;
 	int out_write = -1, err_write = -1;
 	uint64_t start_ns;
 	struct process_how how = { .in = -1, .parent_end = SIGKILL };
 	pid_t pid;
 
 	*ret = (struct child){ 0 };
+	out.to = err.to = pass ? watcher : NULL;
+	err.errors = true;
 	if (hold || keep)
 		sink_open(&out, &out_write);
 	if (hold)
@@ -403,7 +406,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	how.out = out_write;
 	how.err = err_write;
 	start_ns = clock_ns();
-	if (show == CHILD_KEEP)
+	if (pass)
 		how.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	process_adopt_orphans();
 	ret->status = process_start(argv, &how, &pid);
@@ -423,22 +426,18 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	drain(&out);
 	drain(&err);
 	if (show == CHILD_SHOW_ON_FAILURE && ret->status > 0 && !interrupted) {
-		fwrite(out.text ? out.text : "", 1, out.bytes, stderr);
-		fwrite(err.text ? err.text : "", 1, err.bytes, stderr);
+		fwrite(out.kept.text ? out.kept.text : "", 1, out.kept.bytes, stderr);
+		fwrite(err.kept.text ? err.kept.text : "", 1, err.kept.bytes, stderr);
 	}
-	if (show == CHILD_KEEP)
-		ret->errors = err.text ? err.text : strdup("");
-	else
-		free(err.text);
+	free(err.kept.text);
 	if (keep)
-		ret->output = out.text ? out.text : strdup("");
+		ret->output = kept_take(&out.kept);
 	else
-		free(out.text);
+		free(out.kept.text);
 }
 
 void child_free(struct child *child)
 {
 	free(child->output);
-	free(child->errors);
-	child->output = child->errors = NULL;
+	child->output = NULL;
 }

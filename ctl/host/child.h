@@ -8,10 +8,16 @@
 /* CPU time of a command and all that it starts. */
 struct use {
 	uint64_t cpu_ns; /* since its start */
-	/* Of its busiest thread, since look() last returned true: its CPU time, and the largest
-	 * part of a CPU that one had in some 100 ms; 0: there were no 100 ms. */
+	/* Of its busiest thread, since look() last said that there was no load: its CPU time, and
+	 * the largest part of a CPU that one had in some 100 ms; 0: there were no 100 ms. */
 	uint64_t busiest_ns;
 	double peak;
+};
+
+enum watch_said {
+	WATCH_GO,
+	WATCH_IDLE, /* there was no load so far */
+	WATCH_END,  /* what the command is run for has failed: it is ended, as by SIGTERM */
 };
 
 /* What is done while a command runs.  None of its functions may wait. */
@@ -19,20 +25,20 @@ struct watcher {
 	void *context;
 	int (*fd)(const void *context);      /* to be looked at when there is input; -1: none */
 	int (*wait_ms)(const void *context); /* ... or after so long */
-	/* Is called often.  True: there was no load so far. */
-	bool (*look)(void *context, const struct use *use);
+	enum watch_said (*look)(void *context, const struct use *use); /* is called often */
+	/* With CHILD_PASS: output as it comes.  errors: it is of stderr. */
+	void (*output)(void *context, bool errors, const char *data, size_t bytes);
 };
 
 enum child_show {
 	CHILD_SHOW,            /* its output goes to our stdout and stderr */
 	CHILD_SHOW_ON_FAILURE, /* its output is shown on stderr only if it fails */
-	CHILD_KEEP,            /* its output is not shown, and its stdin is empty */
+	CHILD_PASS,            /* its output goes to the watcher, and its stdin is empty */
 };
 
 struct child {
 	int status;       /* as of waitpid(); -errno: it could not be started */
 	char *output;     /* its stdout, if kept; else NULL */
-	char *errors;     /* its stderr, with CHILD_KEEP; else NULL */
 	uint64_t wall_ns; /* from its start to its end */
 	struct use use;   /* at its end; busiest_ns by samples, 0: unknown */
 	cpu_set_t cpus;   /* its CPU affinity when last sampled */

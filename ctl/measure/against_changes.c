@@ -30,6 +30,7 @@ static const struct fact {
 	{ "generator's CPU", "generator_host.cpu", FACT },
 	{ "generator's CPU flags", "generator_host.cpu_flags", FACT_OF_WORDS },
 	{ "generator's frequency governor", "generator_host.governor", FACT },
+	{ "generator's hosts", "on", FACT },
 	{ "nbserved", "nbserved", FACT },
 	{ "nbctl", "nbctl", FACT },
 	{ "generator", "generator", FACT },

@@ -7,6 +7,7 @@
 #include "compare_table.h"
 #include "curve.h"
 #include "field.h"
+#include "hosts.h"
 #include "printable.h"
 #include "util.h"
 
@@ -68,7 +69,7 @@ static json_t *verdict_to_json(const struct groups *all, const struct measure *r
 
 static json_t *derived_to_json(const struct measure *row)
 {
-	json_t *derived = json_object(), *spread = json_object();
+	json_t *derived = json_object(), *spread = json_object(), *hosts;
 
 	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
 		struct spread s = figure_spread(row, i);
@@ -80,6 +81,9 @@ static json_t *derived_to_json(const struct measure *row)
 	}
 	json_object_set_new(derived, "visits", json_integer(measure_visits(row)));
 	json_object_set_new(derived, "spread", spread);
+	hosts = hosts_to_json(row);
+	if (hosts)
+		json_object_set_new(derived, "hosts", hosts);
 	return derived;
 }
 

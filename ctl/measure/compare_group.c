@@ -8,6 +8,7 @@
 
 #include "curve.h"
 #include "field.h"
+#include "hosts.h"
 #include "human.h"
 #include "link.h"
 #include "util.h"
@@ -203,10 +204,11 @@ static struct verdict judge(const struct group *g, unsigned row, enum figure fig
 	return v;
 }
 
-/* Was one thread of the generator always busy while the server was not? */
+/* Was one thread of the generator, on each of its hosts, always busy while the server was not? */
 static bool measures_generator(const struct measure *row)
 {
-	double generator = figure_spread(row, FIGURE_GENERATOR_SHARE).median;
+	double generator = hosts_count(row) ? hosts_least_share(row)
+					    : figure_spread(row, FIGURE_GENERATOR_SHARE).median;
 	double server = figure_spread(row, FIGURE_CPU_SHARE).median /
 			(double)MAX(row->workers, (uint64_t)1);
 

@@ -10,6 +10,8 @@
 #include "compare_notes.h"
 #include "curve.h"
 #include "field.h"
+#include "hosts.h"
+#include "hosts_words.h"
 #include "human.h"
 #include "util.h"
 
@@ -101,8 +103,13 @@ bool compare_columns_add(column_set *set, const char *name, size_t bytes)
 void compare_figure_cell(struct table *t, const struct measure *row, enum figure figure)
 {
 	struct human text = figure_text(figure, figure_spread(row, figure).median);
+	char bounds[HOSTS_BOUNDS_BYTES];
 
-	table_cell(t, *text.text ? STYLE_PLAIN : STYLE_DIM, "%s", *text.text ? text.text : "-");
+	if (hosts_bounds(row, figure, bounds))
+		table_cell(t, STYLE_PLAIN, "%s", bounds);
+	else
+		table_cell(t, *text.text ? STYLE_PLAIN : STYLE_DIM, "%s",
+			   *text.text ? text.text : "-");
 }
 
 static enum style verdict_style(enum verdict_is is)
@@ -330,6 +337,8 @@ static void render_warnings(struct output *out, const struct groups *all)
 	render_sentence(out, STYLE_WARN, groups_holes(all));
 	render_sentence(out, STYLE_WARN, groups_link_limit(all));
 	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
+	render_sentence(out, STYLE_WARN, hosts_limit(all));
+	render_sentence(out, STYLE_WARN, hosts_overlap(all));
 	render_sentence(out, STYLE_WARN, groups_refused_requests(all));
 	render_sentence(out, STYLE_WARN, groups_saturated(all));
 	render_sentence(out, STYLE_WARN, groups_inexact(all));
@@ -390,6 +399,7 @@ void compare_render(struct output *out, const struct measures *m, column_set wan
 		render_service(out, &all, all.list[i].service, wanted);
 		putc('\n', out->file);
 	}
+	hosts_render(out, &all);
 	render_sides(out, &all);
 	render_curves(out, &all);
 	render_warnings(out, &all);

@@ -29,6 +29,10 @@ struct measure_generator {
 	 * unknown (0) now. */
 	uint64_t refused_requests;
 	bool elsewhere; /* on another host than the listener */
+	/* Of several hosts, see generator_sum.h: result is their sum.  NULL: it ran on one. */
+	const json_t *hosts;
+	double overlap;     /* the part of their time in which all of them had load */
+	uint64_t spread_ns; /* from the call to the last that told its start */
 };
 
 /* Is the time of softirqs and interrupts part of the CPU time of the threads that they interrupt?

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "generator_json.h"
 #include "measure.h"
 #include "util.h"
 
@@ -53,28 +54,24 @@ static uint64_t *number_of(const struct measure *row, const struct number *n)
 
 static json_t *generator_to_json(const struct measure_generator *g)
 {
-	const struct generator_result *r = &g->result;
-	json_t *quantiles = json_array();
+	json_t *made = json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:b}", "name", g->name,
+				 "wall_ns", (json_int_t)g->wall_ns, "cpu_ns", (json_int_t)g->cpu_ns,
+				 "busiest_ns", (json_int_t)g->busiest_ns, "peak", g->peak,
+				 "shared_cpus", (json_int_t)g->shared_cpus, "sibling_cpus",
+				 (json_int_t)g->sibling_cpus, "refused_requests",
+				 (json_int_t)g->refused_requests, "elsewhere", g->elsewhere);
 
-	for (unsigned i = 0; i < r->quantile_count; i++)
-		json_array_append_new(quantiles, json_pack("[f, I]", r->quantiles[i].quantile,
-							   (json_int_t)r->quantiles[i].ns));
-	return json_pack(
-		"{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:b}",
-		"name", g->name, "requests", r->requests, "requests_per_s", r->requests_per_s,
-		"bytes", r->bytes, "bytes_per_s", r->bytes_per_s, "errors", r->errors, "latency_ns",
-		quantiles, "wall_ns", (json_int_t)g->wall_ns, "cpu_ns", (json_int_t)g->cpu_ns,
-		"busiest_ns", (json_int_t)g->busiest_ns, "peak", g->peak, "shared_cpus",
-		(json_int_t)g->shared_cpus, "sibling_cpus", (json_int_t)g->sibling_cpus,
-		"refused_requests", (json_int_t)g->refused_requests, "elsewhere", g->elsewhere);
+	generator_result_to_json(&g->result, made);
+	if (g->hosts) {
+		json_object_set_new(made, "hosts", json_deep_copy(g->hosts));
+		json_object_set_new(made, "overlap", json_real(g->overlap));
+		json_object_set_new(made, "spread_ns", json_integer((json_int_t)g->spread_ns));
+	}
+	return made;
 }
 
 static void generator_from_json(struct measure_generator *g, const json_t *json)
 {
-	struct generator_result *r = &g->result;
-	json_t *quantiles = field_get(json, "latency_ns"), *pair;
-	size_t i;
-
 	g->name = field_text(json, "name");
 	g->wall_ns = field_uint(json, "wall_ns");
 	g->cpu_ns = field_uint(json, "cpu_ns");
@@ -84,17 +81,10 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 	g->sibling_cpus = field_uint(json, "sibling_cpus");
 	g->refused_requests = field_uint(json, "refused_requests");
 	g->elsewhere = field_bool(json, "elsewhere");
-	r->requests = json_number_value(field_get(json, "requests"));
-	r->requests_per_s = json_number_value(field_get(json, "requests_per_s"));
-	r->bytes = json_number_value(field_get(json, "bytes"));
-	r->bytes_per_s = json_number_value(field_get(json, "bytes_per_s"));
-	r->errors = json_number_value(field_get(json, "errors"));
-	json_array_foreach(quantiles, i, pair)
-		if (r->quantile_count < GENERATOR_QUANTILES_MAX)
-			r->quantiles[r->quantile_count++] = (struct generator_quantile){
-				json_number_value(json_array_get(pair, 0)),
-				field_uint(json_array_get(pair, 1), ""),
-			};
+	g->hosts = field_get(json, "hosts");
+	g->overlap = json_number_value(field_get(json, "overlap"));
+	g->spread_ns = field_uint(json, "spread_ns");
+	generator_result_from_json(&g->result, json);
 }
 
 json_t *measure_machine_to_json(const struct measure_machine *m)

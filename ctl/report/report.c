@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "field.h"
+#include "hosts_words.h"
 #include "human.h"
 #include "report_chart.h"
 #include "report_page.h"
@@ -109,6 +110,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 			CHART_ROWS_MAX, g->count);
 	report_layers(to, g);
 	report_table(to, g);
+	report_hosts(to, g);
 	report_commands(to, g);
 	fputs("</section>\n", to);
 }
@@ -178,6 +180,8 @@ static void put_verdict(FILE *to, const struct groups *all)
 	put_paragraph(to, "warn", groups_holes(all));
 	put_paragraph(to, "warn", groups_link_limit(all));
 	put_paragraph(to, "warn", groups_generator_limit(all));
+	put_paragraph(to, "warn", hosts_limit(all));
+	put_paragraph(to, "warn", hosts_overlap(all));
 	put_paragraph(to, "warn", groups_refused_requests(all));
 	put_paragraph(to, "warn", groups_saturated(all));
 	put_paragraph(to, "warn", groups_inexact(all));

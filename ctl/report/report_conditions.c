@@ -54,8 +54,9 @@ static json_t *make_host(const struct measure *visit)
 {
 	const json_t *host = field_get(visit->conditions, "host");
 
-	return json_pack("{s:O?, s:O*, s:s, s:s}", "host", host, "generator_host",
-			 field_get(visit->conditions, "generator_host"), "nbserved",
+	return json_pack("{s:O?, s:O*, s:O*, s:s, s:s}", "host", host, "generator_host",
+			 field_get(visit->conditions, "generator_host"), "generator_hosts",
+			 field_get(visit->conditions, "generator_hosts"), "nbserved",
 			 field_text(visit->conditions, "nbserved"), "nbctl",
 			 field_text(visit->conditions, "nbctl"));
 }
@@ -147,9 +148,20 @@ static void put_host(FILE *to, const json_t *host)
 	put_flags(to, field_text(host, "cpu_flags"));
 }
 
+static void put_generator(FILE *to, const char *name, const json_t *host)
+{
+	fputs("<h3>The generator's host ", to);
+	svg_escape(to, name);
+	fputs("</h3>\n<dl>\n", to);
+	put_host(to, host);
+	fputs("</dl>\n", to);
+}
+
 static void put_hosts(FILE *to, const json_t *of)
 {
+	json_t *hosts = field_get(of, "generator_hosts"), *host;
 	const json_t *generator = field_get(of, "generator_host");
+	size_t i;
 
 	fputs("<dl>\n", to);
 	put_host(to, field_get(of, "host"));
@@ -158,9 +170,10 @@ static void put_hosts(FILE *to, const json_t *of)
 	fputs("</dl>\n", to);
 	if (!generator)
 		return;
-	fputs("<h3>The generator's host</h3>\n<dl>\n", to);
-	put_host(to, generator);
-	fputs("</dl>\n", to);
+	if (!hosts)
+		put_generator(to, "", generator);
+	json_array_foreach(hosts, i, host)
+		put_generator(to, field_text(host, "name"), host);
 }
 
 /* ---- Listeners ---- */

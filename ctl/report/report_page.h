@@ -11,6 +11,9 @@
 /* All figures of the group's rows. */
 void report_table(FILE *to, const struct group *g);
 
+/* The parts of the generator's hosts, if there were several. */
+void report_hosts(FILE *to, const struct group *g);
+
 /* Rows beside saved ones: the summary, a table, the chart, what changed. */
 void report_against(FILE *to, const struct against *a);
 /* The estimates and intervals of the rows that have a saved one.  style: see svg_begin(). */

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "hosts.h"
 #include "human.h"
 #include "report_chart.h"
 #include "report_page.h"
@@ -43,8 +44,12 @@ static void figure_cell(struct cell *cell, const struct measure *row, enum figur
 			bool with_spread)
 {
 	struct spread s = figure_spread(row, figure);
+	char bounds[HOSTS_BOUNDS_BYTES];
 
-	CELL("%s", figure_text(figure, s.median).text);
+	if (hosts_bounds(row, figure, bounds))
+		CELL("%s", bounds);
+	else
+		CELL("%s", figure_text(figure, s.median).text);
 	if (with_spread && s.count > 1)
 		snprintf(cell->small, sizeof(cell->small), "%s\xe2\x80\x93%s",
 			 figure_text(figure, s.low).text, figure_text(figure, s.high).text);

@@ -195,25 +195,38 @@ static void write_export(FILE *to, const struct run *run, const char *name)
 		fputs("fill = yes\n", to);
 }
 
+/* An address without a port, which is given apart or chosen: `10.0.0.1`, `[::1]`. */
+static bool lacks_port(const char *address)
+{
+	size_t bytes = strlen(address);
+
+	return bytes > 0 && !strchr(address, ',') && strncmp(address, "unix:", 5) != 0 &&
+	       (address[bytes - 1] == ']' || !strchr(address, ':'));
+}
+
 static void write_listener(FILE *to, const struct run *run, const char *name, const char *engine,
 			   const char *export, unsigned port_offset)
 {
 	char *end;
 	unsigned long port = run->port ? strtoul(run->port, &end, 10) : 0;
+	const char *address = value_of(run, "address");
+	bool whole = address && !lacks_port(address); /* as the file takes it */
 
 	fprintf(to, "[listener %s]\nservice = %s\n", name, run->service->name);
 	/* Not a number: written as it is, and reported as an invalid address. */
 	if (run->port && (!*run->port || *end))
 		fprintf(to, "address = 127.0.0.1:%s\n", run->port);
-	else if (!has_key(run, "address"))
-		fprintf(to, "address = 127.0.0.1:%lu\n", port ? port + port_offset : 0);
+	else if (!whole)
+		fprintf(to, "address = %s:%lu\n", address ? address : "127.0.0.1",
+			port ? port + port_offset : 0);
 	if (engine)
 		fprintf(to, "engine = %s\n", engine);
 	if (export)
 		fprintf(to, "exports = %s\n", export);
 	for (unsigned i = 0; i < run->count; i++)
-		if (!export ||
-		    !is_of_export(run, i)) /* reported as an error if there is no export */
+		if ((whole || strcmp(run->keys[i].key, "address")) &&
+		    (!export ||
+		     !is_of_export(run, i))) /* reported as an error if there is no export */
 			fprintf(to, "%s = %s\n", run->keys[i].key, run->keys[i].value);
 }
 

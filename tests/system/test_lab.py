@@ -92,6 +92,14 @@ class Host:
             process.wait(TIMEOUT)
 
 
+def make_keys(directory):
+    """Of sshd and of its user, and the program ssh that knows the hosts of ssh_config."""
+    for name in ("host", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name], check=True)
+    (directory / "ssh").write_text(f'#!/bin/sh\nexec {requires("ssh")} -F {directory}/ssh_config "$@"\n')
+    (directory / "ssh").chmod(0o755)
+
+
 @pytest.fixture
 def lab(tmp_path):
     """(generator's host, server1), on which nbserved runs with INI."""
@@ -108,12 +116,9 @@ def lab(tmp_path):
         for host, address in (client, "10.77.0.2/24"), (server, "10.77.0.1/24"):
             host.run("ip", "address", "add", address, "dev", "eth0")
             host.run("ip", "link", "set", "eth0", "up")
-        for name in ("host", "key"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+        make_keys(tmp_path)
         (tmp_path / "sshd_config").write_text(SSHD_CONFIG.format(directory=tmp_path, build=BUILD))
         (tmp_path / "ssh_config").write_text(SSH_CONFIG.format(directory=tmp_path))
-        (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec {requires("ssh")} -F {tmp_path}/ssh_config "$@"\n')
-        (tmp_path / "ssh").chmod(0o755)
         (tmp_path / "nbserved.ini").write_text(INI)
         server.start(SSHD, "-D", "-e", "-f", tmp_path / "sshd_config", stderr=subprocess.DEVNULL)
         daemon = server.start(BUILD / "nbserved", "-c", tmp_path / "nbserved.ini", stderr=subprocess.DEVNULL)
@@ -129,9 +134,15 @@ def lab(tmp_path):
             host.close()
 
 
+def running(host, word):
+    """The processes there of which a word of the command is that."""
+    loop = f"cd /proc; for p in [0-9]*; do grep -qszx -e {word} $p/cmdline && echo $p; done; true"
+    return host.run("sh", "-c", loop).stdout.split()
+
+
 def bridges(host):
     """The processes of `nbctl bridge` that run there."""
-    return host.run("sh", "-c", "cd /proc; for p in [0-9]*; do grep -qszx bridge $p/cmdline && echo $p; done; true").stdout.split()
+    return running(host, "bridge")
 
 
 def open_listeners(lab, tmp_path, text):
@@ -238,14 +249,13 @@ def test_addresses_that_are_not_reached_are_named(lab, tmp_path):
 
 
 def test_a_bridge_that_dies_ends_the_measurement(lab, tmp_path):
-    """And the command ends by itself, as it is not the bridge's."""
+    """And the command, which would wait for its input for ever."""
     open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
     process = lab[0].start("nbctl", "-H", "server1", "compare", "--", "sh", "-c", "echo started >&2; exec cat",
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     assert process.stderr.readline() == "started\n"
     lab[1].run("kill", "-9", *bridges(lab[1]), status=None)  # one of them may be of the reload, and end
     assert process.stderr.readline().startswith("nbctl: server1: ")
-    process.stdin.close()
     assert process.wait(TIMEOUT) == 3
 
 
@@ -257,3 +267,110 @@ def test_ctrl_c_leaves_no_bridge(lab):
     os.killpg(process.pid, signal.SIGINT)
     process.wait(TIMEOUT)
     wait_until(lambda: not bridges(lab[1]), "no bridge is left")
+
+
+# ---- Several generators: the daemon and nbctl on one host, c1 and c2 beside it ----
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """(server, c1, c2) on one network, with 10.77.0.1, .11 and .12; a daemon on the first, an sshd on the others."""
+    if os.getuid() != 0:
+        pytest.skip("hosts with networks of their own need root")
+    if not os.path.exists(SSHD):
+        pytest.skip("openssh-server is not installed (make deps)")
+    requires("redis-benchmark")
+    all_hosts = [Host(tmp_path) for _ in range(3)]
+    server, *clients = all_hosts
+    try:
+        server.run("ip", "link", "add", "eth0", "type", "bridge")
+        for number, client in enumerate(clients, 1):
+            subprocess.run(["nsenter", "-t", str(server.pid), "--net", "ip", "link", "add", f"port{number}", "type", "veth",
+                            "peer", "name", "eth0", "netns", str(client.pid)], check=True)  # fmt: skip
+            server.run("ip", "link", "set", f"port{number}", "master", "eth0", "up")
+            (tmp_path / f"c{number}").mkdir()
+        for host, address in zip(all_hosts, ("10.77.0.1", "10.77.0.11", "10.77.0.12")):
+            host.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
+            host.run("ip", "link", "set", "eth0", "up")
+        make_keys(tmp_path)
+        names = "".join(SSH_CONFIG.format(directory=tmp_path).replace("server1", f"c{n}").replace("10.77.0.1", f"10.77.0.1{n}")
+                        for n in (1, 2))  # fmt: skip
+        (tmp_path / "ssh_config").write_text(names)
+        for number, client in enumerate(clients, 1):
+            config = SSHD_CONFIG.format(directory=tmp_path, build=BUILD).replace("10.77.0.1", f"10.77.0.1{number}")
+            (tmp_path / f"c{number}/sshd_config").write_text(config)
+            client.start(SSHD, "-D", "-e", "-f", tmp_path / f"c{number}/sshd_config", stderr=subprocess.DEVNULL)
+        (tmp_path / "nbserved.ini").write_text(INI.replace("127.0.0.1:7007", "0.0.0.0:7007"))
+        server.start(BUILD / "nbserved", "-c", tmp_path / "nbserved.ini", stderr=subprocess.DEVNULL)
+        wait_until(lambda: server.run("nbctl", "status", status=None).returncode == 0, "nbserved serves")
+        for name in ("c1", "c2"):
+            wait_until(lambda name=name: server.run("ssh", name, "true", status=None).returncode == 0, "sshd answers")
+        yield all_hosts
+        for client in clients:
+            wait_until(lambda client=client: not bridges(client), "no bridge is left")
+    finally:
+        for host in all_hosts:
+            host.close()
+
+
+REDIS = ("redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")
+
+
+def test_two_generators_are_added_up(hosts, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    done = hosts[0].run("nbctl", "compare", "echo-epoll", "--on", "c[1-2]", "--repeat", "2", "--json", "--save", rows,
+                        "--", *REDIS[:-1])  # fmt: skip
+    (row,) = json.loads(done.stdout)["rows"]
+    generator = row["generator"]
+    assert generator["requests"] == 4000 and row["count"] >= 4000 and generator["elsewhere"]
+    assert row["conditions"]["command"][2:5] == ["10.77.0.1", "-p", "7007"]
+    for saved in map(json.loads, rows.read_text().splitlines()):
+        parts = saved["generator"]["hosts"]
+        assert [part["host"] for part in parts] == ["c1", "c2"] and [part["requests"] for part in parts] == [1000, 1000]
+        assert saved["generator"]["requests_per_s"] <= sum(part["requests_per_s"] for part in parts) * 1.0001
+    table = hosts[0].run("nbctl", "compare", "--load", rows, "--wide").stdout
+    assert re.search(r"<=[\d.,]+ \(c[12]\)", table)
+
+
+def test_a_host_without_a_way_is_named_before_the_visit(hosts, tmp_path):
+    """Its packets to another address of the server get lost."""
+    hosts[0].run("ip", "address", "add", "10.77.0.9/24", "dev", "eth0")
+    hosts[2].run("ip", "neigh", "add", "10.77.0.9", "lladdr", "02:00:00:00:00:01", "nud", "permanent", "dev", "eth0")
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d/lab.ini").write_text("[listener echo-epoll]\naddress = 10.77.0.9:7009\n")
+    hosts[0].run("nbctl", "reload")
+    done = hosts[0].run("nbctl", "compare", "echo-epoll", "--on", "c1,c2", "--", *REDIS, status=3)
+    assert done.stderr == "nbctl: c2 cannot reach 10.77.0.9:7009: timed out; a firewall?\n"
+
+
+def test_a_host_that_is_not_allowed_is_named(hosts, tmp_path):
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d/lab.ini").write_text("[listener echo-epoll]\nallow = 10.77.0.11\n")
+    hosts[0].run("nbctl", "reload")
+    done = hosts[0].run("nbctl", "compare", "echo-epoll", "--on", "c1,c2", "--", *REDIS, status=None)
+    assert done.returncode not in (0, 3)
+    assert "echo-epoll does not allow 10.77.0.12 (c2): see `allow`" in done.stderr
+
+
+def test_an_nbctl_that_hangs_leaves_nothing_running(hosts, tmp_path):
+    """Its heartbeat stops, and its connections stay open."""
+    process = hosts[0].start("nbctl", "compare", "--on", "c1,c2", "--", "sh", "-c",
+                             f"touch {tmp_path}/started.{{index}}; exec sleep 1000",
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    wait_until(lambda: len(list(tmp_path.glob("started.*"))) == 2, "the command runs everywhere")
+    (nbctl,) = running(hosts[0], "nbctl")
+    hosts[0].run("kill", "-STOP", nbctl)
+    for client in hosts[1:]:
+        wait_until(lambda client=client: not running(client, "sleep"), "the command has ended")
+    hosts[0].run("kill", "-KILL", nbctl)
+    process.send_signal(signal.SIGCONT)  # nsenter, which has stopped with its child
+    assert process.wait(TIMEOUT) != 0
+
+
+def test_a_daemon_for_one_run_serves_other_hosts(hosts):
+    """`nbserved --run --on`, which is refused without an address."""
+    run = ("nbserved", "--run", "echo,engine=epoll,address=10.77.0.1", "--on", "c[1-2]", "--repeat", "2", "--json", "--", *REDIS)
+    (row,) = json.loads(hosts[0].run(*run).stdout)["rows"]
+    assert row["generator"]["requests"] == 4000
+    done = hosts[0].run("nbserved", "--run", "echo", "--on", "c1", "--", *REDIS, status=2)
+    assert "what --run serves is on loopback, which another host does not reach: give it an address" in done.stderr

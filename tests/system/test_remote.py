@@ -4,6 +4,7 @@ import getpass
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -174,6 +175,10 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     (["-H", "server1", "compare", "--softirq"], "--softirq sees the packets of this host alone: without -H"),
     (["compare", "--on", "c1"], "--on is about the command after `--`"),
     (["compare", "--on", "-x", "--", "true"], "--on: expected [USER@]HOST"),
+    (["compare", "--on", "c1,-x", "--", "true"], "--on: expected [USER@]HOST"),
+    (["compare", "--on", "c[1-2", "--", "true"], "--on: a [ without its ]: 'c[1-2'"),
+    (["compare", "--on", "c[1-2],c2", "--", "true"], "--on: it is there twice, got 'c2'"),
+    (["compare", "--on", "c1", "--serve", "echo", "--", "true", "{port}"], "is on loopback, which another host does not reach"),
     (["compare", "--on", "c1", "--", b"\xff"], "--on: a word of COMMAND is no UTF-8"),
     (["compare", "--", "ssh", "c1", "true"], "use --on HOST"),
     (["-H", "server1", "report", "x"], "report works on this host"),
@@ -193,9 +198,9 @@ def test_the_bridge_takes_only_calls():
 # ---- The command on another host (--on) ----
 
 
-def compare_on(ssh, daemon, *command, options=(), **how):
+def compare_on(ssh, daemon, *command, options=(), on="c1", **how):
     return subprocess.run(
-        [NBCTL, "-s", daemon.control, "compare", "--on", "c1", *options, "--", *command],
+        [NBCTL, "-s", daemon.control, "compare", "--on", on, *options, "--", *command],
         env=dict(os.environ, NBCTL_SSH=str(ssh)), capture_output=True, text=True, timeout=2 * TIMEOUT, **how)  # fmt: skip
 
 
@@ -238,20 +243,115 @@ def read_quietly(path):
         return []
 
 
+@pytest.mark.parametrize("on", ["c1", "c[1-3]"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_running_there(daemon, far, tmp_path, number):
+def test_nothing_is_left_running_there(daemon, far, tmp_path, number, on):
     """Neither the command nor what it has started, by a signal, or when nbctl is killed."""
-    name, started = str(tmp_path), tmp_path / "started"
-    script = f"sh -c 'sleep 1000; :' {name} & touch {started}; wait"
+    name = str(tmp_path)
+    script = f"sh -c 'sleep 1000; :' {name} & touch {tmp_path}/started.{{index}}; wait"
     process = subprocess.Popen(
-        [NBCTL, "-s", daemon.control, "compare", "--on", "c1", "--", "sh", "-c", script, name],
+        [NBCTL, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script, name],
         env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
-    wait_until(started.exists, "the command runs")
+    wait_until(lambda: len(list(tmp_path.glob("started.*"))) == (3 if on != "c1" else 1), "the command runs")
     assert processes(name)
     process.send_signal(number)
     assert process.wait(TIMEOUT) == (-number if number == signal.SIGKILL else 128 + number)
     wait_until(lambda: not processes(name), "all of it has ended")
+
+
+def test_output_is_shown_as_it_comes(daemon, far, tmp_path):
+    """Of several hosts a line each, with its host; the command still runs."""
+    go = tmp_path / "go"
+    script = f"echo now; echo bad >&2; while [ ! -e {go} ]; do sleep 0.05; done; printf '1\\r2\\r3'"
+    for on, lines in ("c1", ["now"]), ("c[1-2]", ["c1: now", "c2: now"]):
+        process = subprocess.Popen(
+            [NBCTL, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script], text=True,
+            env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        assert sorted(process.stdout.readline()[:-1] for _ in lines) == lines
+        go.touch()
+        stdout, stderr = process.communicate(timeout=TIMEOUT)
+        assert "bad\n" in stderr and "3" in stdout
+        assert (on == "c1") == ("2\n" in stdout)  # overwritten
+        go.unlink()
+
+
+def test_the_command_ends_with_the_daemon(start_daemon, far, tmp_path):
+    """At once, here and on other hosts: nothing can be measured any more."""
+    for number, on in enumerate([[], ["--on", "c1"], ["--on", "c[1-2]"]]):
+        daemon = start_daemon(listener("echo"))
+        started, name = tmp_path / f"started{number}", str(tmp_path / f"name{number}")
+        process = subprocess.Popen(
+            [NBCTL, "-s", daemon.control, "compare", *on, "--", "sh", "-c", f"touch {started}; sleep 1000; :", name],
+            env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        wait_until(started.exists, "the command runs")
+        assert daemon.stop() == 0
+        stderr = process.communicate(timeout=TIMEOUT)[1]
+        assert process.returncode == 3 and "cannot reach the daemon" in stderr
+        wait_until(lambda name=name: not processes(name), "the command has ended")
+
+
+# ---- The command on several hosts ----
+
+
+def test_placeholders_of_the_host(daemon, far):
+    ran = compare_on(far, daemon, "echo", "{client}", "{index}", "{{index}}", on="root@c[1-2]")
+    assert sorted(ran.stdout.splitlines()[:2]) == ["root@c1: c1 0 {index}", "root@c2: c2 1 {index}"]
+    here = daemon.nbctl("compare", "--", "echo", "{client}", "{index}", check=False)
+    assert here.stdout.startswith(f"{socket.gethostname()} 0\n")
+
+
+def test_several_hosts_are_one_generator(daemon, far, tmp_path):
+    """Whose parts rows save."""
+    rows = tmp_path / "rows.jsonl"
+    client = "exec 3<>/dev/tcp/127.0.0.1/$0; printf x >&3; read -rn1 <&3"
+    ran = compare_on(far, daemon, "bash", "-c", client, "{port}", on="c[1-3]",
+                     options=["--repeat=3", "--json", "--save", rows])  # fmt: skip
+    (row,) = json.loads(ran.stdout)["rows"]
+    assert row["count"] == 9
+    assert [host["host"] for host in row["derived"]["hosts"]] == ["c1", "c2", "c3"]
+    assert row["conditions"]["on"] == ["c1", "c2", "c3"]
+    assert [host["name"] for host in row["conditions"]["generator_hosts"]] == ["c1", "c2", "c3"]
+    for saved in map(json.loads, rows.read_text().splitlines()):
+        generator = saved["generator"]
+        assert [host["host"] for host in generator["hosts"]] == ["c1", "c2", "c3"]
+        assert all(host["wall_ns"] > 0 for host in generator["hosts"])
+        assert generator["spread_ns"] > 0 and 0 <= generator["overlap"] <= 1
+    table = daemon.nbctl("compare", "--load", rows).stdout
+    assert "The generator started on 3 hosts within" in table
+    assert re.search(r"^ *echo +c1\b", table, re.M) and re.search(r"^ +c3\b", table, re.M)
+    page = subprocess.run([NBCTL, "report", rows], capture_output=True, text=True, timeout=TIMEOUT).stdout
+    assert "The generator's host c3" in page and "generator's host</th>" in page
+
+
+def test_all_are_ended_when_one_fails(daemon, far, tmp_path):
+    name = str(tmp_path)
+    ran = compare_on(far, daemon, "sh", "-c", "[ {index} = 1 ] && exit 5; sleep 1000; :", name, on="c[1-3]")
+    assert ran.returncode == 5 and "it failed on c2, and was ended on the other hosts" in ran.stderr
+    wait_until(lambda: not processes(name), "all of it has ended")
+
+
+def test_all_are_ended_when_a_connection_is_lost(daemon, program, tmp_path):
+    """Of one host; the others are told."""
+    ssh = program(f'host="${{@: -2:1}}"; echo $$ >{tmp_path}/$host.pid; exec sh -c "$last"')
+    name = str(tmp_path / "name")
+    process = subprocess.Popen(
+        [NBCTL, "-s", daemon.control, "compare", "--on", "c[1-3]", "--", "sh", "-c",
+         f"touch {tmp_path}/started.{{index}}; exec sleep 1000", name],
+        env=dict(os.environ, NBCTL_SSH=str(ssh)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    wait_until(lambda: len(list(tmp_path.glob("started.*"))) == 3, "the command runs everywhere")
+    os.kill(int((tmp_path / "c2.pid").read_text()), signal.SIGKILL)
+    stderr = process.communicate(timeout=TIMEOUT)[1]
+    assert process.returncode == 3 and "c2: " in stderr and "c1: " not in stderr
+    wait_until(lambda: not processes(name), "all of it has ended")
+
+
+def test_each_host_that_cannot_be_reached_is_named(daemon, program):
+    """And nothing is run on the others."""
+    ssh = program('case "${@: -2:1}" in c1) exec sh -c "$last";; c2) exit 127;; esac; echo no route >&2; exit 255')
+    ran = compare_on(ssh, daemon, "sh", "-c", "echo ran", on="c[1-3]")
+    assert ran.returncode == 3 and "ran" not in ran.stdout
+    assert "nbctl is not in c2's PATH" in ran.stderr and "c3: no route; does `ssh c3 true` work?" in ran.stderr
 
 
 def test_a_bridge_that_is_silent_is_given_up(daemon, program):

@@ -1,0 +1,12 @@
+/* Output of a command that is kept: its first CHILD_OUTPUT_MAX bytes. */
+#pragma once
+#include <stddef.h>
+
+struct kept {       /* zeroed at the start */
+	char *text; /* NUL-terminated; NULL: none */
+	size_t bytes, room;
+};
+
+void kept_add(struct kept *k, const char *data, size_t bytes);
+/* The text, which is the caller's; never NULL. */
+char *kept_take(struct kept *k);

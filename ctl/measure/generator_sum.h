@@ -1,0 +1,32 @@
+/* A generator that ran on several hosts at once: what they did together.  Pure.
+ *
+ * Each host counts and times its own part.  Clocks of hosts are never compared: a part ended when
+ * its host told nbctl so. */
+#pragma once
+#include <jansson.h>
+
+#include "generator.h"
+
+struct generator_part {
+	const char *host;                     /* as --on names it */
+	struct generator_result result;       /* all 0: its output was not understood */
+	uint64_t ended_ns;                    /* by nbctl's clock */
+	uint64_t wall_ns, cpu_ns, busiest_ns; /* by its own, as in struct measure_generator */
+	double peak;
+};
+
+struct generator_sum {
+	/* Requests, bytes and errors are added up.  Rates are all of them over the time from the
+	 * first start of load to its last end, so that a host that ended early makes none faster.
+	 * The percentiles of a whole cannot be made of those of its parts, but lie between the
+	 * lowest and the highest of these: here are the highest.  All 0 if that of a host is. */
+	struct generator_result result;
+	uint64_t load_ns; /* that time */
+	double overlap;   /* the part of it in which all hosts had load, 0 to 1 */
+};
+
+struct generator_sum generator_sum(const struct generator_part *parts, unsigned count);
+
+/* As rows save them: [{ "host": "c1", "requests": 1, ..., "latency_ns": [[0.99, 1]], "wall_ns": 1,
+ * "cpu_ns": 1, "busiest_ns": 1, "peak": 0.1 }]; a new reference. */
+json_t *generator_parts_to_json(const struct generator_part *parts, unsigned count);

@@ -1,0 +1,31 @@
+/* Rows whose generator ran on several hosts: the part of each, and what it means for the row.
+ * Pure. */
+#pragma once
+#include <jansson.h>
+
+#include "figure.h"
+#include "measure.h"
+
+/* 0: it ran on one host. */
+unsigned hosts_count(const struct measure *row);
+const char *hosts_name(const struct measure *row, unsigned host);
+
+/* What is known of each host's part; a new figure of them is a line in hosts.c. */
+enum { HOSTS_FIGURES = 6 };
+extern const enum figure hosts_figures[HOSTS_FIGURES];
+
+/* The figure of a host's part, the median of the visits; NaN: unknown. */
+double hosts_value(const struct measure *row, unsigned host, enum figure figure);
+
+/* [{ "host": "c1", "requests_per_s": 1, ... }] by hosts_value(), a new reference; NULL: it ran on
+ * one host. */
+json_t *hosts_to_json(const struct measure *row);
+
+/* The share of its busiest thread on the host where that is the smallest; NaN: unknown. */
+double hosts_least_share(const struct measure *row);
+
+/* Of all hosts together a percentile is known only by its bounds: the highest as "<=812 (c2)", of
+ * the median the lowest, too: "190-812".  False: it is another figure, or unknown, or the generator
+ * ran on one host. */
+enum { HOSTS_BOUNDS_BYTES = 96 };
+bool hosts_bounds(const struct measure *row, enum figure figure, char text[HOSTS_BOUNDS_BYTES]);

@@ -1,0 +1,196 @@
+/* See hosts_words.h. */
+#include "hosts_words.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hosts.h"
+#include "human.h"
+#include "util.h"
+
+static const double limit = 0.9; /* of a CPU, as of a generator on one host */
+
+static FILE *open_text(char **text, size_t *bytes)
+{
+	FILE *to = open_memstream(text, bytes);
+
+	if (!to)
+		abort();
+	return to;
+}
+
+/* ---- The table ---- */
+
+enum { COLUMN_ROW, COLUMN_HOST, COLUMN_FIGURES };
+
+static void add_rows(struct table *t, const struct measure *row)
+{
+	for (unsigned i = 0; i < hosts_count(row); i++) {
+		table_cell(t, STYLE_PLAIN, "%s", i ? "" : row->listener);
+		table_cell(t, STYLE_PLAIN, "%s", hosts_name(row, i));
+		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
+			struct human text = figure_text(hosts_figures[j],
+							hosts_value(row, i, hosts_figures[j]));
+
+			if (*text.text)
+				table_cell(t, STYLE_PLAIN, "%s", text.text);
+			else
+				table_skip(t, 1);
+		}
+	}
+}
+
+void hosts_render(struct output *out, const struct groups *all)
+{
+	struct column columns[COLUMN_FIGURES + HOSTS_FIGURES] = {
+		[COLUMN_ROW] = { .title = "listener", .left = true },
+		[COLUMN_HOST] = { .title = "host", .left = true },
+	};
+	struct table *t;
+
+	for (unsigned i = 0; i < HOSTS_FIGURES; i++)
+		columns[COLUMN_FIGURES + i] =
+			(struct column){ .title = figures[hosts_figures[i]].title,
+					 .unit = figures[hosts_figures[i]].unit,
+					 .optional = true };
+	t = table_new(columns, ARRAY_SIZE(columns));
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			add_rows(t, all->list[i].rows[j]);
+	if (!table_is_empty(t)) {
+		table_print(t, out, 2, true);
+		putc('\n', out->file);
+	}
+	table_free(t);
+}
+
+/* ---- The limit ---- */
+
+static bool is_at_limit(const struct measure *row, unsigned host)
+{
+	double share = hosts_value(row, host, FIGURE_GENERATOR_SHARE);
+	double server = figure_spread(row, FIGURE_CPU_SHARE).median /
+			(double)MAX(row->workers, (uint64_t)1);
+
+	return share >= limit && server < limit * share;
+}
+
+static unsigned count_at_limit(const struct measure *row)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < hosts_count(row); i++)
+		count += is_at_limit(row, i);
+	return count;
+}
+
+/* "c1 (97 %), c3 (95 %)", or of those that were not: "c2" */
+static void name_hosts(FILE *to, const struct measure *row, bool at_limit)
+{
+	const char *separator = "";
+
+	for (unsigned i = 0; i < hosts_count(row); i++) {
+		double share = hosts_value(row, i, FIGURE_GENERATOR_SHARE);
+
+		if (is_at_limit(row, i) != at_limit)
+			continue;
+		fprintf(to, "%s%s", separator, hosts_name(row, i));
+		if (at_limit)
+			fprintf(to, " (%s %%)", figure_text(FIGURE_GENERATOR_SHARE, share).text);
+		separator = ", ";
+	}
+}
+
+char *hosts_limit(const struct groups *all)
+{
+	const struct measure *first = NULL;
+	unsigned count = 0, rows = 0;
+	char *text;
+	size_t bytes;
+	FILE *to;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j];
+			unsigned hosts = count_at_limit(row);
+
+			rows++;
+			if (hosts == 0 || hosts == hosts_count(row))
+				continue;
+			first = first ? first : row;
+			count++;
+		}
+	if (!first)
+		return NULL;
+	to = open_text(&text, &bytes);
+	fprintf(to, "In %u of %u rows some hosts of the generator were at their limit (%s: ", count,
+		rows, first->listener);
+	name_hosts(to, first, true);
+	fputs(" of a CPU by its busiest thread; ", to);
+	name_hosts(to, first, false);
+	fputs(" not): the load was less than that of as many hosts.", to);
+	fclose(to);
+	return text;
+}
+
+/* ---- At the same time ---- */
+
+/* The visit of a row whose hosts ran together for the least part of the time; NULL: the generator
+ * ran on one host. */
+static const struct measure *least_overlap(const struct measure *row)
+{
+	const struct measure *least = NULL;
+
+	for (unsigned i = 0; hosts_count(row) && i < measure_visits(row); i++) {
+		const struct measure *visit = measure_visit_at(row, i);
+
+		if (!least || visit->generator.overlap < least->generator.overlap)
+			least = visit;
+	}
+	return least;
+}
+
+static uint64_t most_spread_ns(const struct measure *row)
+{
+	uint64_t most_ns = 0;
+
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		most_ns = MAX(most_ns, measure_visit_at(row, i)->generator.spread_ns);
+	return most_ns;
+}
+
+char *hosts_overlap(const struct groups *all)
+{
+	const struct measure *least = NULL;
+	uint64_t spread_ns = 0;
+	unsigned hosts = 0;
+	char *text;
+	size_t bytes;
+	FILE *to;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j],
+					     *visit = least_overlap(row);
+
+			hosts = MAX(hosts, hosts_count(row));
+			spread_ns = MAX(spread_ns, most_spread_ns(row));
+			if (visit &&
+			    (!least || visit->generator.overlap < least->generator.overlap))
+				least = visit;
+		}
+	if (!least)
+		return NULL;
+	to = open_text(&text, &bytes);
+	fprintf(to, "The generator started on %u hosts within %s", hosts,
+		human_time(spread_ns).text);
+	if (least->generator.overlap < limit)
+		fprintf(to,
+			"; they ran together for only %s %% of the time (%s): give it a duration, "
+			"not a count, or more to do",
+			human_percent(least->generator.overlap).text, least->listener);
+	fputs(".", to);
+	fclose(to);
+	return text;
+}
