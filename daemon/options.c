@@ -19,6 +19,7 @@ static const char usage[] =
 	"      --run SERVICE[,KEY=VALUE]...\n"
 	"                         serve this on 127.0.0.1, without a file; may be repeated;\n"
 	"                         --run help lists services and engines\n"
+	"      --at HOST          ... on that host, over ssh, for the command behind `--`\n"
 	"      --bench WORD       measure echo, http, nbd, ... with a generator that is installed;\n"
 	"                         --bench help lists the words\n"
 	"      --check-config     say whether FILE is good, serve nothing\n"
@@ -79,8 +80,8 @@ static int check_run(const struct options *o)
 	const struct run_mode *run = &o->run;
 	const char *wrong = NULL;
 
-	if (o->bench && (run->count || run->command))
-		wrong = "--bench chooses listeners and command: without --run and without a command";
+	if (o->bench && (run->count || run->command || run->at))
+		wrong = "--bench chooses listeners and command: without --run, --at and a command";
 	else if (o->bench && (o->config || o->action != ACTION_SERVE))
 		wrong = "--bench needs no file: not with --config, --check-config and their like";
 	else if (o->bench)
@@ -91,6 +92,8 @@ static int check_run(const struct options *o)
 		wrong = "--run needs no file: not with --config, --check-config and their like";
 	else if (run->command && !run->command[0])
 		wrong = "there is no command after `--`";
+	else if (run->at && !(run->count && run->command))
+		wrong = "--at is the host of the daemon of `--run SERVICE -- COMMAND`";
 	else if (run->option_count && !run->command)
 		wrong = "options of comparing need a command: `--run SERVICE -- COMMAND`";
 	if (wrong)
@@ -136,6 +139,7 @@ int options_parse(struct options *o, int argc, char **argv)
 		{ "control", required_argument, NULL, 'o' },
 		{ "seed", required_argument, NULL, 'o' },
 		{ "on", required_argument, NULL, 'o' },
+		{ "at", required_argument, NULL, 'a' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -175,6 +179,9 @@ int options_parse(struct options *o, int argc, char **argv)
 		case 'o':
 			if (run_option(run, options[index].name, optarg) < 0)
 				return -EINVAL;
+			break;
+		case 'a':
+			run->at = optarg;
 			break;
 		case 'j':
 			o->json = true;

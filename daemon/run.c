@@ -143,8 +143,9 @@ static void program_path(const char *name, char *path, size_t bytes)
 
 enum { NBCTL_WORDS_MAX = 4 + RUN_OPTIONS_MAX + 2 * RUN_SPECS_MAX + 1024 };
 
-/* argv: nbctl's command and arguments, NULL-terminated. */
-static int start_nbctl(struct run_mode *run, const char *control, char *const *argv)
+/* option: -s or -H, with its value.  argv: nbctl's command and arguments, NULL-terminated. */
+static int start_nbctl(struct run_mode *run, const char *option, const char *value,
+		       char *const *argv)
 {
 	struct process_how how = { .in = -1, .out = -1, .err = -1, .parent_end = SIGTERM };
 	char path[PATH_MAX], own[PATH_MAX], *words[NBCTL_WORDS_MAX] = { NULL };
@@ -154,8 +155,8 @@ static int start_nbctl(struct run_mode *run, const char *control, char *const *a
 
 	program_path("nbctl", path, sizeof(path));
 	words[count++] = path;
-	words[count++] = (char *)"-s";
-	words[count++] = (char *)control;
+	words[count++] = (char *)option;
+	words[count++] = (char *)value;
 	while (*argv && count < ARRAY_SIZE(words) - 1)
 		words[count++] = *argv++;
 	if (*argv) {
@@ -190,7 +191,7 @@ static bool knows_a_listener(char *const *command, const struct config *config)
 {
 	char port[8];
 
-	for (unsigned i = 0; i < config->listener_count; i++) {
+	for (unsigned i = 0; config && i < config->listener_count; i++) {
 		const struct address *address = &config->listeners[i].addresses[0];
 
 		snprintf(port, sizeof(port), "%u", address->port_first);
@@ -202,6 +203,7 @@ static bool knows_a_listener(char *const *command, const struct config *config)
 	       has_text(command, "{host}") || has_text(command, "{listener}");
 }
 
+/* config NULL: the daemon is on another host. */
 static int start_compare(struct run_mode *run, const struct config *config)
 {
 	char *argv[NBCTL_WORDS_MAX] = { (char *)"compare" };
@@ -222,7 +224,8 @@ static int start_compare(struct run_mode *run, const struct config *config)
 	argv[count++] = (char *)"--";
 	for (char **word = run->command; *word && count < ARRAY_SIZE(argv) - 1; word++)
 		argv[count++] = *word;
-	return start_nbctl(run, config->server.control, argv);
+	return config ? start_nbctl(run, "-s", config->server.control, argv)
+		      : start_nbctl(run, "-H", run->at, argv);
 }
 
 /* Waits for nbctl, which starts the daemons, and passes signals on. */
@@ -277,12 +280,12 @@ static struct config *first_config(struct run_mode *run)
 int run_compare(struct run_mode *run)
 {
 	static const int caught[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD };
-	struct config *config = first_config(run);
+	struct config *config = run->at ? NULL : first_config(run);
 	int status = EXIT_FAILURE;
 	struct sigaction action;
 	sigset_t signals;
 
-	if (!config)
+	if (!config && !run->at)
 		return status;
 	sigemptyset(&signals);
 	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
@@ -293,7 +296,8 @@ int run_compare(struct run_mode *run)
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (start_compare(run, config) == 0)
 		status = await_nbctl(run, &signals);
-	config_free(config);
+	if (config)
+		config_free(config);
 	run_end(run);
 	return status;
 }
@@ -366,7 +370,7 @@ static int start_stats(struct run_mode *run)
 {
 	char *stats[] = { (char *)"stats", (char *)"--active", NULL };
 	sd_event_source *source;
-	int rc = start_nbctl(run, run->server->config->server.control, stats);
+	int rc = start_nbctl(run, "-s", run->server->config->server.control, stats);
 
 	return rc < 0 ? rc
 		      : sd_event_add_child(run->server->event, &source, run->child, WEXITED,

@@ -20,6 +20,7 @@ struct run_mode {
 	char *options[RUN_OPTIONS_MAX + 4];
 	unsigned option_count;
 	struct sweeps sweeps; /* of options */
+	const char *at;       /* the host on which it serves, as ssh takes it; NULL: here */
 	char **command;       /* the arguments after `--`, NULL-terminated; NULL: none */
 	char *page;           /* that --bench has chosen for --html; NULL: none */
 	/* The rest is private to run.c. */

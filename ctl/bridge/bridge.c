@@ -24,7 +24,9 @@
 enum { PUT_MS = 10000 }; /* Run ends its command then */
 
 struct bridge {
-	const struct client_target *target;
+	struct client_target target;
+	const char *socket; /* the usual one, while no other daemon is served */
+	struct bridge_daemon served;
 	struct client *daemon;        /* NULL: not connected */
 	struct varlink_reader reader; /* of stdin */
 };
@@ -67,7 +69,7 @@ bool bridge_put_error(const char *name, json_t *parameters)
 
 /* ---- org.nbserved.Host ---- */
 
-static json_t *describe(const struct bridge *b, const json_t *parameters)
+static json_t *describe(struct bridge *b, const json_t *parameters)
 {
 	const char *connection = getenv("SSH_CONNECTION");
 	char network[HOST_NETWORK_BYTES];
@@ -78,18 +80,18 @@ static json_t *describe(const struct bridge *b, const json_t *parameters)
 	host_network(network);
 	return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s}", "host", name.nodename, "version",
 			 NB_VERSION, "kernel", name.release, "cpus", get_nprocs(), "socket",
-			 b->target->socket, "network", network, "ssh_connection",
+			 b->target.socket, "network", network, "ssh_connection",
 			 connection ? connection : "");
 }
 
 /* For compare: the same that it reads itself of its own host. */
-static json_t *conditions(const struct bridge *b, const json_t *parameters)
+static json_t *conditions(struct bridge *b, const json_t *parameters)
 {
 	(void)b, (void)parameters;
 	return host_describe();
 }
 
-static json_t *read_host(const struct bridge *b, const json_t *parameters)
+static json_t *read_host(struct bridge *b, const json_t *parameters)
 {
 	uint64_t pid = field_uint(parameters, "pid");
 
@@ -111,7 +113,7 @@ char **bridge_words(const json_t *parameters)
 }
 
 /* The version of the generator of a command. */
-static json_t *version(const struct bridge *b, const json_t *parameters)
+static json_t *version(struct bridge *b, const json_t *parameters)
 {
 	char **words = bridge_words(parameters);
 	char *text = words[0] ? version_of(words) : NULL;
@@ -124,7 +126,7 @@ static json_t *version(const struct bridge *b, const json_t *parameters)
 }
 
 /* Is a listener reached from here? */
-static json_t *route(const struct bridge *b, const json_t *parameters)
+static json_t *route(struct bridge *b, const json_t *parameters)
 {
 	char source[ROUTE_SOURCE_BYTES];
 	int rc = route_try(field_text(parameters, "address"), field_text(parameters, "port"),
@@ -134,15 +136,38 @@ static json_t *route(const struct bridge *b, const json_t *parameters)
 	return rc < 0 ? json_pack("{s:i}", "errno", -rc) : json_pack("{s:s}", "source", source);
 }
 
+/* Calls of the control interface go to the daemon that serves now. */
+static void take_socket(struct bridge *b, const char *socket)
+{
+	client_close(b->daemon);
+	b->daemon = NULL;
+	b->target.socket = socket;
+}
+
+static json_t *serve_here(struct bridge *b, const json_t *parameters)
+{
+	json_t *made = bridge_serve(&b->served, parameters);
+
+	take_socket(b, b->served.pid ? b->served.socket : b->socket);
+	return made;
+}
+
+static json_t *end_here(struct bridge *b, const json_t *parameters)
+{
+	(void)parameters;
+	take_socket(b, b->socket);
+	bridge_unserve(&b->served);
+	return json_object();
+}
+
 static bool answer_host(struct bridge *b, const struct varlink_request *call, const char *method)
 {
 	static const struct {
 		const char *name;
-		json_t *(*answer)(const struct bridge *b, const json_t *parameters);
-	} methods[] = { { "Describe", describe },
-			{ "Conditions", conditions },
-			{ "Version", version },
-			{ "Route", route },
+		json_t *(*answer)(struct bridge *b, const json_t *parameters);
+	} methods[] = { { "Describe", describe }, { "Conditions", conditions },
+			{ "Version", version },   { "Route", route },
+			{ "Serve", serve_here },  { "Unserve", end_here },
 			{ "Read", read_host } };
 
 	if (call->oneway) /* of a command that has ended meanwhile */
@@ -164,7 +189,7 @@ static bool unreachable(struct bridge *b, int rc)
 	client_close(b->daemon);
 	b->daemon = NULL;
 	return bridge_put_error("org.nbserved.Host.Unreachable",
-				json_pack("{s:s, s:i}", "socket", b->target->socket, "errno", -rc));
+				json_pack("{s:s, s:i}", "socket", b->target.socket, "errno", -rc));
 }
 
 /* Waits for the daemon's next message, or for the end of input while a stream of replies runs: 1,
@@ -201,7 +226,7 @@ static bool relay(struct bridge *b, const char *message, size_t message_bytes,
 		b->daemon = NULL;
 	}
 	if (!b->daemon)
-		rc = client_open(b->target, &b->daemon);
+		rc = client_open(&b->target, &b->daemon);
 	if (rc == 0)
 		rc = client_send_text(b->daemon, message, message_bytes);
 	while (rc == 0 && !call->oneway) {
@@ -243,7 +268,7 @@ static bool serve(struct bridge *b, const char *text, size_t bytes)
 
 static int run_bridge(struct ctl *ctl)
 {
-	struct bridge b = { .target = &ctl->target };
+	struct bridge b = { .target = ctl->target, .socket = ctl->target.socket };
 	char data[16 * 1024];
 	bool more = true;
 	ssize_t n;
@@ -261,6 +286,7 @@ static int run_bridge(struct ctl *ctl)
 	}
 	varlink_reader_free(&b.reader);
 	client_close(b.daemon);
+	bridge_unserve(&b.served);
 	return CTL_DONE;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "varlink_frame.h"
 
@@ -15,6 +16,18 @@ size_t bridge_whole_characters(const char *text, size_t bytes);
 
 /* The texts of the parameter argv, NULL-terminated.  They belong to it, the array to the caller. */
 char **bridge_words(const json_t *parameters);
+
+/* A daemon that was started for one measurement. */
+struct bridge_daemon {
+	pid_t pid;           /* 0: none */
+	char directory[160]; /* of its socket; "": none */
+	char socket[192];
+};
+
+/* The reply: {}, or { "message": why it does not serve }. */
+json_t *bridge_serve(struct bridge_daemon *d, const json_t *parameters);
+/* Ends it, if there is one. */
+void bridge_unserve(struct bridge_daemon *d);
 
 /* Runs the command of a call of org.nbserved.Host.Run to its end, and reads `reader` meanwhile. */
 bool bridge_run(struct varlink_reader *reader, const struct varlink_request *call);

@@ -14,6 +14,7 @@
 enum {
 	CALL_TIMEOUT_MS = 10000,
 	CALL_LONG_MS = 60000,
+	CALL_SERVE_MS = 80000,
 	/* Connecting to another host: the user may have to type a password. */
 	CALL_CONNECT_MS = 120000,
 	CALL_ALL_MS = 30000, /* to several, none of which may ask */
@@ -122,6 +123,8 @@ static const struct method *find_method(const char *name)
 		{ "Drain", true, CALL_TIMEOUT_MS },
 		{ "SetLogLevel", true, CALL_TIMEOUT_MS },
 		{ "Doctor", false, CALL_LONG_MS },
+		{ "Host.Serve", false, CALL_SERVE_MS },
+		{ "Host.Unserve", false, CALL_LONG_MS },
 		{ NULL, false, CALL_TIMEOUT_MS }, /* all other methods */
 	};
 	const struct method *m = methods;

@@ -142,7 +142,7 @@ static int check_host(const struct ctl *ctl)
 		const char *name, *why;
 	} here[] = {
 		{ VALUE_LOAD, "load", "asks no daemon" },
-		{ VALUE_SERVE, "serve", "serves on this host" },
+		{ VALUE_BUILD, "build", "names programs of this host" },
 		{ VALUE_SOFTIRQ, "softirq", "sees the packets of this host alone" },
 		{ VALUE_LAYERS, "layers", "samples threads of this host alone" },
 	};
@@ -177,7 +177,7 @@ static int check_on(struct ctl *ctl, struct compare *c)
 		return ctl_usage(ctl, "--on: %s", reason.text);
 	if (!ctl->rest)
 		return ctl_usage(ctl, "--on is about the command after `--`");
-	if (is_served_on_loopback(ctl->values[VALUE_SERVE]))
+	if (!ctl->target.host && is_served_on_loopback(ctl->values[VALUE_SERVE]))
 		return ctl_usage(ctl,
 				 "--on: what %s serves is on loopback, which another host does not "
 				 "reach: give it an address, as in echo,address=10.0.0.1",

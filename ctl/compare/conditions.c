@@ -38,8 +38,8 @@ void conditions_begin(struct conditions *ret, struct ctl *ctl)
 	ret->generator = ctl->rest ? generator_host_version(ctl) : NULL;
 }
 
-/* What measures the same again.  `nbserved --run` starts `nbctl -s SOCKET compare`, with --serve
- * for each --run. */
+/* What measures the same again.  `nbserved --run` starts `nbctl -s SOCKET compare`, and with --at
+ * `nbctl -H HOST compare`, with --serve for each --run. */
 static json_t *invocation_of(const struct ctl *ctl)
 {
 	json_t *words = json_array();
@@ -48,6 +48,10 @@ static json_t *invocation_of(const struct ctl *ctl)
 
 	if (ctl_nbserved) {
 		json_array_append_new(words, json_string(ctl_nbserved));
+		if (ctl->target.host) {
+			json_array_append_new(words, json_string("--at"));
+			json_array_append_new(words, json_string(ctl->target.host));
+		}
 		for (unsigned i = 0; *word && i < 4; i++)
 			word++;
 	}

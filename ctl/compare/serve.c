@@ -2,24 +2,15 @@
 #include "serve.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.h"
-#include "process.h"
+#include "field.h"
+#include "served.h"
 #include "sweep.h"
 #include "util.h"
-
-enum {
-	START_MS = 60 * 1000, /* the daemon itself gives up after 10 s for each worker */
-	STOP_MS = 10 * 1000,  /* of a drain; then it is killed */
-};
 
 /* Cuts text at newlines into `list`, which has room for `max`.  Returns how many there are. */
 static unsigned cut_lines(char *text, char **list, unsigned max)
@@ -34,23 +25,9 @@ static unsigned cut_lines(char *text, char **list, unsigned max)
 	return count;
 }
 
-/* The nbserved that started us, or that in our own directory, as in the build tree, or on $PATH. */
 static char *own_nbserved(void)
 {
-	char path[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-	char *slash;
-
-	if (ctl_nbserved)
-		return strdup(ctl_nbserved);
-	path[MAX(length, (ssize_t)0)] = '\0';
-	slash = strrchr(path, '/');
-	if (slash && (size_t)(slash + 1 - path) + sizeof("nbserved") <= sizeof(path)) {
-		strcpy(slash + 1, "nbserved");
-		if (access(path, X_OK) == 0)
-			return strdup(path);
-	}
-	return strdup("nbserved");
+	return ctl_nbserved ? strdup(ctl_nbserved) : served_program();
 }
 
 static int add_build(struct serve *s, const char *text)
@@ -113,56 +90,6 @@ void serve_fini(struct serve *s)
 
 /* ---- A daemon ---- */
 
-/* Waits for the line that it prints when it serves.  False: its output has ended, or Ctrl-C. */
-static bool await_serving(int out)
-{
-	uint64_t end_ns = clock_ns() + START_MS * (uint64_t)NS_PER_MS;
-	struct pollfd p = { .fd = out, .events = POLLIN };
-	char text[64 * 1024];
-	size_t used = 0;
-
-	while (clock_ns() < end_ns && !child_interrupted() && used < sizeof(text) - 1) {
-		ssize_t n =
-			poll(&p, 1, 100) > 0 ? read(out, text + used, sizeof(text) - 1 - used) : -1;
-
-		if (n == 0)
-			return false;
-		used += (size_t)MAX(n, (ssize_t)0);
-		text[used] = '\0';
-		if (strstr(text, "\nCtrl-C "))
-			return true;
-	}
-	return false;
-}
-
-/* False: it has not ended within the time. */
-static bool wait_end(pid_t pid, unsigned ms, int *ret_status)
-{
-	uint64_t end_ns = clock_ns() + ms * (uint64_t)NS_PER_MS;
-
-	do {
-		if (waitpid(pid, ret_status, WNOHANG) != 0)
-			return true; /* also if child_run() has reaped it */
-		poll(NULL, 0, 1);
-	} while (clock_ns() < end_ns);
-	return false;
-}
-
-/* The daemon ends by itself, with a message, or did not serve in time. */
-static int failed_start(struct serve *s, unsigned build)
-{
-	int status = 0;
-
-	if (!wait_end(s->pid, STOP_MS, &status)) {
-		serve_stop(s);
-		if (!child_interrupted())
-			ctl_warn("%s does not serve", s->builds[build].path);
-		return CTL_UNREACHABLE;
-	}
-	s->pid = 0;
-	return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : CTL_UNREACHABLE;
-}
-
 /* To be freed. */
 static char *fill_spec(const struct serve *s, const char *spec)
 {
@@ -175,38 +102,56 @@ static char *fill_spec(const struct serve *s, const char *spec)
 	return text;
 }
 
+/* An exit code, with the reason printed. */
+static int start_here(struct serve *s, unsigned build, char *const *specs)
+{
+	const char *path = s->builds[build].path;
+	int rc = served_start(path, specs, s->ctl->target.socket, -1, &s->pid);
+
+	if (rc >= 0)
+		return rc;
+	if (rc == -ETIMEDOUT && !child_interrupted())
+		ctl_warn("%s does not serve", path);
+	if (rc == -ETIMEDOUT || rc == -ECHILD)
+		return CTL_UNREACHABLE;
+	ctl_warn("cannot run %s: %s", path, strerror(-rc));
+	return rc == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
+}
+
+/* The bridge starts it over there.  Only this host is let in, if the generator runs here. */
+static int start_there(struct serve *s, char *const *specs)
+{
+	json_t *words = json_array(), *reply = NULL;
+	const char *host = s->ctl->target.host;
+	char *text, *rest;
+	int rc;
+
+	for (; *specs; specs++)
+		json_array_append_new(words, json_string(*specs));
+	rc = ctl_call(s->ctl, "Host.Serve",
+		      json_pack("{s:o, s:b}", "specs", words, "allow", !s->ctl->on), &reply);
+	s->there = rc == CTL_DONE && !field_get(reply, "message");
+	text = strdup(field_text(reply, "message"));
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		ctl_warn("on %s: %s", host, line);
+	if (rc == CTL_DONE && !s->there)
+		rc = CTL_REFUSED;
+	free(text);
+	json_decref(reply);
+	return rc;
+}
+
 int serve_start(struct serve *s, unsigned build)
 {
-	char *argv[2 * SERVE_SPECS_MAX + 2] = { s->builds[build].path };
-	struct process_how how = { .in = -1, .err = -1, .parent_end = SIGTERM, .apart = true };
-	unsigned count = 1;
-	int out[2], rc;
-	bool serves;
+	char *specs[SERVE_SPECS_MAX + 1] = { NULL };
+	int rc;
 
-	if (pipe2(out, O_CLOEXEC) < 0)
-		return CTL_CANNOT_RUN;
-	for (char **spec = s->specs; *spec; spec++) {
-		argv[count++] = (char *)"--run";
-		argv[count++] = fill_spec(s, *spec);
-	}
-	how.out = out[1];
-	/* For the daemon alone: COMMAND may start another one. */
-	setenv("NBSERVED_SOCKET", s->ctl->target.socket, true);
-	rc = process_start(argv, &how, &s->pid);
-	unsetenv("NBSERVED_SOCKET");
-	close(out[1]);
-	for (unsigned i = 2; i < count; i += 2)
-		free(argv[i]);
-	if (rc < 0) {
-		close(out[0]);
-		s->pid = 0;
-		ctl_warn("cannot run %s: %s", argv[0], strerror(-rc));
-		return rc == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
-	}
-	process_spare(s->pid);
-	serves = await_serving(out[0]);
-	close(out[0]);
-	return serves ? CTL_DONE : failed_start(s, build);
+	for (unsigned i = 0; s->specs[i]; i++)
+		specs[i] = fill_spec(s, s->specs[i]);
+	rc = s->ctl->target.host ? start_there(s, specs) : start_here(s, build, specs);
+	for (char **spec = specs; *spec; spec++)
+		free(*spec);
+	return rc;
 }
 
 static bool is_swept(const struct serve *s)
@@ -234,17 +179,17 @@ int serve_try(struct serve *s)
 
 void serve_stop(struct serve *s)
 {
-	int status = 0;
+	json_t *reply = NULL;
 
+	if (s->there && s->ctl->kept) { /* else the bridge has ended, and with it the daemon */
+		ctl_call(s->ctl, "Host.Unserve", NULL, &reply);
+		json_decref(reply);
+	}
+	s->there = false;
 	if (!s->pid)
 		return;
 	client_close(s->ctl->kept); /* it is this daemon's */
 	s->ctl->kept = NULL;
-	kill(s->pid, SIGTERM);
-	if (!wait_end(s->pid, STOP_MS, &status)) {
-		kill(s->pid, SIGKILL);
-		waitpid(s->pid, &status, 0);
-	}
+	served_stop(s->pid);
 	s->pid = 0;
-	process_spare(0);
 }

@@ -6,8 +6,9 @@
 #include <sys/types.h>
 
 #include "ctl.h"
+#include "served.h"
 
-enum { SERVE_SPECS_MAX = 64, SERVE_BUILDS_MAX = 8 };
+enum { SERVE_SPECS_MAX = SERVED_SPECS_MAX, SERVE_BUILDS_MAX = 8 };
 
 struct serve {
 	struct ctl *ctl;
@@ -20,6 +21,7 @@ struct serve {
 	const struct sweeps *sweeps; /* whose values the specs take; NULL: none */
 	unsigned combination;        /* of them */
 	pid_t pid;                   /* of the daemon that serves; 0: none */
+	bool there;                  /* it serves on the other host, with -H */
 };
 
 /* specs and builds (NULL: the nbserved of this nbctl): values of an OPTION_MANY, builds as

@@ -374,3 +374,30 @@ def test_a_daemon_for_one_run_serves_other_hosts(hosts):
     assert row["generator"]["requests"] == 4000
     done = hosts[0].run("nbserved", "--run", "echo", "--on", "c1", "--", *REDIS, status=2)
     assert "what --run serves is on loopback, which another host does not reach: give it an address" in done.stderr
+
+
+def test_a_daemon_for_one_run_serves_on_another_host(lab):
+    """`nbserved --run --at`: at the address by which ssh came, for the address from which it came."""
+    requires("redis-benchmark")
+    client, server = lab
+    run = ("nbserved", "--run", "echo,engine=epoll", "--at", "server1", "--repeat", "2", "--json", "--", *REDIS)
+    (row,) = json.loads(client.run(*run).stdout)["rows"]
+    assert row["generator"]["requests"] == 2000 and row["generator"]["elsewhere"] and row["count"] >= 2000
+    assert row["conditions"]["command"][2] == "10.77.0.1"
+    assert "10.77.0.2" in str(row["conditions"]["listener"]["allow"])
+    assert row["conditions"]["invocation"][1:5] == ["--at", "server1", "--repeat", "2"]
+    done = client.run("nbserved", "--run", "echo,engine=epoll,batch-delay=x", "--at", "server1", "--", *REDIS, status=1)
+    assert "nbserved: on server1: " in done.stderr and "batch-delay" in done.stderr
+    assert not running(server, "--run")
+
+
+def test_a_daemon_on_another_host_ends_with_the_connection(lab, tmp_path):
+    client, server = lab
+    process = client.start("nbserved", "--run", "echo,engine=epoll", "--at", "server1", "--", "sh", "-c",
+                           f"touch {tmp_path}/started; sleep 1000", "{port}",
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    wait_until((tmp_path / "started").exists, "the command runs")
+    assert running(server, "--run")
+    client.run("kill", "-KILL", *running(client, "compare"))
+    assert process.wait(TIMEOUT) != 0
+    wait_until(lambda: not running(server, "--run"), "the daemon has ended")

@@ -1,0 +1,120 @@
+/* org.nbserved.Host.Serve and Unserve: a daemon on this host for one measurement of `nbctl -H HOST
+ * compare --serve SPEC`.  It has a control socket of its own, to which the bridge forwards calls
+ * then, and ends with the bridge at the latest. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bridge.h"
+#include "field.h"
+#include "served.h"
+#include "text.h"
+#include "util.h"
+
+enum { SAID_BYTES = 16 * 1024 }; /* of its messages */
+
+/* Where nbctl is, and by which address of this host it came; false: ssh does not tell. */
+static bool find_ends(char client[64], char server[64])
+{
+	const char *connection = getenv("SSH_CONNECTION");
+
+	return connection && sscanf(connection, "%63s %*s %63s", client, server) == 2 &&
+	       strcmp(client, "UNKNOWN") != 0;
+}
+
+/* An address, and who may connect, unless the spec has them: nbctl is not on this host. */
+static char *complete(const char *spec, bool allow)
+{
+	char client[64], server[64];
+	bool is_ipv6;
+
+	if (!find_ends(client, server))
+		return text_new("%s", spec);
+	is_ipv6 = strchr(server, ':');
+	allow = allow && !strstr(spec, ",allow=");
+	if (strstr(spec, ",address="))
+		return text_new("%s%s%s", spec, allow ? ",allow=" : "", allow ? client : "");
+	return text_new("%s,address=%s%s%s%s%s", spec, is_ipv6 ? "[" : "", server,
+			is_ipv6 ? "]" : "", allow ? ",allow=" : "", allow ? client : "");
+}
+
+/* A file in memory of a fixed size: what is beyond is lost. */
+static int open_said(void)
+{
+	int fd = memfd_create("nbserved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd >= 0 && (ftruncate(fd, SAID_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) < 0)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* What it said, or why it could not be started. */
+static json_t *failure(int rc, int said)
+{
+	char text[SAID_BYTES + 1] = "";
+	ssize_t n = said >= 0 ? pread(said, text, SAID_BYTES, 0) : 0;
+	json_t *made;
+
+	text[MAX(n, (ssize_t)0)] = '\0';
+	if (!*text)
+		snprintf(text, sizeof(text), "nbserved: %s",
+			 rc < 0 && rc != -ECHILD ? strerror(-rc) : "it ended before it served");
+	made = json_string(text);
+	return json_pack("{s:o}", "message", made ? made : json_string("nbserved failed"));
+}
+
+static bool make_directory(struct bridge_daemon *d)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+
+	if ((size_t)snprintf(d->directory, sizeof(d->directory), "%s/nbserved-XXXXXX",
+			     runtime && *runtime == '/' ? runtime : "/tmp") >=
+		    sizeof(d->directory) ||
+	    !mkdtemp(d->directory)) {
+		d->directory[0] = '\0';
+		return false;
+	}
+	snprintf(d->socket, sizeof(d->socket), "%s/control.sock", d->directory);
+	return true;
+}
+
+json_t *bridge_serve(struct bridge_daemon *d, const json_t *parameters)
+{
+	char *specs[SERVED_SPECS_MAX + 1] = { NULL }, *program = served_program();
+	json_t *list = field_get(parameters, "specs"), *spec, *made;
+	int said = open_said(), rc = -EINVAL;
+	size_t i;
+
+	bridge_unserve(d);
+	json_array_foreach(list, i, spec)
+		if (i < SERVED_SPECS_MAX)
+			specs[i] = complete(field_text(spec, ""), field_bool(parameters, "allow"));
+	if (specs[0])
+		rc = make_directory(d) ? served_start(program, specs, d->socket, said, &d->pid)
+				       : -errno;
+	made = rc == 0 ? json_object() : failure(rc, said);
+	if (rc != 0)
+		bridge_unserve(d);
+	if (said >= 0)
+		close(said);
+	for (i = 0; specs[i]; i++)
+		free(specs[i]);
+	free(program);
+	return made;
+}
+
+void bridge_unserve(struct bridge_daemon *d)
+{
+	if (d->pid)
+		served_stop(d->pid);
+	d->pid = 0;
+	if (*d->directory)
+		rmdir(d->directory); /* its socket is gone with it */
+	d->directory[0] = '\0';
+}

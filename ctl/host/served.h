@@ -1,0 +1,17 @@
+/* A daemon that serves for one measurement: a child that runs `nbserved --run`. */
+#pragma once
+#include <sys/types.h>
+
+enum { SERVED_SPECS_MAX = 64 };
+
+/* The nbserved in our own directory, as in the build tree, or else on $PATH; to be freed. */
+char *served_program(void);
+
+/* Starts it with these specs (NULL-terminated) and that control socket, and waits until it serves.
+ * errors: a descriptor for its stderr; -1: ours.  0 and *ret_pid; its exit status, it has printed
+ * why; or -errno: it could not be started, -ETIMEDOUT: it does not serve, -ECHILD: it has ended
+ * without a status. */
+int served_start(const char *program, char *const *specs, const char *socket, int errors,
+		 pid_t *ret_pid);
+/* Ends it, and waits until it has ended: its ports and files are free. */
+void served_stop(pid_t pid);
