@@ -621,7 +621,7 @@ static void csv_has_a_field_for_every_title(void **state)
 	measures_merge(&m);
 	m.unavailable = json_pack("[{s:s, s:s}]", "name", "b", "reason", "no, not here");
 	out.file = open_memstream(&text, &bytes);
-	compare_csv(&out, &m);
+	compare_csv(&out, &m, NULL);
 	fclose(out.file);
 	assert_non_null(strstr(text, "\n,\"a,\"\"b\"\"\",epoll,echo,echo,,3,"));
 	for (const char *at = text; *at; at++) {
