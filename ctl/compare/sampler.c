@@ -13,6 +13,7 @@ enum {
 	SAMPLES_MAX = 256,
 	STEP_MS = 100,
 	STEP_START_MS = 20, /* until there is load, as its start must be known better */
+	LAYERS_MS = 500,
 	SILENCE_MS = 5000,
 	SILENT_NAMED_MAX = 4,
 };
@@ -198,8 +199,9 @@ static enum watch_said sampler_look(void *context, const struct use *use)
 	struct sampler *s = context;
 	bool idle = false;
 
-	/* Else with each document, which names the threads that have begun since the last one. */
-	if (!s->asked && s->step_ns > STEP_MS * (uint64_t)NS_PER_MS)
+	/* Else with each document, which names the threads that have begun since the last one; but
+	 * the rings hold a second. */
+	if (clock_ns() - s->ctl->sent_ns > LAYERS_MS * (uint64_t)NS_PER_MS)
 		layers_read_all(s->layers);
 	if (!s->asked && clock_ns() >= s->next_ns) {
 		if (json_array_size(s->documents) == SAMPLES_MAX)

@@ -20,9 +20,9 @@ bool layers_is_sampled(unsigned round);
  * listeners; the first call starts sampling: 0, or -errno with the reason.
  * layers_read(): takes the samples until the time of the last document of layers_see() from the
  * kernel, and forgets those of threads that are not known.  layers_read_all(): also later ones; to
- * be called twice a second where documents are rarer. layers_commit(): those since the last call
- * count; layers_drop(): they do not. layers_end(): sets the rows of m from `first` on, and ends
- * sampling. */
+ * be called when no document has come for half a second.
+ * layers_commit(): those since the last call count; layers_drop(): they do not.
+ * layers_end(): sets the rows of m from `first` on, and ends sampling. */
 int layers_see(struct layers *l, const json_t *document, struct reason *reason);
 void layers_read(struct layers *l);
 void layers_read_all(struct layers *l);

@@ -32,7 +32,8 @@ const struct layer_info layer_infos[LAYER_COUNT] = {
 /* Patterns, separated by blanks: a name, the beginning of names (`tcp_*`), or an owner (`[ext4]`,
  * `[vdso]`).  The longest that fits decides.  Names stand here without their leading underscores,
  * the prefix of an architecture's system calls, and what a compiler appends.  What is not here
- * (locks, lists, timers, RCU) belongs to its caller.  Checked on Linux 6.18. */
+ * (locks, lists, timers, RCU) belongs to its caller.  What a libc has no names for, as
+ * Debian's, is memcpy() and its like.  Checked on Linux 6.18. */
 static const struct {
 	enum layer layer;
 	const char *patterns;
@@ -75,7 +76,7 @@ static const struct {
 	  "copy_* copyin copyout rep_movs_alternative rep_stos_alternative memcpy* memmove* memset* "
 	  "skb_copy_datagram_* skb_datagram_iter skb_copy_bits simple_copy_to_iter "
 	  "raw_copy_* csum_and_copy_* check_object_size check_heap_object check_stack_object "
-	  "memcmp* iov_iter_* arch_copy_* pi_memcpy* clear_user*" },
+	  "memcmp* iov_iter_* arch_copy_* pi_memcpy* clear_user* [libc.so*]" },
 	{ LAYER_MEMORY,
 	  "kmem_cache_* kmalloc* kfree kvfree* kvmalloc* slab_* free_to_pcs* alloc_slab allocate_slab "
 	  "new_slab* put_cpu_partial get_partial* alloc_pages* get_free_pages* free_pages* "

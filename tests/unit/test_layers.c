@@ -106,6 +106,7 @@ static void owners(void **state)
 	assert_int_equal(layer_of_function("io_uring_submit", "[liburing.so.2]"), LAYER_IO_URING);
 	assert_int_equal(layer_of_function("__memmove_avx_unaligned_erms", "[libc.so.6]"),
 			 LAYER_COPY);
+	assert_int_equal(layer_of_function("", "[libc.so.6]"), LAYER_COPY);
 	assert_int_equal(layer_of_function("anything", ""), LAYER_NONE);
 }
 
