@@ -14,8 +14,9 @@ static const double BEYOND_MIN = 2, BEYOND_MAX = 10000;
 
 struct plot {
 	struct scale x, y;
-	unsigned count; /* of rows */
-	bool trips;     /* some have round trips */
+	unsigned count;  /* of rows */
+	bool trips;      /* some have round trips */
+	bool trip_lines; /* some have more than one, which a line joins */
 };
 
 static double beyond_at(unsigned step)
@@ -61,18 +62,21 @@ static void add_to_range(void *context, double beyond, double ns)
 
 static bool plot_init(struct plot *p, const struct group *g)
 {
-	struct range range = { 0 }, trips = { 0 };
+	struct range range = { 0 };
 	double middle;
 
 	*p = (struct plot){ .count = MIN(g->count, (unsigned)CHART_ROWS_MAX) };
 	for (unsigned i = 0; i < p->count; i++) {
+		struct range trips = { 0 };
+
 		for_each_point(g->rows[i], false, add_to_range, &range);
 		for_each_point(g->rows[i], true, add_to_range, &range);
 		for_each_point(g->rows[i], true, add_to_range, &trips);
+		p->trips |= trips.count > 0;
+		p->trip_lines |= trips.count > 1;
 	}
 	if (range.count == 0)
 		return false;
-	p->trips = trips.count > 0;
 	middle = sqrt(range.low * range.high);
 	p->x = (struct scale){ BEYOND_MIN, BEYOND_MAX, LEFT, CHART_WIDTH - RIGHT, true };
 	p->y = (struct scale){ fmin(range.low * 0.8, middle / 3),
@@ -160,8 +164,9 @@ static void draw_legend(FILE *to, const struct report *r, const struct plot *p,
 		y += LEGEND_LINE;
 	}
 	svg_text(to, "dim", LEFT - 10, y, "%s",
-		 p->trips ? "solid: in the server; dashed: round trip, by the generator"
-			  : "in the server, without the network");
+		 p->trip_lines ? "solid: in the server; dashed: round trip, by the generator"
+		 : p->trips    ? "curves: in the server; marks alone: round trip, by the generator"
+			       : "in the server, without the network");
 }
 
 bool chart_latency(FILE *to, const struct report *r, const struct group *g)

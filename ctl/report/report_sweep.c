@@ -18,8 +18,8 @@ struct chart {
 	bool over_figure;
 	enum figure x;
 	struct scale x_scale, y_scale;
-	unsigned series; /* of the listener that is drawn */
-	unsigned listeners;
+	unsigned series;  /* of the listener that is drawn */
+	unsigned listed;  /* listeners, in the legend */
 	bool intervals;   /* some were drawn */
 	FILE *to, *marks; /* marks are above the lines */
 };
@@ -135,9 +135,9 @@ static void draw_listener(void *context, const char *listener, unsigned place)
 {
 	struct chart *c = context;
 	struct svg_curve line;
+	double legend;
 	char class[16];
 
-	c->listeners = place + 1;
 	if (place >= CHART_ROWS_MAX)
 		return;
 	for (unsigned i = c->curve->count; i-- > 0;) {
@@ -167,11 +167,11 @@ static void draw_listener(void *context, const char *listener, unsigned place)
 			 scale_at(&c->y_scale, interval.high));
 	}
 	svg_curve_end(&line);
-	svg_mark(c->marks, c->series, true, LEFT - 6,
-		 TOP + PLOT_HEIGHT + AXIS_HEIGHT + 14 + LEGEND_LINE * place);
-	svg_text_fit(c->marks, "name", LEFT + 6,
-		     TOP + PLOT_HEIGHT + AXIS_HEIGHT + 18 + LEGEND_LINE * place,
-		     CHART_WIDTH - LEFT - RIGHT, listener);
+	if (line.count == 0)
+		return;
+	legend = TOP + PLOT_HEIGHT + AXIS_HEIGHT + 18 + LEGEND_LINE * c->listed++;
+	svg_mark(c->marks, c->series, true, LEFT - 6, legend - 4);
+	svg_text_fit(c->marks, "name", LEFT + 6, legend, CHART_WIDTH - LEFT - RIGHT, listener);
 }
 
 static void put_chart(FILE *to, struct chart *c)
@@ -196,9 +196,7 @@ static void put_chart(FILE *to, struct chart *c)
 	fputs("<figure><h3>", to);
 	svg_escape(to, heading);
 	fputs("</h3>\n", to);
-	svg_begin(to, CHART_WIDTH,
-		  TOP + PLOT_HEIGHT + AXIS_HEIGHT +
-			  LEGEND_LINE * MIN(c->listeners, (unsigned)CHART_ROWS_MAX) + 12,
+	svg_begin(to, CHART_WIDTH, TOP + PLOT_HEIGHT + AXIS_HEIGHT + LEGEND_LINE * c->listed + 12,
 		  heading, NULL);
 	fputs(body, to);
 	fputs(above, to);

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 from conftest import NBCTL, listener
@@ -45,6 +46,14 @@ def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
     loaded = run(tmp_path, "compare", "--load", rows, "--csv", program=NBCTL).stdout
     assert list(dict.fromkeys(row["label"] for row in csv.DictReader(loaded.splitlines()))) == labels
     assert run(tmp_path, "report", rows, program=NBCTL).stdout.count("/s over c</h3>") == 2
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    for row in saved:  # samples of the first listener alone
+        some = [[4991, 1000]] if row["listener"] == "echo-epoll" else []
+        row["latency_ns"] = {"count": 1000 * len(some), "sum": 5000000 * len(some), "min": 4900, "max": 5000, "buckets": some}
+    rows.write_text("".join(json.dumps(row) + "\n" for row in saved))
+    figures = run(tmp_path, "report", rows, program=NBCTL).stdout.split("<figure>")
+    legends = [re.findall('class="name".*?>(.*?)<', figure) for figure in figures if figure.startswith("<h3>p50 in")]
+    assert legends and all(legend == ["echo-epoll"] for legend in legends)
 
 
 def test_a_sweep_over_workers(tmp_path):
