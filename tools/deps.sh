@@ -21,6 +21,7 @@ table() {
 	build     libncurses-dev       ncurses-devel             ncurses
 	build     libisal-dev          isa-l-devel               isa-l
 	build     libssl-dev           openssl-devel             openssl
+	build     libgnutls28-dev      gnutls-devel              gnutls
 	rdma      librdmacm-dev        rdma-core-devel           rdma-core
 	rdma      libibverbs-dev       rdma-core-devel           rdma-core
 	bpf       libbpf-dev           libbpf-devel              libbpf

@@ -133,6 +133,8 @@ static const struct config_key own_keys[] = {
 		 RANGE(0, 3600 * (uint64_t)NS_PER_S), .word = "no", .of_services = SERVICE_DELAYS, .sockets = true, .plain = true),
 	LISTENER("tls", choice, tls.mode, "none", REPLACE,
 		 "TLS 1.3: user: by the library, in user space", .words = tls_modes, .streams = true, .of_services = SERVICE_TLS),
+	LISTENER("tls-library", choice, tls.library, "openssl", REPLACE,
+		 "what opens and seals the records", .words = tls_libraries, .of_tls = true),
 	LISTENER("tls-certificate", path, tls.certificate, "auto", LIVE,
 		 "PEM file with the certificate and its chain; auto: one is made at the start", .word = "auto", .of_tls = true),
 	LISTENER("tls-key", path, tls.key, "same", LIVE,

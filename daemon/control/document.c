@@ -165,9 +165,9 @@ static json_t *listener_tls(const struct listener *l)
 {
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
 	struct reason warning = { "" };
-	json_t *json =
-		json_pack("{s:s, s:s, s:s}", "mode", tls_modes[l->config->tls.mode], "library",
-			  tls_library_name(), "cipher", tls_ciphers[l->config->tls.cipher]);
+	json_t *json = json_pack("{s:s, s:s, s:s}", "mode", tls_modes[l->config->tls.mode],
+				 "library", tls_library_name(l->config->tls.library), "cipher",
+				 tls_ciphers[l->config->tls.cipher]);
 
 	if (certificate->shared_keys) {
 		json_object_set_new(json, "shared_keys", json_integer(certificate->shared_keys));

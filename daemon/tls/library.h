@@ -1,4 +1,4 @@
-/* What a TLS library does for the stage.  The library's own headers appear in its file alone.
+/* What a TLS library does for the stage.  The library's own headers appear in its files alone.
  *
  * A context is made on the main thread and used by all workers of a listener; sessions keep what
  * they need of it, so that it may be freed before them.  A session belongs to one worker. */
@@ -36,7 +36,8 @@ struct tls_library {
 	const char *absent; /* why this build lacks it; then nothing else is set.  NULL: it has */
 	const char *(*name)(void);
 	/* alpn: the only protocol that clients may choose by ALPN, a constant; NULL: ALPN is
-	 * ignored.  NULL with the reason. */
+	 * ignored.  *ret_certificate is all 0 before.  NULL with a reason that begins with the key
+	 * that is wrong, if one is. */
 	struct tls_context *(*context)(const struct tls_options *options, const char *alpn,
 				       struct tls_certificate *ret_certificate,
 				       struct reason *reason);
@@ -58,4 +59,4 @@ struct tls_library {
 	void (*free)(struct tls_session *s); /* wipes its secrets; NULL is no error */
 };
 
-extern const struct tls_library tls_library;
+extern const struct tls_library tls_openssl, tls_gnutls;

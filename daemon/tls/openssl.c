@@ -3,18 +3,15 @@
  * A session reads and writes through a BIO of this file, which knows the stage's queues: no byte is
  * copied between OpenSSL and a memory BIO, and OpenSSL never takes more input than it needs. */
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "alpn.h"
 #include "certificate.h"
 #include "library.h"
-#include "log.h"
 #include "psk.h"
 #include "util.h"
 
@@ -68,19 +65,6 @@ static long wire_ctrl(BIO *bio, int command, long number, void *pointer)
 
 /* ---- Contexts ---- */
 
-/* The memory of a process with TLS has keys, which no core file is to keep.  (The unit's filter of
- * system calls does not let RLIMIT_CORE be set.) */
-static void forbid_core_memory(void)
-{
-	int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, "0", 1) != 1)
-		log_warning("tls: a core file may contain keys: /proc/self/coredump_filter: %s",
-			    strerror(errno));
-	if (fd >= 0)
-		close(fd);
-}
-
 static void free_keys(void *context, void *keys, CRYPTO_EX_DATA *data, int index, long argl,
 		      void *argp)
 {
@@ -101,10 +85,7 @@ static bool library_init(void)
 		return false;
 	keys_index =
 		CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, NULL, NULL, free_keys);
-	if (keys_index < 0)
-		return false;
-	forbid_core_memory();
-	return true;
+	return keys_index >= 0;
 }
 
 static const char *openssl_name(void)
@@ -184,7 +165,6 @@ static int use_keys(SSL_CTX *ssl, const char *path, struct tls_certificate *ret_
 static int use_secrets(SSL_CTX *ssl, const struct tls_options *options,
 		       struct tls_certificate *ret_certificate, struct reason *reason)
 {
-	*ret_certificate = (struct tls_certificate){ 0 };
 	return options->psk_file[0] ? use_keys(ssl, options->psk_file, ret_certificate, reason)
 				    : certificate_load(ssl, options, ret_certificate, reason);
 }
@@ -320,7 +300,7 @@ static const char *openssl_why(const struct tls_session *s)
 	return s->why;
 }
 
-const struct tls_library tls_library = {
+const struct tls_library tls_openssl = {
 	.name = openssl_name,
 	.context = openssl_context,
 	.forget = openssl_forget,

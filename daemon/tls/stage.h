@@ -32,6 +32,7 @@ struct stage_worker {
 struct tls_stage {
 	struct service service; /* the stage's */
 	const struct service *inner;
+	const struct tls_library *library;
 	struct stage_worker *workers;
 	/* Taken by workers once for each connection, and by a reload. */
 	pthread_mutex_t lock;
@@ -67,6 +68,11 @@ struct stage_conn {
 static inline struct tls_stage *stage_of(const struct worker *w)
 {
 	return container_of(w->service, struct tls_stage, service);
+}
+
+static inline const struct tls_library *library_of(const struct stage_conn *t)
+{
+	return stage_of(t->conn->worker)->library;
 }
 
 static inline struct stage_worker *worker_part(const struct worker *w)

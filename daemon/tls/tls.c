@@ -1,9 +1,12 @@
 /* Stages of listeners, and their certificates.  Main thread.  See tls.h. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "log.h"
 #include "stage.h"
 
 enum {
@@ -11,14 +14,16 @@ enum {
 	DAY_S = 24 * 3600,
 };
 
-const char *tls_absent(void)
+static const struct tls_library *const libraries[] = { &tls_openssl, &tls_gnutls };
+
+const char *tls_absent(unsigned library)
 {
-	return tls_library.absent;
+	return libraries[library]->absent;
 }
 
-const char *tls_library_name(void)
+const char *tls_library_name(unsigned library)
 {
-	return tls_library.absent ? "none" : tls_library.name();
+	return libraries[library]->absent ? "none" : libraries[library]->name();
 }
 
 /* Is there no file: is the certificate made here? */
@@ -27,13 +32,41 @@ static bool is_made(const struct tls_options *options)
 	return !options->certificate[0] && !options->psk_file[0];
 }
 
+/* The memory of a process with TLS has keys, which no core file is to keep.  (The unit's filter of
+ * system calls does not let RLIMIT_CORE be set.) */
+static void forbid_core_memory(void)
+{
+	static bool done;
+	int fd;
+
+	if (done)
+		return;
+	done = true;
+	fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		log_warning("tls: a core file may contain keys: /proc/self/coredump_filter: %s",
+			    strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static struct tls_context *context_new(const struct tls_options *options, const char *alpn,
+				       struct tls_certificate *ret_certificate,
+				       struct reason *reason)
+{
+	forbid_core_memory();
+	*ret_certificate = (struct tls_certificate){ 0 };
+	return libraries[options->library]->context(options, alpn, ret_certificate, reason);
+}
+
 struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
 				unsigned workers, struct reason *reason)
 {
+	const char *absent = tls_absent(options->library);
 	struct tls_stage *s;
 
-	if (tls_library.absent) {
-		reason_set(reason, -ENOTSUP, "%s", tls_library.absent);
+	if (absent) {
+		reason_set(reason, -ENOTSUP, "%s", absent);
 		return NULL;
 	}
 	s = calloc(1, sizeof(*s));
@@ -45,10 +78,11 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 	memset(s->workers, 0, workers * sizeof(*s->workers));
 	pthread_mutex_init(&s->lock, NULL);
 	s->inner = service;
+	s->library = libraries[options->library];
 	s->made = is_made(options);
 	s->service = *service;
 	stage_wrap(s);
-	s->context = tls_library.context(options, service->alpn, &s->certificate, reason);
+	s->context = context_new(options, service->alpn, &s->certificate, reason);
 	if (!s->context) {
 		tls_stage_free(s);
 		return NULL;
@@ -62,7 +96,7 @@ void tls_stage_free(struct tls_stage *s)
 		return;
 	tls_stage_undo(s);
 	if (s->context)
-		tls_library.forget(s->context);
+		s->library->forget(s->context);
 	pthread_mutex_destroy(&s->lock);
 	free(s->workers);
 	free(s);
@@ -79,7 +113,7 @@ int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, st
 	if (is_made(options) && s->made) /* the one that was made at the start is as good */
 		return 0;
 	s->next_made = is_made(options);
-	s->next = tls_library.context(options, s->inner->alpn, &s->next_certificate, reason);
+	s->next = context_new(options, s->inner->alpn, &s->next_certificate, reason);
 	return s->next ? 0 : -EINVAL;
 }
 
@@ -94,7 +128,7 @@ bool tls_stage_commit(struct tls_stage *s)
 	s->context = s->next;
 	pthread_mutex_unlock(&s->lock);
 	s->next = NULL;
-	tls_library.forget(old);
+	s->library->forget(old);
 	changed = s->next_certificate.shared_keys ||
 		  memcmp(s->certificate.digest, s->next_certificate.digest,
 			 sizeof(s->certificate.digest)) != 0;
@@ -106,7 +140,7 @@ bool tls_stage_commit(struct tls_stage *s)
 void tls_stage_undo(struct tls_stage *s)
 {
 	if (s->next)
-		tls_library.forget(s->next);
+		s->library->forget(s->next);
 	s->next = NULL;
 }
 
@@ -150,16 +184,16 @@ bool tls_certificate_warning(const struct tls_certificate *certificate, struct r
 
 int tls_check(const struct tls_options *options, struct reason *reason)
 {
-	struct tls_certificate certificate = { 0 };
+	struct tls_certificate certificate;
 	struct tls_context *context;
 	struct reason warning;
 
-	if (tls_library.absent || is_made(options))
+	if (tls_absent(options->library) || is_made(options))
 		return 0;
-	context = tls_library.context(options, NULL, &certificate, reason);
+	context = context_new(options, NULL, &certificate, reason);
 	if (!context)
 		return -EINVAL;
-	tls_library.forget(context);
+	libraries[options->library]->forget(context);
 	if (certificate.shared_keys ||
 	    (has_begun(&certificate) && tls_days_left(&certificate) >= 0))
 		return 0;

@@ -15,13 +15,13 @@
 enum { TLS_PATH_MAX = 256, TLS_NAME_MAX = 256 };
 
 enum tls_mode { TLS_NONE, TLS_USER };
-extern const char *const tls_modes[];   /* by enum tls_mode, NULL-terminated */
-extern const char *const tls_ciphers[]; /* NULL-terminated */
+extern const char *const tls_modes[]; /* by enum tls_mode, NULL-terminated */
+extern const char *const tls_libraries[], *const tls_ciphers[]; /* NULL-terminated */
 
 /* Keys of a listener's section. */
 struct tls_options {
-	unsigned mode;   /* enum tls_mode */
-	unsigned cipher; /* index in tls_ciphers */
+	unsigned mode;            /* enum tls_mode */
+	unsigned library, cipher; /* indices in tls_libraries, tls_ciphers */
 	/* PEM files.  "": a certificate is made at the start; the key is in the certificate's
 	 * file. */
 	char certificate[TLS_PATH_MAX], key[TLS_PATH_MAX];
@@ -36,10 +36,10 @@ struct tls_certificate {
 	unsigned char digest[32]; /* SHA-256 */
 };
 
-/* Why this build has no TLS; NULL: it has. */
-const char *tls_absent(void);
+/* Why this build lacks that library; NULL: it has it. */
+const char *tls_absent(unsigned library);
 /* `OpenSSL 3.0.19`; static. */
-const char *tls_library_name(void);
+const char *tls_library_name(unsigned library);
 
 /* Reads the files that the options name, as a start would, and looks whether the certificate is
  * valid today.  0, or -errno with a reason that begins with the key that is wrong, if one is.  Not

@@ -1,11 +1,12 @@
-/* Fuzzes sessions of TLS: a client of OpenSSL does what the input says, and what it sends is cut,
- * changed and mixed with other bytes on its way.  What comes back is what it has sent, in order,
- * and no chunk is lost. */
+/* Fuzzes sessions of TLS, of each library: a client of OpenSSL does what the input says, and what
+ * it sends is cut, changed and mixed with other bytes on its way.  What comes back is what it has
+ * sent, in order, and no chunk is lost. */
 #include <assert.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +15,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-enum { CHUNKS = 64, CHUNK_SIZE = 16384, UPDATES_MAX = 30, KEPT = 2 /* chunks of the stage */ };
+enum { CHUNKS = 64, CHUNK_SIZE = 16384, LIBRARIES = 2, KEPT = 2 * LIBRARIES /* of each stage */ };
+
+/* Updates of keys in a row that are no flood; GnuTLS counts those of a second. */
+static const unsigned updates_max[LIBRARIES] = { 30, 8 };
 
 extern const struct service service_echo;
 
 /* One worker for all inputs, a connection and a client for each. */
+static struct tls_stage *stages[LIBRARIES]; /* NULL: this build lacks the library */
 static struct worker worker;
+static unsigned library; /* of the input */
 static bool ended, receiving;
+static unsigned long long flights,
+	handshakes; /* of all inputs: what the server got, and accepted */
 
 struct client {
 	SSL *ssl;
@@ -101,6 +109,7 @@ static void turns(void)
 /* The server receives `bytes` in pieces. */
 static void deliver(struct conn *c, const uint8_t *data, size_t bytes, size_t piece)
 {
+	flights += bytes > 0;
 	for (size_t at = 0, n; at < bytes && !ended && receiving; at += n) {
 		struct chunk *k = chunk_get(&worker.pool);
 
@@ -180,7 +189,7 @@ static void client_steps(struct conn *c, const uint8_t *data, size_t bytes, size
 			break;
 		case 3:
 			if (SSL_key_update(client.ssl, much % 2))
-				client.spoiled |= ++client.updates > UPDATES_MAX;
+				client.spoiled |= ++client.updates > updates_max[library];
 			break;
 		case 4:
 			client.shut |= SSL_shutdown(client.ssl) >= 0;
@@ -201,6 +210,11 @@ static void client_steps(struct conn *c, const uint8_t *data, size_t bytes, size
 		carry(c, piece, SIZE_MAX);
 }
 
+static void tell(void)
+{
+	fprintf(stderr, "flights: %llu, handshakes: %llu\n", flights, handshakes);
+}
+
 static void start(SSL_CTX **ret_ctx)
 {
 	static const struct engine engine = {
@@ -212,22 +226,25 @@ static void start(SSL_CTX **ret_ctx)
 		.release = fuzz_release,
 	};
 	static const struct worker_owner owner = { .admit = fuzz_admit, .release = fuzz_ticket };
-	const struct tls_options options = { .mode = TLS_USER };
+	struct tls_options options = { .mode = TLS_USER };
 	struct reason reason;
-	struct tls_stage *stage = tls_stage_new(&service_echo, &options, 1, &reason);
 
-	if (!stage || pool_init(&worker.pool, CHUNKS, CHUNK_SIZE, 0) < 0)
+	for (; options.library < LIBRARIES; options.library++)
+		if (!tls_absent(options.library))
+			stages[options.library] =
+				tls_stage_new(&service_echo, &options, 1, &reason);
+	if (!stages[0] || pool_init(&worker.pool, CHUNKS, CHUNK_SIZE, 0) < 0)
 		abort();
-	worker.service = tls_stage_service(stage);
 	worker.engine = &engine;
 	worker.owner = &owner;
 	worker.turn.ready_tail = &worker.turn.ready;
 	worker.limits.held_max = CHUNKS / 4 * CHUNK_SIZE;
 	worker.limits.views_few = worker.limits.views_max = CHUNKS;
 	*ret_ctx = SSL_CTX_new(TLS_client_method());
+	atexit(tell);
 }
 
-/* The first byte says how long the pieces are. */
+/* The first byte says which library, and how long the pieces are. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static SSL_CTX *ctx;
@@ -243,16 +260,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	SSL_set_connect_state(client.ssl);
 	ended = false;
 	receiving = true;
+	library = data[0] & 1 && stages[1];
+	worker.service = tls_stage_service(stages[library]);
 	conn_new(&worker, -1);
 	c = worker.conns;
 	turns();
-	client_steps(c, data + 1, bytes - 1, data[0] ? data[0] : CHUNK_SIZE);
+	client_steps(c, data + 1, bytes - 1, data[0] > 1 ? data[0] : CHUNK_SIZE);
 	if (!ended)
 		conn_eof(c);
 	turns();
 	client_read();
 	assert(ended && worker.pool.free_count + KEPT >= CHUNKS);
 	assert(client.spoiled || client.heard == client.sent);
+	handshakes += (unsigned)SSL_is_init_finished(client.ssl);
 	SSL_free(client.ssl);
 	return 0;
 }
