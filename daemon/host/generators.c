@@ -13,7 +13,7 @@
 #define FIO_NET                                                                                    \
 	"fio --name=net --ioengine=net --protocol=tcp --hostname={host} --port={port} --size=1t"
 #define FIO_PACKAGES "fio", "fio"
-#define FIO_DISK     " --rw=randrw --bs=4k --iodepth=32 --size=64m" FIO_TIMED
+#define FIO_DISK     " --rw=randrw --bs=4k --iodepth=32" FIO_TIMED
 /* The kernel is the client: as root, with its module.  Its disk comes after the connection, which a
  * signal must not leave behind. */
 #define NVME_NAME "nqn.2026-11.local.nbserved:bench"
@@ -22,7 +22,7 @@
 	"nvme connect -t tcp -a {host} -s {port} -n " NVME_NAME " >&2 || exit; "                   \
 	"for try in $(seq 100); do sleep 0.05; disk=$(grep -lxs " NVME_NAME " "                    \
 	"/sys/block/nvme*n*/device/subsysnqn | cut -d/ -f4 | grep -vm1 c) && break; done; "        \
-	"\"$@\" --filename=/dev/$disk' nvme fio --name=nvme --ioengine=libaio --direct=1" FIO_DISK
+	"\"$@\" --filename=/dev/$disk' nvme fio --name=nvme --ioengine=libaio --direct=1 --size=16m" FIO_DISK
 /* A negative time is a number of transactions. */
 #define NETPERF                                                                                    \
 	"netperf -H {host} -p {port} -t TCP_RR -l -20000 -j -- -k "                                \
@@ -46,13 +46,13 @@ const struct bench benches[] = {
 	  "random blocks of 4 KiB, 32 in flight",
 	  "nbd,engine=all",
 	  { { "fio", "fio", "fio fio-engine-nbd",
-	      "fio --name=nbd --ioengine=nbd --uri={uri}disk" FIO_DISK },
+	      "fio --name=nbd --ioengine=nbd --uri={uri}disk --size=64m" FIO_DISK },
 	    { "qemu-img", "qemu-utils qemu-block-extra", "qemu-img",
 	      "qemu-img bench -f raw -n -d 32 -c 10000 {uri}disk" },
 	    { "nbdcopy", "libnbd-bin", "libnbd", "nbdcopy {uri}disk null:" } } },
 	{ "nvme",
 	  "random blocks of 4 KiB over NVMe/TCP, 32 in flight",
-	  "nvme,engine=all,size=64M,nqn=" NVME_NAME,
+	  "nvme,engine=all,size=16M,nqn=" NVME_NAME,
 	  { { "fio nvme /dev/nvme-fabrics",
 	      "fio nvme-cli, then `modprobe nvme-tcp` as root (the client of NVMe/TCP is the kernel)",
 	      "fio nvme-cli", NVME } } },
