@@ -102,8 +102,11 @@ static void print_word(const char *word)
 /* What to type instead, to change something. */
 static void print_command(const struct run_mode *run)
 {
-	fputs("nbserved --run", stderr);
-	print_word(run->specs[0]);
+	fputs("nbserved", stderr);
+	for (unsigned i = 0; i < run->count; i++) {
+		fputs(" --run", stderr);
+		print_word(run->specs[i]);
+	}
 	for (unsigned i = 0; i < run->option_count; i++)
 		print_word(run->options[i]);
 	fputs(" --", stderr);
@@ -142,15 +145,18 @@ int bench_prepare(struct run_mode *run, const char *word)
 	int server, generator;
 	unsigned count = 0;
 	bool apart;
-	char *words;
+	char *words, *specs;
 
 	if (!b)
 		return unknown_word(word);
 	if (!g)
 		return not_installed(b);
 	apart = choose_cpus(&server, &generator);
-	run->specs[run->count++] =
-		apart ? text_new("%s,cpus=%d", b->spec, server) : text_new("%s", b->spec);
+	specs = words = text_new("%s", b->spec);
+	for (char *w; run->count < RUN_SPECS_MAX && (w = next_word(&words));)
+		run->specs[run->count++] =
+			apart ? text_new("%s,cpus=%d", w, server) : text_new("%s", w);
+	free(specs);
 	words = apart ? text_new("taskset -c %d %s", generator, g->command)
 		      : text_new("%s", g->command);
 	for (char *w; count < COMMAND_WORDS_MAX && (w = next_word(&words));)

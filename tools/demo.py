@@ -17,7 +17,7 @@ import textwrap
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-WORDS = ("echo", "http", "nbd", "nvme", "discard", "iperf3", "udp")
+WORDS = ("echo", "http", "https", "nbd", "nvme", "discard", "iperf3", "udp")
 WORD_TIME = 10  # seconds, unless the fewest rounds that can decide take longer
 NEXT = """
 What to try next:

@@ -14,8 +14,8 @@ struct generator {
 enum { BENCH_GENERATORS_MAX = 5 };
 struct bench {
 	const char *word;
-	const char *summary;                                   /* what is measured */
-	const char *spec;                                      /* as of --run */
+	const char *summary; /* what is measured */
+	const char *spec;    /* as of --run, several with a space between */
 	struct generator generators[BENCH_GENERATORS_MAX + 1]; /* ends with needs NULL */
 };
 

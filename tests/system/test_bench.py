@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from conftest import NBSERVED, TIMEOUT, requires
 
-WORDS = {"echo", "http", "nbd", "nvme", "iperf3", "netperf", "discard", "sockperf", "udp"}
+WORDS = {"echo", "http", "https", "nbd", "nvme", "iperf3", "netperf", "discard", "sockperf", "udp"}
 
 
 def bench(tmp_path, *arguments, path=None, check=0, preexec=None):
