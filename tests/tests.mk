@@ -28,7 +28,7 @@ $(patsubst %,$(BUILD)/unit/test_%,figure generator generator_sum judging layers 
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
 $(BUILD)/unit/test_characters: $(BUILD)/ctl/bridge/characters.o
-$(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services tls): $(BUILD)/tests/unit/fake_engine.o
+$(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 .PHONY: units

@@ -150,6 +150,14 @@ struct json_t;
 		        "Handshakes that were ended for newer ones.")                              \
 		COUNTER(tls_truncated, truncated, "nbserved_tls_truncated",                        \
 		        "Clients that ended without close_notify.")                                \
+		COUNTER(tls_kernel_sends, kernel_sends, "nbserved_tls_kernel_sends",               \
+		        "Sessions whose sent records the kernel seals.")                           \
+		COUNTER(tls_kernel_receives, kernel_receives, "nbserved_tls_kernel_receives",      \
+		        "Sessions whose received records the kernel opens.")                       \
+		COUNTER(tls_kernel_refused, kernel_refused, "nbserved_tls_kernel_refused",         \
+		        "Connections that ended as the kernel did not take their keys.")           \
+		COUNTER(tls_key_updates, key_updates, "nbserved_tls_key_updates",                  \
+		        "Connections that ended as the kernel cannot change keys.")                \
 		COUNTER(tls_plain_in, plain_in, "nbserved_tls_opened_bytes",                       \
 		        "Bytes received, without what TLS adds.")                                  \
 		COUNTER(tls_plain_out, plain_out, "nbserved_tls_sealed_bytes",                     \

@@ -90,6 +90,11 @@ static bool is_idle(const struct config_key *key, const void *section,
 		snprintf(because, CHECK_TEXT_MAX, "tls is %s", tls_modes[l->tls.mode]);
 		return true;
 	}
+	if (key->of_user && tls_in_kernel(l->tls.mode)) {
+		snprintf(needs, CHECK_TEXT_MAX, "tls = none or user");
+		snprintf(because, CHECK_TEXT_MAX, "tls is %s", tls_modes[l->tls.mode]);
+		return true;
+	}
 	if (key->of_files && e->options.store && !e->options.store->file) {
 		snprintf(needs, CHECK_TEXT_MAX, "an export that is a file");
 		snprintf(because, CHECK_TEXT_MAX, "store is %s", e->options.store->name);
@@ -267,6 +272,24 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	while (!transport_can_serve(*able, l->service))
 		able++;
 	report_transport(r, l, "service", l->service->name, *able);
+}
+
+/* The kernel's TLS is one of TCP, from a connection's begin on. */
+static void check_tls(struct config_report *r, struct listener_config *l)
+{
+	char text[ADDRESS_TEXT_MAX];
+
+	if (!tls_in_kernel(l->tls.mode))
+		return;
+	if (l->service && (l->service->flags & SERVICE_STARTS_TLS))
+		REFUSE(r, l, "tls", "expected none or user with service %s, got '%s'",
+		       l->service->name, tls_modes[l->tls.mode]);
+	for (unsigned i = 0; i < l->address_count; i++)
+		if (l->addresses[i].sa.ss_family == AF_UNIX)
+			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
+				      "address", "expected IP:PORT with tls = %s, got '%s'",
+				      tls_modes[l->tls.mode],
+				      format_address(&l->addresses[i], text));
 }
 
 /* A listener that this build cannot serve must be `optional`. */
@@ -454,6 +477,7 @@ void config_check(struct config_report *r)
 		check_transport(r, l);
 		set_buffer_size(l);
 		check_build(r, l);
+		check_tls(r, l);
 		config_check_engine(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);

@@ -67,6 +67,7 @@ struct config_key {
 	bool of_files;                 /* export key, for files only */
 	bool plain;                    /* only listeners without `tls` may */
 	bool of_tls;                   /* listener key, with `tls` only */
+	bool of_user;                  /* not where the kernel makes records */
 	uint32_t of_services;          /* listener key, for services with this flag only */
 };
 

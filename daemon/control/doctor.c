@@ -251,6 +251,20 @@ static void check_engines(json_t *checks)
 	}
 }
 
+/* ---- TLS in the kernel ---- */
+
+static void check_kernel_tls(json_t *checks)
+{
+	for (unsigned i = 0; tls_ciphers[i]; i++) {
+		struct reason reason = { "" };
+		bool has = tls_kernel_probe(TLS_KTLS, i, &reason) == 0;
+		char name[64];
+
+		format(name, sizeof(name), "ktls %s", tls_ciphers[i]);
+		doctor_add(checks, name, has, has ? "yes" : "no", reason.text, "`tls = user`");
+	}
+}
+
 /* ---- Clients that are parts of the kernel ---- */
 
 /* Is the module in this list of the kernel's (modules.dep, modules.builtin)? */
@@ -334,6 +348,8 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 
 	if (rc == 0)
 		rc = groups_probe(lc, &reason);
+	if (rc == 0 && tls_in_kernel(lc->tls.mode))
+		rc = tls_kernel_probe(lc->tls.mode, lc->tls.cipher, &reason);
 	item = json_pack("{s:s, s:s, s:o, s:b, s:b}", "name", lc->name, "engine", engine->name,
 			 "engine_features", document_features(features, lc->options.features_off),
 			 "optional", lc->optional, "available", rc == 0);
@@ -444,6 +460,7 @@ json_t *doctor_check(const struct config *config)
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_buffers(checks, config);
 	check_engines(checks);
+	check_kernel_tls(checks);
 	check_modules(checks, config);
 	doctor_nic(checks, config);
 	for (unsigned i = 0; i < config->listener_count; i++)

@@ -165,10 +165,15 @@ static json_t *listener_tls(const struct listener *l)
 {
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
 	struct reason warning = { "" };
+	char driver[TLS_DRIVER_MAX] = "";
 	json_t *json = json_pack("{s:s, s:s, s:s}", "mode", tls_modes[l->config->tls.mode],
 				 "library", tls_library_name(l->config->tls.library), "cipher",
 				 tls_ciphers[l->config->tls.cipher]);
 
+	if (tls_in_kernel(l->config->tls.mode))
+		tls_kernel_driver(l->config->tls.cipher, driver);
+	if (*driver)
+		json_object_set_new(json, "driver", json_text(driver));
 	if (certificate->shared_keys) {
 		json_object_set_new(json, "shared_keys", json_integer(certificate->shared_keys));
 		return json;

@@ -246,9 +246,12 @@ void conn_close(struct conn *c, enum conn_end end)
 
 void conn_failed(struct conn *c, int error)
 {
+	const struct service *service = c->worker->service;
 	bool reset = error == ECONNRESET || error == EPIPE || error == ETIMEDOUT ||
 		     error == ENOTCONN || error == EHOSTUNREACH || error == ENETUNREACH;
 
+	if (service->failed && service->failed(c, error))
+		return;
 	conn_close(c, reset ? CONN_END_RESET : CONN_END_ERROR);
 }
 

@@ -56,10 +56,14 @@ enum conn_flags {
 	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see bulk.h */
 	CONN_BULK =
 		1 << 17, /* a bulk receiver that has brought much in one turn: see bulk_share() */
-	CONN_DROPS = 1 << 18,  /* its input is only counted: the kernel drops it, see bulk_drop() */
-	CONN_ENGINE = 1 << 19, /* this bit and all above belong to the engine */
+	CONN_DROPS = 1 << 18, /* its input is only counted: the kernel drops it, see bulk_drop() */
+	/* Set by a stage: it receives by itself.  The engine receives in its open() at most, runs c
+	 * when there is something to receive, and receives again from the recv() that follows the
+	 * end of the flag. */
+	CONN_RAW = 1 << 19,
+	CONN_ENGINE = 1 << 20, /* this bit and all above belong to the engine */
 };
-static_assert(CONN_DROPS < CONN_ENGINE, "an engine's flags overlap those of the core");
+static_assert(CONN_RAW < CONN_ENGINE, "an engine's flags overlap those of the core");
 
 enum conn_end {
 	CONN_END_PEER,
@@ -253,7 +257,8 @@ void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent,
 /* The peer has sent its FIN. */
 void conn_eof(struct conn *c);
 
-/* A receive or send failed with `error` (positive errno): closes c. */
+/* A receive or send failed with `error` (positive errno): closes c, unless it is the service's to
+ * handle. */
 void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */

@@ -152,6 +152,10 @@ struct service {
 	 * all input taken: tx is the last output in clear, and the next run() has TLS' contents. */
 	void (*secure)(struct conn *c);
 
+	/* Set by a stage: a receive or send failed with `error` (positive errno).  True: the stage
+	 * has handled it, c is closed or runs again. */
+	bool (*failed)(struct conn *c, int error);
+
 	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
 	void (*close)(struct conn *c);
 };

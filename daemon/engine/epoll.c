@@ -93,10 +93,12 @@ __attribute__((noinline)) static void epoll_rare_event(struct conn *c, int ready
 	if ((ready & EPOLLIN) && (c->events & EPOLLIN)) {
 		/* Most connections are closed in the turn of their FIN.  So EPOLLIN is disarmed
 		 * only when the event is reported a second time. */
-		if (c->flags & (CONN_EOF | CONN_NO_MEMORY))
+		if (!(c->flags & (CONN_EOF | CONN_NO_MEMORY | CONN_RAW)))
+			readiness_recv(c, false);
+		else if (c->flags & (CONN_EOF | CONN_NO_MEMORY))
 			epoll_interest(c, c->events & ~(uint32_t)EPOLLIN);
 		else
-			readiness_recv(c, false);
+			conn_ready(c);
 		return;
 	}
 	if (ready & (EPOLLERR | EPOLLHUP))
@@ -109,7 +111,7 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 
 	(void)flags;
 	if (likely(ready == EPOLLIN && c->events == EPOLLIN &&
-		   !(c->flags & (CONN_CLOSING | CONN_EOF | CONN_NO_MEMORY))))
+		   !(c->flags & (CONN_CLOSING | CONN_EOF | CONN_NO_MEMORY | CONN_RAW))))
 		readiness_recv(c, false);
 	else
 		epoll_rare_event(c, ready);

@@ -69,8 +69,12 @@ static void modes_close(struct conn *c)
 
 static void edge_receive(struct conn *c)
 {
-	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | MODE_TOUCHED))
+	if (c->flags &
+	    (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | MODE_TOUCHED | CONN_RAW)) {
+		if (c->flags & CONN_RAW)
+			conn_ready(c);
 		return; /* MODE_READABLE stays set, for when input is on again */
+	}
 	switch (readiness_recv(c, c->flags & MODE_GONE)) {
 	case READINESS_DRAINED:
 		c->flags &= ~(uint32_t)MODE_READABLE;
@@ -183,8 +187,10 @@ static void once_event(struct op *op, int ready, uint32_t flags)
 		c->flags |= MODE_WRITABLE;
 		conn_ready(c);
 	}
-	if (input && !(c->flags & (CONN_EOF | CONN_NO_MEMORY)))
+	if (input && !(c->flags & (CONN_EOF | CONN_NO_MEMORY | CONN_RAW)))
 		readiness_recv(c, false);
+	else if (c->flags & CONN_RAW)
+		conn_ready(c);
 	else if (!input && (ready & (EPOLLERR | EPOLLHUP)))
 		epoll_gone(c);
 	modes_touch(c);

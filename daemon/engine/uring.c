@@ -102,6 +102,7 @@ static void uring_reset_disarm(struct conn *c)
 /* ---- Receiving ---- */
 
 static void uring_recv_done(struct op *op, int res, uint32_t flags);
+static void uring_raw_done(struct op *op, int res, uint32_t flags);
 static void uring_recv_ended(struct conn *c, int res);
 
 /* A receive into its own memory, the view of the reserve in c->engine_state, has completed. */
@@ -146,14 +147,31 @@ static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned i
 	sqe->buf_group = URING_BUF_GROUP;
 }
 
+/* Awaits input that the stage receives. */
+static void uring_raw_arm(struct conn *c)
+{
+	struct uring *u = c->worker->engine_state;
+	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
+
+	c->recv_op.done = uring_raw_done;
+	io_uring_prep_poll_add(sqe, c->fd, POLLIN);
+	ring_op(sqe, &c->recv_op);
+	c->flags |= URING_RECV_ARMED;
+	c->pending++;
+}
+
 static void uring_recv_arm(struct conn *c, unsigned ioprio)
 {
+	const uint32_t never = URING_RECV_ARMED | CONN_CLOSING | CONN_EOF;
 	struct uring *u = c->worker->engine_state;
 	struct view *reserve = NULL;
 	struct io_uring_sqe *sqe;
 
-	if ((c->flags & URING_RECV_ARMED) || (c->flags & (CONN_CLOSING | CONN_EOF)))
+	if (c->flags & (never | CONN_RAW)) {
+		if (!(c->flags & never))
+			uring_raw_arm(c);
 		return;
+	}
 	if (unlikely(!u->buf_ring || (c->flags & CONN_GRANTED))) {
 		reserve = conn_reserve(c);
 		if (!reserve && !u->buf_ring) {
@@ -197,6 +215,20 @@ static void uring_recv_ended(struct conn *c, int res)
 	} else if (!(c->flags & CONN_RECV_OFF)) {
 		uring_recv_arm(c, res == -EAGAIN ? IORING_RECVSEND_POLL_FIRST : 0);
 	}
+}
+
+/* The next poll is submitted when the stage has run. */
+static void uring_raw_done(struct op *op, int res, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, recv_op);
+
+	(void)res, (void)flags;
+	c->pending--;
+	c->flags &= ~(uint32_t)URING_RECV_ARMED;
+	uring_need_completion(c);
+	conn_ready(c);
+	if (!(c->flags & (CONN_RECV_OFF | CONN_NO_MEMORY)))
+		uring_recv_arm(c, 0);
 }
 
 static void uring_recv_cancel(struct conn *c)

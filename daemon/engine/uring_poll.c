@@ -48,8 +48,12 @@ static void poll_again(struct conn *c)
  * EALREADY while an event of the poll is being delivered.) */
 static void poll_receive(struct conn *c)
 {
-	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | POLL_AGAIN))
+	if (c->flags &
+	    (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | POLL_AGAIN | CONN_RAW)) {
+		if (c->flags & CONN_RAW)
+			conn_ready(c);
 		return; /* POLL_READABLE stays set, for when input is on again or c runs */
+	}
 	switch (readiness_recv(c, c->flags & POLL_GONE)) {
 	case READINESS_DRAINED:
 		c->flags &= ~(uint32_t)POLL_READABLE;

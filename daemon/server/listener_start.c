@@ -85,6 +85,8 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 		w->service = l->tls ? tls_stage_service(l->tls) : l->config->service;
 		w->engine = engine_of(l->engine, &l->config->options);
 		w->options = l->config->options;
+		if (l->tls)
+			w->options.features_off |= tls_stage_features_off(l->tls);
 		w->options.peers_max = listener_peers_max(l, l->config);
 		w->owner = &listener_owner;
 		w->owner_context = l;

@@ -1,5 +1,6 @@
 /* Handshakes, and what bounds them: the time and the bytes of each, those of a worker at a time,
  * and the steps of a turn.  Worker's thread.  See stage.h. */
+#include "engine.h"
 #include "log.h"
 #include "stage.h"
 
@@ -9,7 +10,6 @@ enum {
 	STAGE_STEPS = 8,
 	/* Handshakes of a worker that have begun; the next one ends the oldest. */
 	STAGE_HANDSHAKES = 1024,
-	STAGE_FLIGHT = 32 * 1024, /* bytes that a client may send in a handshake */
 };
 
 bool stage_may_step(struct conn *c)
@@ -90,6 +90,10 @@ void stage_fail(struct stage_conn *t, const char *why)
 	bufq_clear(p, &t->plain);
 	bufq_clear(p, &c->rx);
 	conn_close_when_sent(c, CONN_END_PROTOCOL);
+	if (c->flags & CONN_RAW) { /* what comes is dropped, and the end is noticed */
+		c->flags &= ~(uint32_t)CONN_RAW;
+		c->worker->engine->recv(c, true);
+	}
 }
 
 static bool open_session(struct stage_conn *t)
@@ -116,7 +120,8 @@ bool stage_handshake(struct stage_conn *t)
 		conn_close(c, CONN_END_PROTOCOL);
 		return false;
 	}
-	if ((!t->in.head && !t->starved) || !stage_may_step(c) || (!t->session && !open_session(t)))
+	if ((!t->in.head && !t->starved && !stage_receives(c)) || !stage_may_step(c) ||
+	    (!t->session && !open_session(t)))
 		return false;
 	rc = library_of(t)->handshake(t->session);
 	t->starved = rc == TLS_WANT_MEMORY;

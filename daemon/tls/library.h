@@ -19,6 +19,7 @@ enum tls_result {
 	TLS_CONTROL = -3,     /* a record without data was handled; there may be more input */
 	TLS_CLOSED = -4,      /* the peer's close_notify */
 	TLS_FAILED = -5,      /* the session is over; an alert may have been written */
+	TLS_ASKED = -6,       /* as TLS_CONTROL, and the session has to answer before any data */
 };
 
 /* The transport of a session; both functions never block. */
@@ -27,6 +28,11 @@ struct tls_wire {
 	size_t (*receive)(void *context, void *to, size_t bytes);
 	/* Appends to the output; how many of `bytes` bytes, 0: there is no memory. */
 	size_t (*send)(void *context, const void *data, size_t bytes);
+};
+
+/* What records of one direction are sealed with. */
+struct tls_keys {
+	uint8_t key[32], iv[12]; /* as many bytes of the key as the cipher has */
 };
 
 struct tls_context;
@@ -52,6 +58,10 @@ struct tls_library {
 	 * TLS_WANT_INPUT says that the client has sent a part of a message that comes first.  The
 	 * next call begins with the same bytes. */
 	int (*write)(struct tls_session *s, const void *data, size_t bytes);
+	/* The keys of the server's records (`sends`), or of the client's, once the handshake is
+	 * done and before any record; once for each direction, as the session wipes what it has of
+	 * them. Only of a context whose mode is tls_in_kernel().  False: it has none.  Optional. */
+	bool (*keys)(struct tls_session *s, bool sends, struct tls_keys *ret_keys);
 	/* Writes close_notify.  0, or enum tls_result. */
 	int (*close)(struct tls_session *s);
 	/* Why it failed, a static text. */

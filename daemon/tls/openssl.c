@@ -3,7 +3,10 @@
  * A session reads and writes through a BIO of this file, which knows the stage's queues: no byte is
  * copied between OpenSSL and a memory BIO, and OpenSSL never takes more input than it needs. */
 #include <errno.h>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +28,9 @@ struct tls_session {
 	void *wire_context;
 	bool dry; /* the wire had no input in this step */
 	const char *why;
+	/* Of the client's records and of the server's, for keys(). */
+	uint8_t secrets[2][EVP_MAX_MD_SIZE];
+	size_t secret_bytes;
 };
 
 static BIO_METHOD *method;
@@ -115,6 +121,19 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_b
 	return SSL_TLSEXT_ERR_OK;
 }
 
+/* OpenSSL tells secrets as lines of a key log: a label, the client's random, the secret in hex. */
+static void keep_secret(const SSL *ssl, const char *line)
+{
+	static const char *const labels[] = { "CLIENT_TRAFFIC_SECRET_0 ",
+					      "SERVER_TRAFFIC_SECRET_0 " };
+	struct tls_session *s = SSL_get_app_data(ssl);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(labels); i++)
+		if (!strncmp(line, labels[i], strlen(labels[i])))
+			OPENSSL_hexstr2buf_ex(s->secrets[i], sizeof(s->secrets[i]),
+					      &s->secret_bytes, strrchr(line, ' ') + 1, '\0');
+}
+
 /* TLS 1.3 alone, one cipher, no tickets and no cached sessions: each connection costs the same.
  * Without AUTO_RETRY a call ends at a record without data, so that the stage can count these. */
 static bool set_rules(SSL_CTX *ssl, const struct tls_options *options, const char *alpn)
@@ -128,6 +147,8 @@ static bool set_rules(SSL_CTX *ssl, const struct tls_options *options, const cha
 	SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
 	if (alpn)
 		SSL_CTX_set_alpn_select_cb(ssl, choose_alpn, (void *)alpn);
+	if (tls_in_kernel(options->mode))
+		SSL_CTX_set_keylog_callback(ssl, keep_secret);
 	return SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) &&
 	       SSL_CTX_set_num_tickets(ssl, 0) &&
 	       SSL_CTX_set_ciphersuites(ssl, suites[options->cipher]);
@@ -211,6 +232,7 @@ static void openssl_free(struct tls_session *s)
 	if (!s)
 		return;
 	SSL_free(s->ssl);
+	OPENSSL_cleanse(s->secrets, sizeof(s->secrets));
 	free(s);
 }
 
@@ -230,6 +252,7 @@ static struct tls_session *openssl_session(struct tls_context *c, const struct t
 	}
 	s->wire = wire;
 	s->wire_context = wire_context;
+	SSL_set_app_data(s->ssl, s);
 	BIO_set_data(bio, s);
 	BIO_set_init(bio, 1);
 	SSL_set_bio(s->ssl, bio, bio);
@@ -248,7 +271,11 @@ static int result(struct tls_session *s, int rc)
 {
 	switch (SSL_get_error(s->ssl, rc)) {
 	case SSL_ERROR_WANT_READ:
-		return s->dry ? TLS_WANT_INPUT : TLS_CONTROL;
+		if (s->dry)
+			return TLS_WANT_INPUT;
+		/* It changes its keys with the next write. */
+		return SSL_get_key_update_type(s->ssl) == SSL_KEY_UPDATE_NONE ? TLS_CONTROL
+									      : TLS_ASKED;
 	case SSL_ERROR_WANT_WRITE:
 		return TLS_WANT_MEMORY;
 	case SSL_ERROR_ZERO_RETURN:
@@ -286,6 +313,45 @@ static int openssl_write(struct tls_session *s, const void *data, size_t bytes)
 	return rc > 0 ? rc : result(s, rc);
 }
 
+/* HKDF-Expand-Label of RFC 8446, 7.1, without a context. */
+static bool expand_label(const struct tls_session *s, uint8_t *secret, const char *label,
+			 uint8_t *to, size_t bytes)
+{
+	const EVP_MD *digest = SSL_CIPHER_get_handshake_digest(SSL_get_current_cipher(s->ssl));
+	EVP_KDF *kdf = EVP_KDF_fetch(NULL, "TLS13-KDF", NULL);
+	EVP_KDF_CTX *ctx = EVP_KDF_CTX_new(kdf);
+	int mode = EVP_KDF_HKDF_MODE_EXPAND_ONLY;
+	const OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_int(OSSL_KDF_PARAM_MODE, &mode),
+		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST,
+						 (char *)EVP_MD_get0_name(digest), 0),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, secret, s->secret_bytes),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_PREFIX, (char *)"tls13 ", 6),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_LABEL, (char *)label,
+						  strlen(label)),
+		OSSL_PARAM_construct_end(),
+	};
+	bool good = ctx && EVP_KDF_derive(ctx, to, bytes, params) > 0;
+
+	EVP_KDF_CTX_free(ctx);
+	EVP_KDF_free(kdf);
+	return good;
+}
+
+static bool openssl_keys(struct tls_session *s, bool sends, struct tls_keys *ret_keys)
+{
+	int nid = SSL_CIPHER_get_cipher_nid(SSL_get_current_cipher(s->ssl));
+	size_t key_bytes = (size_t)EVP_CIPHER_get_key_length(EVP_get_cipherbynid(nid));
+	uint8_t *secret = s->secrets[sends];
+	bool good;
+
+	begin(s);
+	good = s->secret_bytes && expand_label(s, secret, "key", ret_keys->key, key_bytes) &&
+	       expand_label(s, secret, "iv", ret_keys->iv, sizeof(ret_keys->iv));
+	OPENSSL_cleanse(secret, sizeof(s->secrets[sends]));
+	return good;
+}
+
 static int openssl_close(struct tls_session *s)
 {
 	int rc;
@@ -308,6 +374,7 @@ const struct tls_library tls_openssl = {
 	.handshake = openssl_handshake,
 	.read = openssl_read,
 	.write = openssl_write,
+	.keys = openssl_keys,
 	.close = openssl_close,
 	.why = openssl_why,
 	.free = openssl_free,

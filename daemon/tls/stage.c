@@ -33,6 +33,9 @@ static bool stage_result(struct stage_conn *t, int result)
 	struct conn *c = t->conn;
 
 	switch (result) {
+	case TLS_ASKED:
+		t->asked = true;
+		/* fallthrough */
 	case TLS_CONTROL:
 		if (++t->controls > STAGE_CONTROLS)
 			stage_fail(t, "too many records without data");
@@ -134,7 +137,7 @@ static bool stage_seal(struct stage_conn *t)
 
 /* ---- The service ---- */
 
-/* Runs the service, and takes what it has appended to c->tx. */
+/* Runs the service, and takes what it has appended to c->tx, unless the kernel seals it. */
 static void run_service(struct stage_conn *t)
 {
 	struct conn *c = t->conn;
@@ -142,9 +145,14 @@ static void run_service(struct stage_conn *t)
 
 	if (t->watching)
 		c->flags &= ~(uint32_t)CONN_WATCH_TX;
+	t->watching = false;
 	stage_of(c->worker)->inner->run(c);
 	if (c->tx.bytes == before.bytes)
 		return;
+	if (t->kernel & KERNEL_SENDS) {
+		stat_add(c->worker->stats.tls_plain_out, c->tx.bytes - before.bytes);
+		return;
+	}
 	t->plain = (struct bufq){
 		.head = before.tail ? before.tail->next : c->tx.head,
 		.tail = c->tx.tail,
@@ -164,13 +172,18 @@ static void stage_end(struct stage_conn *t)
 	bool over = (c->flags & CONN_EOF) && !c->rx.head && !t->more && c->io.count == 0 &&
 		    !(c->flags & (CONN_WATCH_TX | CONN_NO_MEMORY));
 
-	if (t->ended || !((c->flags & CONN_LAST) || t->ends || over))
+	if (t->ended || !((c->flags & CONN_LAST) || t->last || t->ends || over))
 		return;
-	if (library_of(t)->close(t->session) == TLS_WANT_MEMORY) {
+	if (t->kernel & KERNEL_SENDS) {
+		if (!kernel_ends(t))
+			return;
+	} else if (library_of(t)->close(t->session) == TLS_WANT_MEMORY) {
 		/* The client learns the end from the FIN. */
 		stage_log(t, "no memory for close_notify");
 	}
 	t->ended = true;
+	if (t->last)
+		c->flags |= CONN_LAST;
 	if (over)
 		conn_close_when_sent(c, CONN_END_PEER);
 }
@@ -184,6 +197,15 @@ static void hold(struct stage_conn *t, int sign)
 	c->io.views += (size_t)sign * (t->left.views + t->plain.views);
 }
 
+static void count_truncated(struct stage_conn *t)
+{
+	if (likely(!(t->conn->flags & CONN_EOF) || t->closed || t->truncated))
+		return;
+	t->truncated = true;
+	stat_add(t->conn->worker->stats.tls_truncated, 1);
+}
+
+/* The library opens the records, and seals them unless the kernel does. */
 static void stage_serve(struct stage_conn *t)
 {
 	struct conn *c = t->conn;
@@ -191,12 +213,13 @@ static void stage_serve(struct stage_conn *t)
 	if (!stage_seal(t))
 		return;
 	stage_open_records(t);
+	if (unlikely(t->asked && (t->kernel & KERNEL_SENDS) && !t->failed)) {
+		stat_add(c->worker->stats.tls_key_updates, 1);
+		stage_fail(t, "the client wants other keys, which the kernel cannot change");
+	}
 	if (t->failed || (c->flags & CONN_CLOSING))
 		return;
-	if (unlikely((c->flags & CONN_EOF) && !t->closed && !t->truncated)) {
-		t->truncated = true;
-		stat_add(c->worker->stats.tls_truncated, 1);
-	}
+	count_truncated(t);
 	run_service(t);
 	if (!stage_seal(t)) {
 		/* Nothing is sent before it is sealed, so the connection does not end yet. */
@@ -205,12 +228,53 @@ static void stage_serve(struct stage_conn *t)
 			c->flags &= ~(uint32_t)CONN_LAST;
 		return;
 	}
+	if (c->rx.head)
+		stage_watch(t);
 	stage_end(t);
-	t->watching = c->rx.head && !(c->flags & CONN_WATCH_TX);
-	if (t->watching)
-		c->flags |= CONN_WATCH_TX;
 	if (t->more && c->rx.bytes < c->worker->limits.held_max)
 		conn_ready(c);
+}
+
+/* The kernel opens and seals: both queues are the service's. */
+static void serve_opened(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+	const char *why;
+
+	stat_add(c->worker->stats.tls_plain_in, c->bytes_in - t->opened_in);
+	t->opened_in = c->bytes_in;
+	if (unlikely(t->control)) {
+		why = kernel_control(t);
+		if (why) {
+			stage_fail(t, why);
+			c->worker->engine->recv(c, false);
+			return;
+		}
+		stage_closed(t);
+	}
+	if (!kernel_takes_over(t))
+		return;
+	count_truncated(t);
+	run_service(t);
+	stage_end(t);
+}
+
+/* The library opens: c->rx has records, but while the service runs. */
+static void serve_records(struct stage_conn *t)
+{
+	struct conn *c = t->conn;
+
+	hold(t, -1);
+	t->in = c->rx;
+	c->rx = t->left;
+	t->left = (struct bufq){ 0 };
+	if ((likely(t->established) || stage_handshake(t)) && kernel_takes_over(t) &&
+	    !(t->kernel & KERNEL_RECEIVES))
+		stage_serve(t);
+	t->left = c->rx;
+	c->rx = t->in;
+	t->in = (struct bufq){ 0 };
+	hold(t, 1);
 }
 
 static void stage_run(struct conn *c)
@@ -225,21 +289,26 @@ static void stage_run(struct conn *c)
 		stage_of(c->worker)->inner->run(c);
 		return;
 	}
-	hold(t, -1);
-	t->in = c->rx;
-	c->rx = t->left;
-	t->left = (struct bufq){ 0 };
-	if (likely(t->established) || stage_handshake(t))
-		stage_serve(t);
-	t->left = c->rx;
-	c->rx = t->in;
-	t->in = (struct bufq){ 0 };
-	hold(t, 1);
+	if (!(t->kernel & KERNEL_RECEIVES))
+		serve_records(t);
+	if ((t->kernel & KERNEL_RECEIVES) && !(c->flags & CONN_CLOSING))
+		serve_opened(t);
+}
+
+static int attach(struct conn *c)
+{
+	int rc = kernel_attach(c->fd);
+
+	stat_add(c->worker->stats.sys_other, 1);
+	/* ENOTCONN: the client has gone. */
+	stat_add(c->worker->stats.tls_kernel_refused, rc < 0 && rc != -ENOTCONN);
+	return rc;
 }
 
 static int stage_open(struct conn *c)
 {
-	const struct service *inner = stage_of(c->worker)->inner;
+	const struct tls_stage *stage = stage_of(c->worker);
+	const struct service *inner = stage->inner;
 	struct stage_conn *t = calloc(1, sizeof(*t));
 	int rc;
 
@@ -247,13 +316,19 @@ static int stage_open(struct conn *c)
 		return -ENOMEM;
 	t->conn = c;
 	t->clear = inner->flags & SERVICE_STARTS_TLS;
-	c->stage = t;
-	rc = inner->open ? inner->open(c) : 0;
-	if (rc < 0)
+	rc = stage->kernel ? attach(c) : 0;
+	if (rc == 0 && inner->open)
+		rc = inner->open(c);
+	if (rc < 0) {
 		free(t);
-	else if (!t->clear)
+		return rc;
+	}
+	c->stage = t;
+	if (stage->kernel & KERNEL_RECEIVES)
+		c->flags |= CONN_RAW;
+	if (!t->clear)
 		conn_set_deadline(c, c->opened_ns + STAGE_HANDSHAKE_NS);
-	return rc;
+	return 0;
 }
 
 static void stage_close(struct conn *c)
@@ -289,6 +364,26 @@ static void stage_secure(struct conn *c)
 	conn_set_deadline(c, clock_ns() + STAGE_HANDSHAKE_NS);
 }
 
+/* EIO: of a record without data, which c takes when it runs.  Others tell that the kernel could not
+ * open a record. */
+static bool stage_failed(struct conn *c, int error)
+{
+	struct stage_conn *t = c->stage;
+
+	if (!t || !(t->kernel & KERNEL_RECEIVES) || t->failed)
+		return false;
+	if (error == EIO) {
+		t->control = true;
+		conn_ready(c);
+		return true;
+	}
+	if (error != EBADMSG && error != EMSGSIZE && error != EINVAL)
+		return false;
+	stage_fail(t, strerror(error));
+	conn_close(c, CONN_END_PROTOCOL);
+	return true;
+}
+
 void stage_wrap(struct tls_stage *s)
 {
 	/* A part of a record is not answered. */
@@ -298,4 +393,5 @@ void stage_wrap(struct tls_stage *s)
 	s->service.close = stage_close;
 	s->service.end_output = stage_end_output;
 	s->service.secure = stage_secure;
+	s->service.failed = stage_failed;
 }

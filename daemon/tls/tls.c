@@ -69,6 +69,15 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 		reason_set(reason, -ENOTSUP, "%s", absent);
 		return NULL;
 	}
+	if (tls_in_kernel(options->mode) && !libraries[options->library]->keys) {
+		reason_set(reason, -ENOTSUP,
+			   "%s does not give its keys to the kernel here; `tls-library = openssl`",
+			   tls_library_name(options->library));
+		return NULL;
+	}
+	if (tls_in_kernel(options->mode) &&
+	    tls_kernel_probe(options->mode, options->cipher, reason) < 0)
+		return NULL;
 	s = calloc(1, sizeof(*s));
 	if (!s || !(s->workers = aligned_alloc(CACHE_LINE, workers * sizeof(*s->workers)))) {
 		free(s);
@@ -79,6 +88,8 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 	pthread_mutex_init(&s->lock, NULL);
 	s->inner = service;
 	s->library = libraries[options->library];
+	s->kernel = kernel_directions(options->mode);
+	s->cipher = options->cipher;
 	s->made = is_made(options);
 	s->service = *service;
 	stage_wrap(s);
@@ -105,6 +116,13 @@ void tls_stage_free(struct tls_stage *s)
 const struct service *tls_stage_service(const struct tls_stage *s)
 {
 	return &s->service;
+}
+
+/* The kernel's records know no MSG_WAITALL, with which sends are silent, and a mark of bytes for
+ * the receiver would be one of whole records. */
+uint64_t tls_stage_features_off(const struct tls_stage *s)
+{
+	return s->kernel ? FEATURE_BIT(silent_send) | FEATURE_BIT(rcvlowat) : 0;
 }
 
 int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, struct reason *reason)

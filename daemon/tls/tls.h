@@ -12,9 +12,11 @@
 #include "reason.h"
 #include "service.h"
 
-enum { TLS_PATH_MAX = 256, TLS_NAME_MAX = 256 };
+enum { TLS_PATH_MAX = 256, TLS_NAME_MAX = 256, TLS_DRIVER_MAX = 64 };
 
-enum tls_mode { TLS_NONE, TLS_USER };
+/* Who makes and opens the records: the library in user space; the kernel makes them (KTLS_TX), and
+ * opens them as well (KTLS). */
+enum tls_mode { TLS_NONE, TLS_USER, TLS_KTLS_TX, TLS_KTLS };
 extern const char *const tls_modes[]; /* by enum tls_mode, NULL-terminated */
 extern const char *const tls_libraries[], *const tls_ciphers[]; /* NULL-terminated */
 
@@ -36,6 +38,18 @@ struct tls_certificate {
 	unsigned char digest[32]; /* SHA-256 */
 };
 
+static inline bool tls_in_kernel(unsigned mode)
+{
+	return mode >= TLS_KTLS_TX;
+}
+
+/* Tries the kernel's TLS of that mode and cipher on a connection to this process.  0, or -errno
+ * with the reason.  Any thread. */
+int tls_kernel_probe(unsigned mode, unsigned cipher, struct reason *reason);
+/* The driver by which the kernel seals with that cipher, `generic-gcm-aesni`; "": unknown, as until
+ * a first session. */
+void tls_kernel_driver(unsigned cipher, char text[static TLS_DRIVER_MAX]);
+
 /* Why this build lacks that library; NULL: it has it. */
 const char *tls_absent(unsigned library);
 /* `OpenSSL 3.0.19`; static. */
@@ -56,6 +70,8 @@ void tls_stage_free(struct tls_stage *stage);
 
 /* The service that the listener's workers run; valid as long as the stage. */
 const struct service *tls_stage_service(const struct tls_stage *stage);
+/* Features that the workers' engine must do without: a mask of enum engine_feature. */
+uint64_t tls_stage_features_off(const struct tls_stage *stage);
 
 /* A reload: prepare() reads the certificate again, and -errno with the reason changes nothing.
  * Connections that begin after commit() use the new certificate; undo() forgets it.  Without

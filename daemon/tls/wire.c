@@ -1,14 +1,39 @@
 /* The wire of a session: records from t->in, and to c->tx.  Worker's thread.  See stage.h. */
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "stage.h"
+
+size_t raw_receive(struct conn *c, void *to, size_t bytes)
+{
+	ssize_t n = recv(c->fd, to, bytes, MSG_DONTWAIT);
+
+	stat_add(c->worker->stats.sys_recv, 1);
+	if (n < 0 && errno != EAGAIN)
+		conn_failed(c, errno);
+	else if (n == 0)
+		conn_close(c, CONN_END_PEER);
+	if (n <= 0)
+		return 0;
+	stat_add(c->worker->stats.bytes_in, (size_t)n);
+	c->bytes_in += (size_t)n;
+	return (size_t)n;
+}
 
 static size_t stage_receive(void *context, void *to, size_t bytes)
 {
 	struct stage_conn *t = context;
+	struct conn *c = t->conn;
 
-	bytes = MIN(bytes, t->in.bytes);
-	bufq_read(&t->conn->worker->pool, &t->in, to, bytes);
+	if (stage_receives(c) && !t->in.head) {
+		if (t->flight > STAGE_FLIGHT || (c->flags & CONN_CLOSING))
+			return 0;
+		bytes = raw_receive(c, to, bytes);
+	} else {
+		bytes = MIN(bytes, t->in.bytes);
+		bufq_read(&c->worker->pool, &t->in, to, bytes);
+	}
 	if (unlikely(!t->established))
 		t->flight += bytes;
 	return bytes;
@@ -46,8 +71,11 @@ static size_t stage_send(void *context, const void *data, size_t bytes)
 {
 	struct stage_conn *t = context;
 	struct worker *w = t->conn->worker;
-	struct chunk *k = chunk_with_room(&w->pool, &worker_part(w)->sealed, 1);
+	struct chunk *k;
 
+	if (unlikely(t->kernel & KERNEL_SENDS))
+		return bytes; /* an alert of the library, which the kernel cannot send */
+	k = chunk_with_room(&w->pool, &worker_part(w)->sealed, 1);
 	if (!k)
 		return 0;
 	bytes = MIN(bytes, w->pool.chunk_size - k->used);

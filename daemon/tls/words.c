@@ -3,6 +3,6 @@
 
 #include "tls.h"
 
-const char *const tls_modes[] = { "none", "user", NULL };
+const char *const tls_modes[] = { "none", "user", "ktls-tx", "ktls", NULL };
 const char *const tls_libraries[] = { "openssl", "gnutls", NULL };
 const char *const tls_ciphers[] = { "aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", NULL };

@@ -367,9 +367,9 @@ class Raw:
         return data
 
 
-def is_polite(daemon, pem):
+def is_polite(daemon, pem, name="echo"):
     """Another client is served as ever."""
-    with connect(daemon, "echo", pem) as s:
+    with connect(daemon, name, pem) as s:
         assert exchange(s, b"polite") == b"polite"
 
 
@@ -607,7 +607,16 @@ def test_keys_that_do_not_fit(start_daemon, pem):
         ({"transport": "udp", "engine": "epoll", "tls": "user"}, "tls: requires transport = tcp (transport is udp)"),
         ({"tls_cipher": "aes-256-gcm"}, "tls-cipher: requires tls = user (tls is none)"),
         ({"tls_certificate": pem}, "tls-certificate: requires tls = user (tls is none)"),
-        ({"tls": "users"}, "tls: expected none or user, got 'users' (did you mean 'user'?)"),
+        ({"tls": "users"}, "tls: expected none, user, ktls-tx or ktls, got 'users' (did you mean 'user'?)"),
+        (
+            {"engine": "io_uring", "tls": "ktls", "zero_copy_min": "8K"},
+            "zero-copy-min: requires tls = none or user (tls is ktls)",
+        ),
+        ({"service": "nbd", "tls": "ktls"}, "tls: expected none or user with service nbd, got 'ktls'"),
+        (
+            {"address": "unix:/run/x.sock", "tls": "ktls-tx"},
+            "address: expected IP:PORT with tls = ktls-tx, got 'unix:/run/x.sock'",
+        ),
         ({"tls": "user", "tls_cipher": "rc4"}, "expected aes-128-gcm, aes-256-gcm or chacha20-poly1305, got 'rc4'"),
         ({"service": "discard", "tls": "user", "receive": "drop"}, "receive: requires tls = none (tls is user)"),
         ({"tls": "user", "delay": "1ms"}, "delay: requires tls = none (tls is user)"),
@@ -646,6 +655,26 @@ def test_files_that_cannot_be_used(start_daemon, tmp_path, pem):
         name = "tls-key" if "tls-key" in log else "tls-certificate"
         line = config.split("\n").index(f"{name} = {key if name == 'tls-key' else certificate}") + 1
         assert f"/check.ini:{line}: [listener x] {name}: " in errors and said.removeprefix("tls-certificate: ") in errors
+
+
+def test_the_kernels_tls_is_there_or_the_reason_why_not(start_daemon, pem):
+    """What the kernel does is tested in a VM (tests/vm/inside_tls.py): not every kernel has the module."""
+    modes = ["ktls-tx", "ktls"]
+    daemon = start_daemon(
+        "".join(listener(mode, tls=mode, tls_certificate=pem, optional="yes") for mode in modes) + listener("plain")
+    )
+    checks = {item["name"]: item for item in daemon.call("Doctor")["checks"]}
+    has = checks["ktls aes-128-gcm"]["ok"]
+    for mode in modes:
+        status = daemon.status(mode)
+        assert status["state"] == ("serving" if has else "unavailable")
+        if has:
+            is_polite(daemon, None, mode)
+        else:
+            assert "this kernel has no TLS" in status["reason"] and "; `modprobe tls`" in status["reason"]
+    if not has:
+        assert checks["ktls aes-128-gcm"]["fix"].startswith("`modprobe tls`")
+        assert "this kernel has no TLS" in refused(start_daemon, listener("x", tls="ktls", tls_certificate=pem))
 
 
 def serial_of(daemon, name):

@@ -18,6 +18,8 @@ cannot() {
 
 MODULES="virtio_pci virtio_console virtio_rng virtio_net 9p 9pnet_virtio overlay veth dummy sch_netem
 	null_blk rdma_rxe ib_uverbs rdma_ucm ib_umad iw_cm nbd nvme_tcp nvme_rdma nvmet_tcp nvmet_rdma ext4 xfs configfs dm_log_writes
+	tls gcm ctr ghash_generic aesni_intel ghash_clmulni_intel chacha20poly1305 chacha_generic chacha_x86_64
+	poly1305_generic poly1305_x86_64
 	libcrc32c crc32_generic crc32_pclmul crc32c_generic crc32c_intel"
 EARLY="virtio_pci virtio_console virtio_rng 9p 9pnet_virtio overlay"
 
