@@ -49,6 +49,20 @@ static json_t *sides_to_json(const struct group *g, unsigned row)
 	return sides;
 }
 
+/* Of a row whose records the kernel makes, against that of the library; NULL: there is none. */
+static json_t *user_to_json(const struct group *g, unsigned row)
+{
+	struct verdict v;
+
+	if (!group_user_row(g, row))
+		return NULL;
+	v = group_user_verdict(g, row);
+	return json_pack("{s:s, s:o, s:o, s:o, s:s}", "against",
+			 g->rows[group_user_row(g, row)]->listener, "change",
+			 real_or_null(v.change), "low", real_or_null(v.low), "high",
+			 real_or_null(v.high), "is", verdict_names[v.is]);
+}
+
 static json_t *verdict_to_json(const struct groups *all, const struct measure *row)
 {
 	const struct group *g;
@@ -56,15 +70,16 @@ static json_t *verdict_to_json(const struct groups *all, const struct measure *r
 
 	if (!v)
 		return json_null();
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:f, s:s, s:o}",
-			 "against", g->rows[0]->listener, "figure", figures[g->cost].name, "change",
-			 real_or_null(v->change), "low", real_or_null(v->low), "high",
-			 real_or_null(v->high), "level",
-			 json_real(1 - VERDICT_ALPHA_ROUNDS / g->comparisons), "level_reached",
-			 real_or_null(v->level), "p", real_or_null(v->p), "rounds", (int)v->rounds,
-			 "least_rounds", (int)v->least, "comparisons", (int)g->comparisons,
-			 "within", g->within, "is", verdict_names[v->is], "beside",
-			 sides_to_json(g, (unsigned)(v - g->verdicts)));
+	return json_pack(
+		"{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:f, s:s, s:o, s:o*}",
+		"against", g->rows[0]->listener, "figure", figures[g->cost].name, "change",
+		real_or_null(v->change), "low", real_or_null(v->low), "high", real_or_null(v->high),
+		"level", json_real(1 - VERDICT_ALPHA_ROUNDS / g->comparisons), "level_reached",
+		real_or_null(v->level), "p", real_or_null(v->p), "rounds", (int)v->rounds,
+		"least_rounds", (int)v->least, "comparisons", (int)g->comparisons, "within",
+		g->within, "is", verdict_names[v->is], "beside",
+		sides_to_json(g, (unsigned)(v - g->verdicts)), "user",
+		user_to_json(g, (unsigned)(v - g->verdicts)));
 }
 
 static json_t *derived_to_json(const struct measure *row)

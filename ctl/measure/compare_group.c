@@ -180,10 +180,11 @@ const struct measure *visit_beside(const struct measure *row, const struct measu
 	return NULL;
 }
 
-static struct verdict judge(const struct group *g, unsigned row, enum figure figure,
+/* Row `row` against row `to`. */
+static struct verdict judge(const struct group *g, unsigned to, unsigned row, enum figure figure,
 			    unsigned comparisons)
 {
-	const struct measure *first = g->rows[0];
+	const struct measure *first = g->rows[to];
 	unsigned visits = measure_visits(first), rounds = 0;
 	double *values = calloc(2 * (size_t)visits, sizeof(*values));
 	struct verdict v;
@@ -227,7 +228,7 @@ const enum figure group_side_figures[GROUP_SIDE_FIGURES] = { FIGURE_REQUEST_RATE
 struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned side)
 {
 	enum figure figure = group_side_figures[side];
-	struct verdict v = judge(g, row, figure, g->comparisons * GROUP_SIDE_FIGURES);
+	struct verdict v = judge(g, 0, row, figure, g->comparisons * GROUP_SIDE_FIGURES);
 
 	if (figure == FIGURE_REQUEST_RATE && (is_limited(g->rows[0]) || is_limited(g->rows[row])))
 		v.is = VERDICT_TOO_FEW_ROUNDS;
@@ -240,7 +241,31 @@ static void group_judge(struct group *g)
 	if (!g->verdicts)
 		abort();
 	for (unsigned i = 1; i < g->count; i++)
-		g->verdicts[i] = judge(g, i, g->cost, g->comparisons);
+		g->verdicts[i] = judge(g, 0, i, g->cost, g->comparisons);
+}
+
+static bool is_user(const struct measure *row)
+{
+	return !strcmp(field_text(row->tls, "mode"), "user");
+}
+
+unsigned group_user_row(const struct group *g, unsigned i)
+{
+	if (!g->rows[i]->tls || is_user(g->rows[i]))
+		return 0;
+	for (unsigned j = 1; j < g->count; j++)
+		if (is_user(g->rows[j]) && !strcmp(g->rows[j]->engine, g->rows[i]->engine))
+			return j;
+	return 0;
+}
+
+struct verdict group_user_verdict(const struct group *g, unsigned i)
+{
+	unsigned comparisons = 0;
+
+	for (unsigned j = 0; j < g->count; j++)
+		comparisons += group_user_row(g, j) > 0;
+	return judge(g, group_user_row(g, i), i, g->cost, comparisons);
 }
 
 double group_change(const struct group *g, unsigned i)
@@ -284,8 +309,12 @@ void compare_engine_text(const struct measure *row, char *text, size_t bytes)
 		if (field_has(row->features, "", chosen_features[i][0]))
 			used += (size_t)snprintf(text + used, bytes - used, "%s",
 						 chosen_features[i][1]);
-	if (row->tls && used < bytes)
-		used += (size_t)snprintf(text + used, bytes - used, "+tls");
+	if (row->tls && used < bytes) {
+		const char *mode = field_text(row->tls, "mode");
+
+		used += (size_t)snprintf(text + used, bytes - used, "+%s",
+					 strcmp(mode, "user") != 0 ? mode : "tls");
+	}
 	json_array_foreach(row->stores, index, store)
 		if (used < bytes)
 			used += (size_t)snprintf(text + used, bytes - used, "%c%s",
@@ -311,11 +340,15 @@ char *group_tls(const struct group *g)
 	json_t *ways = json_array();
 	char *text;
 
-	for (unsigned i = 0; i < g->count; i++)
-		if (g->rows[i]->tls)
-			add_once(ways, json_sprintf("tls by %s with %s",
-						    field_text(g->rows[i]->tls, "library"),
-						    field_text(g->rows[i]->tls, "cipher")));
+	for (unsigned i = 0; i < g->count; i++) {
+		const json_t *tls = g->rows[i]->tls;
+
+		if (tls)
+			add_once(ways, json_sprintf("tls by %s with %s", field_text(tls, "library"),
+						    field_text(tls, "cipher")));
+		if (*field_text(tls, "driver"))
+			add_once(ways, json_sprintf("the kernel by %s", field_text(tls, "driver")));
+	}
 	text = json_array_size(ways) ? field_show(ways) : NULL;
 	json_decref(ways);
 	return text;

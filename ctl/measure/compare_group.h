@@ -51,6 +51,12 @@ enum { GROUP_SIDE_FIGURES = 3 };
 extern const enum figure group_side_figures[GROUP_SIDE_FIGURES];
 struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned side);
 
+/* The row with `tls = user` of the same engine as row i, whose records the kernel makes: the two
+ * are compared as well, and the intervals of all such pairs hold together.  0: there is none, or it
+ * is the first. */
+unsigned group_user_row(const struct group *g, unsigned i);
+struct verdict group_user_verdict(const struct group *g, unsigned i);
+
 /* How far the row's rate is from the first one's; NaN: unknown. */
 double group_rate_apart(const struct group *g, unsigned row);
 
@@ -84,6 +90,8 @@ void compare_engine_text(const struct measure *row, char *text, size_t bytes);
 char *group_title(const struct group *g);   /* "nbd read: fio randread" */
 char *group_tls(const struct group *g);     /* "tls by OpenSSL 3.0.19 with aes-128-gcm" */
 char *group_verdict(const struct group *g); /* of one group, without its title */
+/* Rows whose records the kernel makes against those of the library. */
+char *group_user(const struct group *g);
 /* What differs beside the cost, and what the cost means for a CPU. */
 char *group_side(const struct group *g);
 char *groups_conclusion(const struct groups *all); /* of all groups, two sentences */

@@ -291,17 +291,18 @@ static void render_conditions(struct output *out, const struct groups *all)
 	free(text);
 }
 
-/* What differs beside the cost. */
-static void render_sides(struct output *out, const struct groups *all)
+/* A sentence about each group, or NULL. */
+static void render_each(struct output *out, const struct groups *all,
+			char *(*sentence)(const struct group *g))
 {
 	for (unsigned i = 0; i < all->count; i++) {
-		char *side = group_side(&all->list[i]), *title = group_title(&all->list[i]);
+		char *text = sentence(&all->list[i]), *title = group_title(&all->list[i]);
 
-		if (side && all->count > 1)
-			output_wrapped(out, STYLE_PLAIN, 2, "%s: %s", title, side);
-		else if (side)
-			output_wrapped(out, STYLE_PLAIN, 2, "%s", side);
-		free(side);
+		if (text && all->count > 1)
+			output_wrapped(out, STYLE_PLAIN, 2, "%s: %s", title, text);
+		else if (text)
+			output_wrapped(out, STYLE_PLAIN, 2, "%s", text);
+		free(text);
 		free(title);
 	}
 }
@@ -400,7 +401,8 @@ void compare_render(struct output *out, const struct measures *m, column_set wan
 		putc('\n', out->file);
 	}
 	hosts_render(out, &all);
-	render_sides(out, &all);
+	render_each(out, &all, group_user);
+	render_each(out, &all, group_side);
 	render_curves(out, &all);
 	render_warnings(out, &all);
 	if (all.count && notes) {

@@ -172,6 +172,31 @@ char *group_side(const struct group *g)
 	return NULL;
 }
 
+char *group_user(const struct group *g)
+{
+	char *text;
+	size_t bytes;
+	FILE *to = open_text(&text, &bytes);
+
+	for (unsigned i = 1; i < g->count; i++) {
+		struct verdict v;
+
+		if (!group_user_row(g, i))
+			continue;
+		v = group_user_verdict(g, i);
+		fprintf(to, "%s%s %s",
+			ftell(to) ? "; " : "Against tls = user: ", group_row_name(g, i).text,
+			verdict_text(&v, g->within, false).text);
+	}
+	if (ftell(to))
+		putc('.', to);
+	fclose(to);
+	if (*text)
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* ---- All groups ---- */
 
 /* Counts of one engine: { engine: [less, more, the same, all] }. */

@@ -81,6 +81,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	free(title);
 	if (r->groups.count > 1) /* else the page began with it */
 		put_paragraph(to, "verdict", group_verdict(g));
+	put_paragraph(to, "verdict", group_user(g));
 	put_paragraph(to, "verdict", group_side(g));
 	put_rounds(to, g);
 	put_paragraph(to, "dim", group_tls(g));

@@ -71,6 +71,46 @@ static void rates_are_judged_unless_they_are_the_generators(void **state)
 	free(text);
 }
 
+static void add_tls_visits(struct measures *m, const char *listener, const char *mode,
+			   const int cost[10])
+{
+	unsigned first = m->count;
+
+	add_visits(m, listener, 10, cost);
+	for (unsigned i = first; i < m->count; i++) {
+		json_t *tls = json_pack("{s:s, s:s, s:s, s:s*}", "mode", mode, "library", "L 1",
+					"cipher", "c", "driver", strcmp(mode, "user") ? "d" : NULL);
+
+		json_object_set_new(m->rows[i]->source, "tls", tls);
+		m->rows[i]->tls = tls;
+	}
+}
+
+static void the_kernels_tls_is_compared_with_the_librarys(void **state)
+{
+	static const int none[10] = { 800, 1600, 1200, 1000, 900, 1100, 800, 1600, 1200, 1000 };
+	int user[10], ktls[10];
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++) {
+		user[i] = 2 * none[i];
+		ktls[i] = user[i] * 9 / 10;
+	}
+	add_visits(&m, "a", 10, none);
+	add_tls_visits(&m, "b", "user", user);
+	add_tls_visits(&m, "c", "ktls", ktls);
+	measures_merge(&m);
+	text = rendered(&m);
+	assert_non_null(strstr(text, ", tls by L 1 with c, the kernel by d)"));
+	assert_non_null(strstr(text, "+80 % \xc2\xb1"));
+	assert_non_null(strstr(text, "epoll+sqpoll+ktls "));
+	assert_non_null(strstr(text, "Against tls = user: epoll+sqpoll+ktls 10 % less."));
+	free(text);
+	measures_free(&m);
+}
+
 static void rounds_without_a_cost_and_rates_apart_are_said(void **state)
 {
 	static const int cost[10] = { 1000, 1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010 };
@@ -388,6 +428,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),
 		cmocka_unit_test(rates_are_judged_unless_they_are_the_generators),
+		cmocka_unit_test(the_kernels_tls_is_compared_with_the_librarys),
 		cmocka_unit_test(rounds_without_a_cost_and_rates_apart_are_said),
 		cmocka_unit_test(rounds_of_other_runs_are_not_compared),
 		cmocka_unit_test(visits_of_another_setup_are_another_row),
