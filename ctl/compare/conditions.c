@@ -13,7 +13,7 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
-#include "link.h"
+#include "nic_link.h"
 #include "siphash.h"
 #include "util.h"
 

@@ -12,7 +12,7 @@
 #include "generator_command.h"
 #include "generator_host.h"
 #include "layers.h"
-#include "link.h"
+#include "nic_link.h"
 #include "reach.h"
 #include "sampler.h"
 #include "serve.h"

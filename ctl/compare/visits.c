@@ -14,7 +14,7 @@
 #include "generator_command.h"
 #include "generator_host.h"
 #include "host.h"
-#include "link.h"
+#include "nic_link.h"
 #include "points.h"
 #include "printable.h"
 #include "reach.h"

@@ -10,7 +10,7 @@
 #include "field.h"
 #include "hosts.h"
 #include "human.h"
-#include "link.h"
+#include "nic_link.h"
 #include "util.h"
 
 static FILE *open_text(char **text, size_t *bytes)

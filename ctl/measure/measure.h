@@ -61,7 +61,7 @@ struct measure_softirq {
 struct measure_link {
 	const char *interface;            /* "": unknown, or loopback */
 	uint64_t speed_bps;               /* bits per second, in each direction; 0: unknown */
-	uint64_t received_bps, sent_bps;  /* bits on the wire, see link.h */
+	uint64_t received_bps, sent_bps;  /* bits on the wire, see nic_link.h */
 	uint64_t segments, retransmitted; /* of TCP, of that host */
 };
 

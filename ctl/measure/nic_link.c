@@ -1,5 +1,5 @@
-/* See link.h. */
-#include "link.h"
+/* See nic_link.h. */
+#include "nic_link.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* ctl/measure/link.c: how near to its speed an interface came, and what is said of it. */
+/* ctl/measure/nic_link.c: how near to its speed an interface came, and what is said of it. */
 #include "measure_case.h"
 
 #include <stdio.h>
 
 #include "compare_group.h"
 #include "figure.h"
-#include "link.h"
+#include "nic_link.h"
 #include "util.h"
 
 enum { MTU = 1500, MBIT = 1000 * 1000 };
