@@ -76,7 +76,7 @@ endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
-RDMA_LEVELS := engine/rdma/device engine/rdma/queue engine/rdma/transfer engine/rdma/cm engine/rdma
+RDMA_LEVELS := engine/rdma/verbs engine/rdma engine/rdma/ud
 SERVICES := simple http block nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
 LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) tls registry config varlink export server control
 INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, network interfaces, the schema of statistics: knows only libc (and the journal)
@@ -84,12 +84,9 @@ INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the co
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
 INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move over TCP: epoll, uring*, uring_poll; readiness.c is shared by the reactors
 INC_engine/udp := $(INC_engine) -Idaemon/engine ## transport udp on the three engines over sockets
-INC_engine/rdma/device   := $(INC_core) ## devices, their memory, what is lent to them
-INC_engine/rdma/queue    := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## queue pairs and the states of a connection
-INC_engine/rdma/transfer := $(INC_engine/rdma/queue) -Idaemon/engine/rdma/queue ## one-sided operations, shared receives
-INC_engine/rdma/cm       := $(INC_engine/rdma/device) -Idaemon/engine/rdma/device ## the connection manager: requests to connect, choice of the worker
-INC_engine/rdma          := $(INC_engine/rdma/transfer) -Idaemon/engine/rdma/transfer \
-	-Idaemon/engine/rdma/cm -Idaemon/engine ## the engine rdma: messages, datagrams, hot plug, its doctor
+INC_engine/rdma/verbs := $(INC_core) ## devices, memory lent to them, queue pairs, one-sided operations, the connection manager
+INC_engine/rdma     := $(INC_engine/rdma/verbs) -Idaemon/engine/rdma/verbs -Idaemon/engine ## the engine rdma: connections, pairs agreed on over sockets, hot plug, its doctor
+INC_engine/rdma/ud  := $(INC_engine/rdma) -Idaemon/engine/rdma ## the engine rdma for datagrams: peers, address handles, multicast groups
 INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each
 INC_service/simple    := $(INC_core) ## echo, discard (a sink of iperf2 as well), chargen
 INC_service/http      := $(INC_core) ## HTTP/1.1: one answer for every request
@@ -129,7 +126,10 @@ INC_ctl_main    := $(INC_ctl/client) -Ictl/client ## nbctl: the command table an
 TLS_SRC_openssl := daemon/tls/openssl.c daemon/tls/certificate.c
 TLS_SRC_gnutls  := daemon/tls/gnutls.c daemon/tls/gnutls_identity.c
 TLS_LEFT := $(foreach l,$(TLS_LIBRARIES),$(if $(filter $(l),$(TLS_FOUND)),daemon/tls/no_$(l).c,$(TLS_SRC_$(l))))
-SRC      := $(filter-out $(if $(RDMA_FOUND),,daemon/engine/rdma/%) $(TLS_LEFT),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
+# These a build without the libraries of RDMA has as well.
+RDMA_PURE := daemon/engine/rdma/no_rdma.c daemon/engine/rdma/ud/grh.c
+RDMA_SRC := $(filter-out $(RDMA_PURE),$(wildcard $(RDMA_LEVELS:%=daemon/%/*.c)))
+SRC      := $(filter-out $(if $(RDMA_FOUND),,$(RDMA_SRC)) $(TLS_LEFT),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
 BPF_SRC  := $(wildcard ctl/*/*.bpf.c)

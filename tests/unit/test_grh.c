@@ -1,4 +1,4 @@
-/* engine/grh.c: the sender of a datagram. */
+/* engine/rdma/ud/grh.c: the sender of a datagram. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>

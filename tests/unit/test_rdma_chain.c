@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "rdma_remote.h"
+#include "one_sided.h"
 
 enum { OPERATIONS = RDMA_SENDS + 1, VIEWS = 3 };
 

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rdma_cm.h"
+#include "cm.h"
 #include "worker.h"
 
 enum {

@@ -1,9 +1,9 @@
-/* Engine `rdma`, level 5: code shared by its two struct engines, for connections and for datagrams.
+/* Engine `rdma`: code shared by its two struct engines, for connections and for datagrams.
  */
 #pragma once
+#include "cm.h"
 #include "engine.h"
-#include "rdma_cm.h"
-#include "rdma_queue.h"
+#include "queue.h"
 
 /* Common parts of both engines' init() (0, or -errno with the reason and everything undone) and
  * fini(). */
@@ -20,7 +20,7 @@ void rdma_examine(engine_found *found, void *context);
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),                    \
 	.examine = rdma_examine, .listen = rdma_no_sockets, .watch = rdma_watch, .wait = rdma_wait
 
-/* rdma_conn_request.c.  rdma_conn_requested() is a struct rdma_mode's. */
+/* connection_request.c.  rdma_conn_requested() is a struct rdma_mode's. */
 void rdma_conn_requested(struct worker *w, struct rdma_request *request);
 /* A connection in RDMA_NEW, without an identifier.  NULL: no memory. */
 struct rdma_conn *rdma_conn_new(void);
@@ -38,6 +38,6 @@ int rdma_conn_accept(struct rdma_conn *r);
 /* Releases what these have made, once the queue pair and the identifier are destroyed. */
 void rdma_conn_free(struct rdma_conn *r);
 
-/* rdma_hotplug.c */
+/* hotplug.c */
 void rdma_hotplug_open(struct rdma *e);
 void rdma_hotplug_close(struct rdma *e);

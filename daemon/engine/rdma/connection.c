@@ -1,0 +1,486 @@
+/* Engine `rdma`: connections, reliable or not (`qp-type = rc`, `uc`).
+ *
+ * The receives that are posted are a client's credit; each is a chunk of the pool, which is
+ * registered once per worker and device.  Everything that a run of the service has queued is posted
+ * in one chain: a message per view, small ones inline, which frees their chunks at once.
+ * Connections that end are torn down in one place, rdma_conn_end_all(), between two turns: no
+ * completion and no event is being handled then, so afterwards nothing refers to the connection. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cm.h"
+#include "conn.h"
+#include "one_sided.h"
+#include "pair_socket.h"
+#include "queue.h"
+#include "rdma_engine.h"
+#include "srq.h"
+
+enum {
+	RDMA_RNR_TIMER = 12, /* 0.64 ms: delay after which a client that found no receive retries */
+};
+
+/* ---- Setup ---- */
+
+/* The core now refers to the connection, even if it is refused. */
+static void rdma_conn_adopt(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	r->conn = c;
+	rdma_conn_become(r, RDMA_OPENING);
+}
+
+static void rdma_conn_feed(struct rdma_conn *r)
+{
+	if (r->device->shared)
+		rdma_shared_feed(r->device);
+	else
+		rdma_queue_feed(r);
+}
+
+static int rdma_conn_open(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+	int rc;
+
+	if (conn_is_exchange(c))
+		return rdma_exchange_open(c);
+	if (r->state != RDMA_NEW) /* the service has closed it */
+		return 0;
+	rdma_conn_adopt(c);
+	rc = rdma_queue_open(r, rdma_shared_queue(r->device));
+	if (rc < 0)
+		return rc;
+	rdma_shared_add(r);
+	if (r->inline_max > 0)
+		worker_feature(c->worker, FEATURE_inline_send);
+	rdma_conn_feed(r);
+	if (r->state != RDMA_OPENING)
+		return 0;
+	return r->pair ? rdma_pair_accept(r) : rdma_conn_accept(r);
+}
+
+/* ---- Teardown ---- */
+
+/* engine->close(); also called if the service refused the connection before engine->open(). */
+static void rdma_conn_end(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	if (conn_is_exchange(c)) {
+		rdma_exchange_close(c);
+		return;
+	}
+	if (r->state == RDMA_NEW)
+		rdma_conn_adopt(c);
+	if (!rdma_conn_is_open(r))
+		return;
+	if (!(c->flags & CONN_CLOSING))
+		conn_eof(c); /* received messages are served before it ends */
+	rdma_conn_become(r, r->state == RDMA_ACCEPTED ? RDMA_ENDED : RDMA_REFUSED);
+}
+
+/* iWARP ends a connection whose message finds no receive without telling why: was this the reason?
+ */
+static void rdma_conn_judge(const struct rdma_conn *r)
+{
+	struct conn *c = r->conn;
+
+	if (r->state == RDMA_ENDED && r->posted && rdma_queue_is_used_up(r) &&
+	    r->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP &&
+	    (c->end == CONN_END_PEER || c->end == CONN_END_RESET))
+		c->end = CONN_END_OVERRUN;
+}
+
+static void rdma_conn_tear_down(struct rdma_conn *r)
+{
+	rdma_conn_judge(r);
+	rdma_remote_close(r);
+	rdma_shared_remove(r);
+	rdma_queue_close(r);
+	rdma_destroy_id(r->id);
+	r->id = NULL;
+	rdma_conn_become(r, RDMA_GONE);
+	if (r->pair)
+		rdma_pair_gone(r->pair);
+}
+
+/* Tells the client that the connection has ended. */
+static void rdma_conn_notify(struct rdma_conn *r)
+{
+	if (r->pair) /* the end of its socket tells it */
+		return;
+	if (r->state == RDMA_ENDED)
+		rdma_disconnect(r->id);
+	else
+		rdma_cm_reject(r->device->worker, r->id, "an error of the server");
+}
+
+static void rdma_conn_drain(const struct rdma *e)
+{
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		rdma_device_drain(d);
+}
+
+/* A destroyed queue pair completes nothing more.  Its completions are polled both before, as some
+ * devices drop them then and a shared receive would be lost, and after, as others do not. */
+static void rdma_conn_end_all(struct rdma *e)
+{
+	struct rdma_conn *list = e->ending, *r;
+
+	if (likely(!list))
+		return;
+	e->ending = NULL; /* the polls may add connections: these are for the next call */
+	for (r = list; r; r = r->ending_next)
+		rdma_conn_notify(r);
+	rdma_conn_drain(e);
+	for (r = list; r; r = r->ending_next)
+		if (r->id->qp)
+			rdma_destroy_qp(r->id);
+	rdma_conn_drain(e);
+	while (list) {
+		r = list;
+		list = r->ending_next;
+		rdma_conn_tear_down(r);
+	}
+}
+
+static void rdma_conn_release(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	if (conn_is_exchange(c)) {
+		rdma_exchange_release(c);
+		return;
+	}
+	if (r->pair)
+		rdma_pair_free(r->pair);
+	rdma_conn_free(r);
+}
+
+static void rdma_conn_tend(struct worker *w)
+{
+	rdma_conn_end_all(w->engine_state);
+}
+
+/* ---- Sends and receives ---- */
+
+static void rdma_conn_recv(struct conn *c, bool on)
+{
+	if (on && conn_is_exchange(c))
+		rdma_exchange_recv(c);
+	else if (on)
+		rdma_queue_want_receives(c->engine_state);
+}
+
+static void rdma_conn_flush(struct conn *c)
+{
+	struct rdma_conn *r = c->engine_state;
+	struct rdma_send_chain chain;
+	bool all;
+
+	if (unlikely(conn_is_exchange(c))) {
+		rdma_exchange_flush(c);
+		return;
+	}
+	if (!rdma_conn_is_open(r) || (c->flags & CONN_EOF)) { /* the client has gone */
+		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
+		return;
+	}
+	/* Receives are posted first: a reply allows the client to send the next message, and iWARP
+	 * ends a connection whose message finds no receive. */
+	rdma_conn_feed(r);
+	rdma_send_chain_init(&chain, r);
+	all = rdma_remote_add(r, &chain) && rdma_send_chain_spills(&chain, r) &&
+	      rdma_send_chain_messages(&chain, r);
+	if (!all)
+		stat_add(c->worker->stats.tx_blocked, 1);
+	if (chain.count > 0)
+		rdma_send_chain_post(&chain, r, all);
+}
+
+/* Shared receives first: chunks that ended connections gave back are for the others. */
+static void rdma_conn_feed_all(struct worker *w)
+{
+	struct rdma *e = w->engine_state;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (d->shared)
+			rdma_shared_feed(d);
+	while (e->wanting) {
+		struct rdma_conn *r = e->wanting;
+
+		e->wanting = r->wanting_next;
+		r->wants_receives = false;
+		rdma_queue_feed(r);
+		if (rdma_conn_has_unsent(r))
+			rdma_conn_flush(r->conn);
+	}
+}
+
+/* ---- Completions ---- */
+
+static void rdma_conn_failed(struct rdma_conn *r, enum ibv_wc_status status)
+{
+	struct conn *c = r->conn;
+
+	rdma_queue_count_error(&c->worker->stats, status);
+	switch (status) {
+	case IBV_WC_WR_FLUSH_ERR: /* the connection has ended; another event tells why */
+		rdma_conn_end(c);
+		break;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		conn_close(c, CONN_END_RESET);
+		break;
+	default: /* for example a message longer than its buffer, or an invalid key */
+		conn_close(c, CONN_END_PROTOCOL);
+	}
+}
+
+static void rdma_conn_lane_done(struct rdma_conn *r, enum rdma_lane_kind kind,
+				const struct ibv_wc *wc)
+{
+	struct conn *c = r->conn;
+	struct rdma_signalled done;
+
+	if (wc->status != IBV_WC_SUCCESS) {
+		rdma_conn_failed(r, wc->status);
+		return;
+	}
+	done = rdma_queue_sent(r, kind);
+	if (done.bytes > 0)
+		conn_sent(c, &c->sending, done.bytes, 0);
+	rdma_remote_completed(&r->lanes[kind], done.remotes);
+	if (c->tx.bytes > 0)
+		conn_ready(c);
+	if (rdma_conn_has_unsent(r))
+		rdma_queue_want_receives(r);
+}
+
+static void rdma_conn_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	(void)d;
+	rdma_conn_lane_done(of, RDMA_LANE_OUT, wc);
+}
+
+static void rdma_conn_read(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	(void)d;
+	rdma_conn_lane_done(of, RDMA_LANE_IN, wc);
+}
+
+/* The next signalled one of its lane says that it is done. */
+static void rdma_conn_unheard(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	(void)d;
+	if (wc->status != IBV_WC_SUCCESS)
+		rdma_conn_failed(of, wc->status);
+}
+
+static void rdma_conn_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	struct rdma_conn *r = of;
+
+	(void)d;
+	rdma_queue_received(r, wc);
+	if (wc->status != IBV_WC_SUCCESS)
+		rdma_conn_failed(r, wc->status);
+}
+
+static void rdma_conn_shared_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	struct rdma_conn *r = rdma_shared_received(d, of, wc);
+
+	if (r && wc->status != IBV_WC_SUCCESS)
+		rdma_conn_failed(r, wc->status);
+}
+
+/* ---- Events ---- */
+
+/* InfiniBand and RoCE begin with a timeout of 655 ms. */
+static void rdma_conn_established(const struct rdma_conn *r)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = RDMA_RNR_TIMER };
+
+	if (r->id->qp && r->id->qp->qp_type == IBV_QPT_RC &&
+	    r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
+		ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
+}
+
+static void rdma_conn_event(void *context, enum rdma_cm_event_type type)
+{
+	struct rdma_conn *r = context;
+	switch (type) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		rdma_conn_established(r);
+		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		rdma_pair_event(r, type);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		rdma_conn_end(r->conn);
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+		conn_close(r->conn, CONN_END_RESET);
+		break;
+	default: /* an address has moved: connections continue until they fail */
+		break;
+	}
+}
+
+/* ---- Devices ---- */
+
+static int rdma_conn_device_opened(struct rdma_device *d, struct reason *reason)
+{
+	return d->worker->options.srq ? rdma_shared_open(d, reason) : 0;
+}
+
+/* Tests for unreliable connections by making a queue pair. */
+static int rdma_conn_try_uc(struct rdma_device *d, struct reason *reason)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = d->cq,
+		.recv_cq = d->cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UC,
+	};
+	struct ibv_qp *qp = ibv_create_qp(d->pd, &attr);
+
+	if (!qp)
+		return rdma_device_refuse(d, -errno, "no unreliable connections", "; qp-type = rc",
+					  reason);
+	ibv_destroy_qp(qp);
+	return 0;
+}
+
+static int rdma_conn_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
+{
+	(void)port;
+	return d->worker->options.qp_type == QP_UC ? rdma_conn_try_uc(d, reason) : 0;
+}
+
+static void rdma_conn_device_gone(struct rdma_device *d)
+{
+	for (struct conn *c = d->worker->conns; c; c = c->next)
+		if (!conn_is_exchange(c) && ((struct rdma_conn *)c->engine_state)->device == d)
+			conn_close(c, CONN_END_ERROR);
+}
+
+/* ---- The engine ---- */
+
+static const struct rdma_mode rdma_connections = {
+	.space = RDMA_PS_TCP,
+	.opened = rdma_conn_device_opened,
+	.closing = rdma_shared_close,
+	.serves = rdma_conn_device_serves,
+	.gone = rdma_conn_device_gone,
+	.completed = { [RDMA_TAG_SEND] = rdma_conn_sent,
+		       [RDMA_TAG_READ] = rdma_conn_read,
+		       [RDMA_TAG_UNHEARD] = rdma_conn_unheard,
+		       [RDMA_TAG_RECV] = rdma_conn_received,
+		       [RDMA_TAG_SHARED] = rdma_conn_shared_received },
+	.requested = rdma_conn_requested,
+	.event = rdma_conn_event,
+	.tend = rdma_conn_tend,
+	.feed = rdma_conn_feed_all,
+};
+
+static int rdma_conn_init(struct worker *w, struct reason *reason)
+{
+	int rc = rdma_init(w, &rdma_connections, reason);
+
+	if (rc == 0)
+		rdma_exchanges_open(w);
+	return rc;
+}
+
+static void rdma_conn_accept_on(struct worker *w, bool on)
+{
+	rdma_exchanges_accept(w, on);
+	rdma_cm_accept(w, on);
+}
+
+/* Also ends the connections that the core has given up. */
+static void rdma_conn_fini(struct worker *w)
+{
+	rdma_conn_end_all(w->engine_state);
+	for (struct conn *c = w->conns; c; c = c->next)
+		rdma_conn_release(c);
+	rdma_exchanges_close(w);
+	rdma_fini(w);
+}
+
+static void rdma_conn_peer(const struct conn *c, struct sockaddr_storage *ret_peer)
+{
+	const struct rdma_conn *r = c->engine_state;
+
+	if (conn_is_exchange(c))
+		rdma_exchange_peer(c, ret_peer);
+	else
+		*ret_peer = r->peer;
+}
+
+static void rdma_conn_local(const struct conn *c, struct sockaddr_storage *ret_local)
+{
+	const struct rdma_conn *r = c->engine_state;
+	const struct sockaddr *local;
+
+	if (conn_is_exchange(c)) {
+		rdma_exchange_local(c, ret_local);
+		return;
+	}
+	local = r->id ? rdma_get_local_addr(r->id) : NULL;
+	ret_local->ss_family = AF_UNSPEC;
+	if (local)
+		memcpy(ret_local, local,
+		       local->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+						    : sizeof(struct sockaddr_in));
+}
+
+static const struct engine_device *rdma_conn_device(const struct conn *c)
+{
+	const struct rdma_conn *r = c->engine_state;
+
+	return conn_is_exchange(c) ? NULL : r->port;
+}
+
+static const struct engine_clients rdma_conn_clients = {
+	.peer = rdma_conn_peer,
+	.local = rdma_conn_local,
+	.device = rdma_conn_device,
+};
+
+static const struct engine_remote rdma_conn_remote = {
+	.submit = rdma_remote_submit,
+	.region = rdma_region,
+	.spill = rdma_spill,
+	.send_spill = rdma_send_spill,
+	.pair_mtu = rdma_pair_mtu,
+	.pair = rdma_pair,
+	.is_pair = rdma_is_pair,
+};
+
+extern const struct engine engine_rdma;
+
+const struct engine engine_rdma = {
+	RDMA_ENGINE,
+	.accept = rdma_conn_accept_on,
+	.init = rdma_conn_init,
+	.fini = rdma_conn_fini,
+	.open = rdma_conn_open,
+	.recv = rdma_conn_recv,
+	.flush = rdma_conn_flush,
+	.close = rdma_conn_end,
+	.release = rdma_conn_release,
+	.clients = &rdma_conn_clients,
+	.remote = &rdma_conn_remote,
+};

@@ -1,0 +1,124 @@
+/* Engine `rdma` with `qp-type = ud`: datagrams. */
+#pragma once
+#include <netinet/in.h>
+
+#include "lent.h"
+#include "peers.h"
+#include "rdma_engine.h"
+
+enum {
+	RDMA_UD_RECVS = 256, /* receives posted for each port of a device, if the pool has room */
+	RDMA_UD_SENDS = 128,
+	/* Maximum of clients, and of address handles, of a port; also limited by the number of
+	 * buffers. */
+	RDMA_UD_PEERS = 1024,
+};
+
+struct rdma_peer;
+
+/* The requests that one call posted, and the client that needs their completion. */
+struct rdma_batch {
+	struct rdma_peer *peer; /* NULL: none, as all messages were inline */
+	/* Their address handle, if its client has gone: destroyed when they have completed, as a
+	 * device may look it up when it sends. */
+	struct ibv_ah *ah;
+	uint32_t requests;
+	uint32_t bytes; /* bytes of the connection's `sending` */
+	bool signalled;
+};
+
+enum rdma_ud_state {
+	RDMA_UD_WORKS,
+	RDMA_UD_BROKEN, /* a request failed: nothing is posted until it is reset */
+	RDMA_UD_DEAD,   /* its queue pair was destroyed; freed with its last client */
+};
+
+/* A worker's queue pair on one port of a device, to which all clients there send. */
+struct rdma_ud {
+	struct rdma_ud *next;     /* next of the device */
+	enum rdma_ud_state state; /* changed by rdma_ud_become() and rdma_ud_failed() */
+	struct rdma_device *device;
+	const struct engine_device *name;
+	unsigned port, mtu;
+	struct ibv_qp *qp; /* NULL: DEAD */
+	uint32_t number;   /* number of the queue pair (QPN) */
+	unsigned entries;  /* entries of the completion queue reserved for it */
+	unsigned users;    /* clients that refer to it */
+	uint32_t inline_max;
+	struct rdma_lent lent;
+	struct rdma_batch batches[RDMA_UD_SENDS]; /* a ring: sends complete in order */
+	unsigned batch_first, batch_count;
+	uint64_t batches_done; /* since the start */
+	/* Requests in the send queue; those after the last signalled one. */
+	unsigned sends, unsignalled;
+	struct peers peers;
+	struct rdma_ud_group *groups;
+	uint8_t group_gid; /* index of the GID from which datagrams to groups are answered */
+	struct rdma_peer *waiting; /* list of clients that wait for room in the send queue */
+};
+
+/* The sender of a datagram. */
+struct rdma_ud_client {
+	struct peer_key key;
+	struct sockaddr_storage address;
+	uint32_t number; /* of its queue pair */
+};
+
+/* A client, which is a connection to the core; exists while it has a place in the table of peers.
+ */
+struct rdma_peer {
+	struct peer peer;
+	struct rdma_ud *ud;
+	struct ibv_ah *ah;
+	uint64_t batches; /* rdma_ud.batches_done when all that it has posted will have completed */
+	uint32_t number;  /* of its queue pair */
+	struct sockaddr_storage address;
+	struct rdma_peer *waiting_next;
+	bool waiting; /* on the list rdma_ud.waiting */
+};
+
+/* A request has failed: nothing more is posted until the worker's next turn resets the queue pair.
+ */
+static inline void rdma_ud_failed(struct rdma_ud *ud)
+{
+	if (ud->state == RDMA_UD_WORKS)
+		ud->state = RDMA_UD_BROKEN;
+}
+
+/* multicast.c: joins the worker's groups that the port's addresses can reach; leaves all, as
+ * long as the queue pair exists.  Failures are logged. */
+void rdma_ud_groups_join(struct rdma_ud *ud);
+void rdma_ud_groups_leave(struct rdma_ud *ud);
+/* 0, or -errno with the reason: a group is joined by no queue pair. */
+int rdma_ud_groups_check(const struct worker *w, struct reason *reason);
+/* rdma_mode.event(): of an identifier that joins. */
+void rdma_ud_group_event(void *context, enum rdma_cm_event_type type);
+
+/* send.c */
+void rdma_ud_flush(struct conn *c); /* engine->flush */
+void rdma_ud_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc);
+/* No request in flight will complete any more. */
+void rdma_ud_forget_sends(struct rdma_ud *ud);
+/* Destroys the client's address handle, at once or when its last request has completed. */
+void rdma_ud_destroy_handle(struct rdma_peer *peer);
+/* Destroys the handles that wait for that; the queue pair was destroyed before. */
+void rdma_ud_destroy_handles(struct rdma_ud *ud);
+
+/* deliver.c: of rdma_mode.completed[]. */
+void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_wc *wc);
+
+/* peer.c */
+/* The client begins; ah becomes its own, or is destroyed.  NULL: it is refused. */
+struct rdma_peer *rdma_ud_begin(struct rdma_ud *ud, const struct rdma_ud_client *client,
+				struct ibv_ah *ah);
+/* A datagram of the client, `bytes` with its header, is in k. */
+void rdma_ud_input(struct rdma_peer *peer, struct chunk *k, uint32_t bytes);
+void rdma_ud_evict(struct peer *peer); /* peers.evict() */
+
+/* Functions of struct engine. */
+int rdma_ud_open(struct conn *c);
+void rdma_ud_recv(struct conn *c, bool on);
+void rdma_ud_close(struct conn *c);
+void rdma_ud_release(struct conn *c);
+void rdma_ud_peer(const struct conn *c, struct sockaddr_storage *ret_peer);
+const struct engine_device *rdma_ud_device(const struct conn *c);

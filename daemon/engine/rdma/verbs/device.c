@@ -1,0 +1,393 @@
+/* Engine `rdma`: a worker's resources on each device: the registered pool, a completion queue, and
+ * their events. */
+#include "device.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "small.h"
+#include "spill.h"
+#include "worker.h"
+
+int rdma_watch(struct worker *w, int fd, struct op *op)
+{
+	struct rdma *e = w->engine_state;
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = op };
+	int flags = fcntl(fd, F_GETFL);
+
+	stat_add(w->stats.sys_epoll_ctl, 1);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	return epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* The library omits devices that it is not permitted to open. */
+int rdma_no_devices(struct reason *reason)
+{
+	glob_t found;
+	bool hidden = glob("/sys/class/infiniband/*", GLOB_NOSORT, NULL, &found) == 0;
+
+	globfree(&found);
+	if (hidden)
+		return reason_set(reason, -EACCES,
+				  "this host's RDMA devices cannot be opened: %s; " RDMA_ACCESS_FIX,
+				  strerror(access("/dev/infiniband", F_OK) < 0 ? errno : EACCES));
+	return reason_set(reason, -ENODEV,
+			  "this host has no RDMA device (nbserved --doctor tells how to make one)");
+}
+
+/* ---- Completions and events ---- */
+
+unsigned rdma_device_poll(struct rdma_device *d)
+{
+	const struct rdma *e = d->worker->engine_state;
+	struct ibv_wc wc[RDMA_POLL_MAX];
+	int n = ibv_poll_cq(d->cq, ARRAY_SIZE(wc), wc);
+
+	stat_add(d->worker->stats.cq_polls, 1);
+	if (n <= 0)
+		return 0;
+	stat_add(d->worker->stats.cq_completions, (unsigned)n);
+	for (int i = 0; i < n; i++) {
+		enum rdma_tag tag = wc[i].wr_id & RDMA_TAG_MASK;
+
+		/* The verbs return only a number, wr_id.  NOLINTNEXTLINE(*-no-int-to-ptr) */
+		e->mode->completed[tag](d, (void *)(uintptr_t)(wc[i].wr_id - tag), &wc[i]);
+	}
+	return (unsigned)n;
+}
+
+unsigned rdma_poll(struct rdma *e)
+{
+	unsigned n = 0;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		n += rdma_device_poll(d);
+	return n;
+}
+
+void rdma_device_drain(struct rdma_device *d)
+{
+	for (unsigned taken = 0, n = 1; n > 0 && taken < d->cq_size; taken += n)
+		n = rdma_device_poll(d);
+}
+
+unsigned rdma_arm(struct rdma *e)
+{
+	unsigned asked = 0, refused = 0;
+
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (!d->armed) {
+			d->armed = ibv_req_notify_cq(d->cq, 0) == 0;
+			asked++;
+			refused += !d->armed;
+		}
+	return asked ? rdma_poll(e) + refused : 0;
+}
+
+static void rdma_completion_event(struct op *op, int res, uint32_t flags)
+{
+	struct rdma_device *d = container_of(op, struct rdma_device, event_op);
+	struct ibv_cq *cq;
+	void *context;
+
+	(void)res, (void)flags;
+	stat_add(d->worker->stats.sys_other, 1);
+	if (ibv_get_cq_event(d->channel, &cq, &context) != 0)
+		return;
+	/* Without a check of what it is: only this event was requested. */
+	stat_add(d->worker->stats.cq_events, 1);
+	ibv_ack_cq_events(d->cq, 1);
+	d->armed = false;
+	rdma_device_poll(d);
+}
+
+/* All workers share the device's context, so any worker may get the event of any connection.
+ * Handling is limited to thread-safe calls; the worker that owns the connection learns of it by its
+ * flushed requests. */
+static void rdma_async_event(struct op *op, int res, uint32_t flags)
+{
+	struct rdma_device *d = container_of(op, struct rdma_device, async_op);
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct ibv_async_event event;
+
+	(void)res, (void)flags;
+	while (ibv_get_async_event(d->verbs, &event) == 0) {
+		stat_add(d->worker->stats.sys_other, 1);
+		if (event.event_type == IBV_EVENT_QP_FATAL ||
+		    event.event_type == IBV_EVENT_QP_REQ_ERR ||
+		    event.event_type == IBV_EVENT_QP_ACCESS_ERR)
+			ibv_modify_qp(event.element.qp, &error, IBV_QP_STATE);
+		ibv_ack_async_event(&event);
+	}
+}
+
+/* ---- Life ---- */
+
+void rdma_device_free(struct rdma_device *d)
+{
+	const struct rdma *e = d->worker->engine_state;
+
+	/* The context stays open for other workers, so the descriptor is removed explicitly. */
+	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
+	e->mode->closing(d);
+	rdma_small_close(d);
+	rdma_spill_close(d);
+	if (d->cq)
+		ibv_destroy_cq(d->cq);
+	if (d->channel)
+		ibv_destroy_comp_channel(d->channel);
+	if (d->mr) {
+		stat_add(d->worker->stats.registered_bytes, -(uint64_t)d->mr->length);
+		ibv_dereg_mr(d->mr);
+	}
+	if (d->pd)
+		ibv_dealloc_pd(d->pd);
+	if (d->held)
+		rdma_let_go(d->held);
+	free(d);
+}
+
+int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
+		       struct reason *reason)
+{
+	return reason_set(reason, rc, "%s: %s: %s%s", ibv_get_device_name(d->verbs->device), what,
+			  strerror(-rc), fix);
+}
+
+/* A reason from errno, if the verbs have set it. */
+static int rdma_device_lacks(const struct rdma_device *d, const char *what, const char *fix,
+			     struct reason *reason)
+{
+	return rdma_device_refuse(d, errno ? -errno : -EIO, what, fix, reason);
+}
+
+/* Delays events until there are several completions or some time has passed, if the device can. */
+static void rdma_moderate(struct rdma_device *d)
+{
+	struct worker *w = d->worker;
+	uint64_t period_us = w->options.cq_moderation_ns / NS_PER_US;
+	struct ibv_device_attr_ex attr;
+	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE };
+
+	if (period_us == 0 || ibv_query_device_ex(d->verbs, NULL, &attr) != 0 ||
+	    attr.cq_mod_caps.max_cq_count == 0)
+		return;
+	moderate.moderate.cq_count =
+		(uint16_t)MIN(attr.cq_mod_caps.max_cq_count, (unsigned)RDMA_POLL_MAX);
+	moderate.moderate.cq_period = (uint16_t)MIN(attr.cq_mod_caps.max_cq_period, period_us);
+	if (ibv_modify_cq(d->cq, &moderate) == 0)
+		worker_feature(w, FEATURE_cq_moderation);
+}
+
+/* Dimensions of a connection's send queue. */
+struct rdma_size {
+	unsigned requests;
+	int sges;
+	uint32_t inline_bytes;
+};
+
+static const struct rdma_size rdma_size_roomy = { RDMA_SENDS, RDMA_SGES, RDMA_INLINE };
+/* A send queue of one page. siw uses 128 bytes per request regardless of its contents, and other
+ * devices are assumed to be alike: the completion queue has room for a thousand of them. rxe uses
+ * 208 bytes plus the contents, rounded up to a power of two, and rounds up the number of requests
+ * plus one. */
+static const struct rdma_size rdma_size_slim = { RDMA_SENDS, 3, 80 };
+static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
+
+enum { RDMA_VENDOR_RXE = 0xffffff, RDMA_VENDOR_SIW = 0x626d74 };
+
+/* With `srq` the queues are as small as possible, as `srq` is chosen to save memory. */
+static void rdma_device_size(struct rdma_device *d)
+{
+	const struct rdma_size *size = &rdma_size_roomy;
+
+	if (d->worker->options.srq && d->worker->options.qp_type != QP_UD)
+		size = d->limits.vendor_id == RDMA_VENDOR_RXE ? &rdma_size_slim_rxe
+							      : &rdma_size_slim;
+	d->sends_max = size->requests;
+	d->inline_wanted = size->inline_bytes;
+	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), size->sges);
+	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), size->sges);
+	/* siw claims this capability, too, but its library cannot post such a request. */
+	d->invalidates = (d->limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) &&
+			 d->verbs->device->transport_type == IBV_TRANSPORT_IB;
+	d->loses_receives = d->limits.vendor_id == RDMA_VENDOR_RXE;
+	d->sends_late = d->limits.vendor_id == RDMA_VENDOR_SIW;
+	d->reads = d->limits.vendor_id == RDMA_VENDOR_SIW ||
+		   d->verbs->device->transport_type == IBV_TRANSPORT_IB;
+}
+
+static int rdma_device_open(struct rdma_device *d, struct reason *reason)
+{
+	struct worker *w = d->worker;
+	const struct rdma *e = w->engine_state;
+	const struct pool *p = &w->pool;
+	int rc = 0;
+
+	if (ibv_query_device(d->verbs, &d->limits) != 0)
+		return rdma_device_lacks(d, "cannot be asked for its limits", "", reason);
+	rdma_device_size(d);
+	d->pd = ibv_alloc_pd(d->verbs);
+	if (!d->pd)
+		return rdma_device_lacks(d, "no protection domain", "", reason);
+	d->mr = ibv_reg_mr(d->pd, p->slab, (size_t)p->chunk_count * p->chunk_size,
+			   IBV_ACCESS_LOCAL_WRITE);
+	if (!d->mr)
+		return rdma_device_lacks(d, "cannot register the buffers", "; " RDMA_MEMLOCK_FIX,
+					 reason);
+	stat_add(w->stats.registered_bytes, d->mr->length);
+	if (w->service && w->service->message)
+		rc = rdma_spill_open(d);
+	if (rc < 0)
+		return rdma_device_refuse(d, rc, "cannot register region-size bytes",
+					  "; " RDMA_MEMLOCK_FIX ", or `region-size`", reason);
+	d->channel = ibv_create_comp_channel(d->verbs);
+	if (!d->channel)
+		return rdma_device_lacks(d, "no completion channel", "", reason);
+	d->cq_size = (unsigned)MIN(d->limits.max_cqe, RDMA_CQ_ENTRIES);
+	d->cq = ibv_create_cq(d->verbs, (int)d->cq_size, d, d->channel, 0);
+	if (!d->cq)
+		return rdma_device_lacks(d, "no completion queue", "", reason);
+	rdma_moderate(d);
+	d->event_op.done = rdma_completion_event;
+	d->async_op.done = rdma_async_event;
+	if (rdma_watch(w, d->channel->fd, &d->event_op) < 0 ||
+	    rdma_watch(w, d->verbs->async_fd, &d->async_op) < 0)
+		return rdma_device_lacks(d, "cannot be watched", "", reason);
+	return e->mode->opened(d, reason);
+}
+
+struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
+				    struct reason *reason)
+{
+	struct rdma *e = w->engine_state;
+	struct rdma_device *d;
+
+	for (d = e->devices; d; d = d->next)
+		if (d->verbs == verbs && !d->gone)
+			return d;
+	d = calloc(1, sizeof(*d));
+	if (!d) {
+		reason_set(reason, -ENOMEM, "no memory");
+		return NULL;
+	}
+	d->worker = w;
+	d->verbs = verbs;
+	d->held = rdma_hold(verbs);
+	if (rdma_device_open(d, reason) < 0) {
+		rdma_device_free(d);
+		return NULL;
+	}
+	d->next = e->devices;
+	e->devices = d;
+	return d;
+}
+
+void rdma_device_use(struct rdma_device *d)
+{
+	d->users++;
+}
+
+void rdma_device_leave(struct rdma_device *d)
+{
+	assert(d->users > 0);
+	d->users--;
+}
+
+int rdma_device_reserve(struct rdma_device *d, unsigned entries)
+{
+	if (entries > d->cq_size - d->cq_used)
+		return -ENOSPC;
+	d->cq_used += entries;
+	return 0;
+}
+
+void rdma_device_unreserve(struct rdma_device *d, unsigned entries)
+{
+	assert(entries <= d->cq_used);
+	d->cq_used -= entries;
+}
+
+void rdma_device_sweep(struct rdma *e)
+{
+	struct rdma_device **at = &e->devices;
+
+	while (*at) {
+		struct rdma_device *d = *at;
+
+		if (d->gone && d->users == 0) {
+			*at = d->next;
+			rdma_device_free(d);
+		} else {
+			at = &d->next;
+		}
+	}
+}
+
+void rdma_device_gone(struct rdma_device *d)
+{
+	const struct rdma *e = d->worker->engine_state;
+
+	if (d->gone)
+		return;
+	d->gone = true;
+	e->mode->gone(d);
+	for (unsigned i = 0; i < RDMA_PORTS_MAX; i++)
+		if (d->ports[i])
+			atomic_store(&d->ports[i]->gone, true);
+}
+
+/* ---- Its ports ---- */
+
+const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer)
+{
+	if (device->transport_type == IBV_TRANSPORT_IWARP)
+		return "iWARP";
+	if (device->transport_type != IBV_TRANSPORT_IB)
+		return "other";
+	return link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
+}
+
+/* A device that was unplugged and has returned gets its old entry. */
+static struct engine_device *rdma_port_entry(struct worker *w, const char *name, unsigned number)
+{
+	unsigned count = atomic_load(&w->devices.count);
+
+	for (unsigned i = 0; i < count; i++)
+		if (w->devices.list[i].port == number && !strcmp(w->devices.list[i].name, name))
+			return &w->devices.list[i];
+	return count < WORKER_DEVICES_MAX ? &w->devices.list[count] : NULL;
+}
+
+const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number)
+{
+	struct worker *w = d->worker;
+	struct ibv_device *device = d->verbs->device;
+	struct ibv_port_attr attr;
+	struct engine_device *entry;
+	unsigned index = number % RDMA_PORTS_MAX;
+
+	if (d->ports[index] && d->ports[index]->port == number)
+		return d->ports[index];
+	entry = rdma_port_entry(w, ibv_get_device_name(device), number);
+	if (!entry || ibv_query_port(d->verbs, (uint8_t)number, &attr) != 0)
+		return NULL;
+	if (!entry->port) {
+		strncpy(entry->name, ibv_get_device_name(device), sizeof(entry->name) - 1);
+		entry->port = number;
+		entry->link_layer =
+			attr.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand";
+		entry->transport = rdma_transport(device, attr.link_layer);
+		atomic_fetch_add(&w->devices.count, 1);
+	}
+	atomic_store(&entry->gone, false);
+	d->ports[index] = entry;
+	return entry;
+}

@@ -1,0 +1,194 @@
+/* Engine `rdma`: a worker's resources on each device, and waiting for completions.
+ *
+ *   verbs/   devices with their registered memory and completion queue; queue pairs and their work
+ *            requests; one-sided operations; shared receives; the connection manager
+ *   .        the engine for connections, and what both engines have (rdma_engine.c)
+ *   ud/      the engine for datagrams
+ *
+ * Each may include only those above it in this list, which the Makefile enforces, and no file calls
+ * one that calls it (tools/check_circles.py).
+ *
+ * Worker's thread only, unless stated otherwise. */
+#pragma once
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine.h"
+#include "op.h"
+
+struct rdma_cm;
+struct rdma_conn;
+struct rdma_device;
+struct rdma_exchanges;
+struct rdma_request;
+struct rdma_small;
+struct rdma_spill;
+struct rdma_ud;
+struct rdma_ud_handles;
+struct worker;
+
+enum {
+	RDMA_SENDS = 32,   /* entries of a connection's send queue */
+	RDMA_SGES = 8,     /* views of one read or write, or fewer as the device allows */
+	RDMA_INLINE = 128, /* inline bytes asked for; the device may grant fewer */
+	/* Entries of a worker's completion queue, or fewer as the device allows. */
+	RDMA_CQ_ENTRIES = 32767,
+	RDMA_NUMBERS = 512, /* buckets of the table from queue pair numbers to connections */
+	RDMA_POLL_MAX = 32, /* completions one poll takes */
+	RDMA_PORTS_MAX = 4, /* ports of a device that are distinguished */
+	/* Bytes of a request from which on siw sends without a copy: see rdma_device.sends_late. */
+	RDMA_SENT_LATE = 4096,
+};
+
+/* The kind of a work request: the low bits of its wr_id.  The bits above are a pointer to the
+ * struct named here. */
+enum rdma_tag {
+	RDMA_TAG_SEND,          /* struct rdma_conn: of RDMA_LANE_OUT */
+	RDMA_TAG_READ,          /* struct rdma_conn: of RDMA_LANE_IN */
+	RDMA_TAG_UNHEARD,       /* struct rdma_conn: signalled only for rdma_device.sends_late */
+	RDMA_TAG_RECV,          /* struct rdma_conn */
+	RDMA_TAG_SHARED,        /* struct chunk: a shared receive */
+	RDMA_TAG_DATAGRAM,      /* struct chunk: received as a datagram */
+	RDMA_TAG_DATAGRAM_SENT, /* struct rdma_ud */
+	RDMA_TAG_COUNT,
+	RDMA_TAG_MASK = 7,
+};
+
+/* Callbacks from the lower levels to the engine (connections or datagrams), which they cannot
+ * include. */
+struct rdma_mode {
+	enum rdma_port_space space;
+	/* opened(): after a device was opened; 0, or -errno with the reason.  closing(): before it
+	 * is closed. */
+	int (*opened)(struct rdma_device *d, struct reason *reason);
+	void (*closing)(struct rdma_device *d);
+	/* Does this port support the `qp-type`?  0, or -errno with the reason. */
+	int (*serves)(struct rdma_device *d, unsigned port, struct reason *reason);
+	/* The device is unplugged: ends its connections. */
+	void (*gone)(struct rdma_device *d);
+	/* By tag: handles a completion; `of` is the pointer that the tag names. */
+	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
+	/* A client asks to connect; takes ownership of the request. */
+	void (*requested)(struct worker *w, struct rdma_request *request);
+	/* An event of an identifier with this context. */
+	void (*event)(void *context, enum rdma_cm_event_type type);
+	/* Runs before each wait, when no completion is being handled: frees what has ended. */
+	void (*tend)(struct worker *w);
+	/* Posts receives; runs before the worker sleeps, and after each poll before the received
+	 * data is handled. */
+	void (*feed)(struct worker *w);
+};
+
+/* A worker's engine_state. */
+struct rdma {
+	struct worker *worker;
+	const struct rdma_mode *mode;
+	int epoll_fd;
+	struct rdma_cm *cm;
+	struct rdma_device *devices;
+	struct op hotplug_op;
+	int hotplug_fd;
+	unsigned posted_max; /* maximum of chunks lent to all devices */
+	/* Connections that need receives posted, linked by wanting_next. */
+	struct rdma_conn *wanting;
+	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */
+	unsigned unwatched;       /* turns since events other than completions were handled */
+	struct rdma_ud_handles *handles;  /* of datagrams: address handles that are made */
+	struct rdma_exchanges *exchanges; /* listening sockets; NULL: none */
+};
+
+/* A worker's use of a device.  Made when the worker starts, or with the first connection over a
+ * device that was plugged in later. */
+struct rdma_device {
+	struct rdma_device *next;
+	struct worker *worker;
+	struct ibv_context *verbs; /* owned by librdmacm, one per process */
+	struct ibv_context **held; /* keeps verbs open: see rdma_hold() */
+	struct ibv_device_attr limits;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr; /* registration of the worker's pool */
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct rdma_shared *shared; /* shared receives; NULL: each connection has its own */
+	struct rdma_small *small;   /* slots for small messages; NULL: none */
+	struct rdma_spill *spill;   /* spill memory; NULL: the service needs none */
+	struct rdma_ud *uds;        /* queue pairs for datagrams, one for each port in use */
+	struct op event_op, async_op;
+	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices.list, by port
+							number; NULL: not used yet */
+	unsigned cq_size, cq_used;                   /* its entries, and how many are reserved */
+	unsigned users;                              /* connections that refer to it */
+	unsigned sends_max;                          /* entries of a connection's send queue */
+	uint32_t inline_wanted;                      /* bytes */
+	unsigned read_sges, write_sges;              /* views of one request */
+	bool armed;                                  /* the next completion raises an event */
+	bool gone;                                   /* unplugged */
+	/* The device can invalidate a client's key by a message (send with invalidate). */
+	bool invalidates;
+	/* The device takes shared receives in the order of their posting, never completes one if
+	 * the connection ends in the middle of its message, and refuses more than fit (rxe). */
+	bool loses_receives;
+	/* The device reads unsignalled sends from memory even after later completions. */
+	bool sends_late;
+	/* Its connections can read their clients' memory.  What is read over iWARP is written by
+	 * the peer (RFC 5040): devices other than siw want the pool open to its writes, which it is
+	 * not. */
+	bool reads;
+};
+
+/* Runs op->done() whenever fd is readable.  0 or -errno. */
+int rdma_watch(struct worker *w, int fd, struct op *op);
+
+/* Handles completions; returns their number. */
+unsigned rdma_device_poll(struct rdma_device *d);
+/* rdma_device_poll() of all devices. */
+unsigned rdma_poll(struct rdma *e);
+/* Polls until the queue is empty, at most as often as it could have been filled. */
+void rdma_device_drain(struct rdma_device *d);
+/* Requests completion events of all devices.  Earlier completions raise none, so it polls once more
+ * and returns their number.  Not 0 also if a device refuses: then the worker must not sleep. */
+unsigned rdma_arm(struct rdma *e);
+
+/* The worker's struct for the device, made if there is none; NULL with the reason. */
+struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
+				    struct reason *reason);
+/* d is not freed between these two calls. */
+void rdma_device_use(struct rdma_device *d);
+void rdma_device_leave(struct rdma_device *d);
+/* The device was unplugged: ends its connections; d is freed when the last has left. */
+void rdma_device_gone(struct rdma_device *d);
+void rdma_device_sweep(struct rdma *e);
+void rdma_device_free(struct rdma_device *d);
+/* Reserves entries of the completion queue: 0, or -ENOSPC. */
+int rdma_device_reserve(struct rdma_device *d, unsigned entries);
+void rdma_device_unreserve(struct rdma_device *d, unsigned entries);
+/* The entry of port `number` in worker->devices.list; NULL: too many ports. */
+const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
+/* Returns rc (-errno), with a reason that says what could not be allocated on this device, why, and
+ * what to do. */
+int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
+		       struct reason *reason);
+
+/* "RoCE", "iWARP", "InfiniBand".  Any thread. */
+const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer);
+/* -errno, with the reason why this host has no devices.  Any thread. */
+int rdma_no_devices(struct reason *reason);
+
+/* hold.c */
+/* Keeps the device open until rdma_let_go(), even if it is unplugged.  NULL: no memory. */
+struct ibv_context **rdma_hold(struct ibv_context *verbs);
+/* Releases held (may be NULL), and closes unplugged devices that are not held any more. */
+void rdma_let_go(struct ibv_context **held);
+
+#define RDMA_MANAGER "/dev/infiniband/rdma_cm"
+#define RDMA_MEMLOCK_FIX                                                                           \
+	"LimitMEMLOCK=infinity in the unit (ulimit -l unlimited), or lower `buffers` or "          \
+	"`buffer-size`"
+#define RDMA_ACCESS_FIX                                                                            \
+	"/dev/infiniband must be there (modprobe -a ib_uverbs rdma_ucm), readable and writable "   \
+	"(in the unit: nbserved-rdma.conf, which has DeviceAllow=; else a udev rule)"
+#define RDMA_BY_HAND                                                                               \
+	"load its driver, or make a software device: modprobe -a rdma_rxe ib_uverbs rdma_ucm; "    \
+	"rdma link add rxe0 type rxe netdev eth0 (RoCE; siw: iWARP; eth0 has the address)"

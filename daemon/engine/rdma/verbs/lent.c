@@ -1,0 +1,101 @@
+/* Engine `rdma`: chunks lent to a device that may complete in any order.  See lent.h. */
+#include "lent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "device.h"
+#include "worker.h"
+
+/* Each gets half of what the earlier ones left, so that any number of devices and ports never takes
+ * all chunks for receives. */
+int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most)
+{
+	struct rdma *e = w->engine_state;
+	const struct pool *p = &w->pool;
+	unsigned room = p->chunk_count - p->keep;
+
+	lent->is = calloc(p->chunk_count, sizeof(*lent->is));
+	if (!lent->is)
+		return -ENOMEM;
+	room -= MIN(room, e->posted_max);
+	lent->max = MIN(MAX(room / 2, 1U), most);
+	e->posted_max += lent->max;
+	return 0;
+}
+
+void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max)
+{
+	struct rdma *e = w->engine_state;
+
+	e->posted_max -= lent->max - max;
+	lent->max = max;
+}
+
+void rdma_lent_close(struct rdma_lent *lent, struct worker *w)
+{
+	struct rdma *e = w->engine_state;
+
+	if (!lent->is)
+		return;
+	rdma_lent_forget(lent, &w->pool);
+	free(lent->is);
+	e->posted_max -= lent->max;
+	*lent = (struct rdma_lent){ 0 };
+}
+
+void rdma_lent_forget(struct rdma_lent *lent, struct pool *p)
+{
+	for (uint32_t i = 0; lent->is && i < p->chunk_count; i++)
+		if (lent->is[i])
+			rdma_lent_back(lent, p, &p->chunks[i]);
+}
+
+bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k)
+{
+	if (!lent->is[k->id])
+		return false;
+	lent->is[k->id] = false;
+	lent->count--;
+	chunk_put(p, k);
+	return true;
+}
+
+unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
+			 struct rdma_chain *chain, enum rdma_tag tag, unsigned most)
+{
+	struct pool *p = &w->pool;
+	unsigned n = 0;
+
+	for (; n < MIN(most, (unsigned)RDMA_CHAIN_MAX) && p->free_count > p->keep; n++) {
+		struct chunk *k = chunk_get(p);
+
+		lent->is[k->id] = true;
+		lent->count++;
+		chain->sges[n] = (struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, d->mr->lkey };
+		chain->requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)k | tag,
+							   .next = &chain->requests[n + 1],
+							   .sg_list = &chain->sges[n],
+							   .num_sge = 1 };
+	}
+	if (n == 0)
+		return 0;
+	chain->requests[n - 1].next = NULL;
+	stat_add(w->stats.wr_recv, n);
+	stat_add(w->stats.doorbells, 1);
+	return n;
+}
+
+struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr)
+{
+	/* As in rdma_device_poll().  NOLINTNEXTLINE(*-no-int-to-ptr) */
+	return (void *)(uintptr_t)(wr->wr_id & ~(uint64_t)RDMA_TAG_MASK);
+}
+
+void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct ibv_recv_wr *bad)
+{
+	for (; bad; bad = bad->next) {
+		rdma_lent_back(lent, &w->pool, rdma_lent_chunk(bad));
+		stat_add(w->stats.wr_recv, UINT64_C(-1));
+	}
+}

@@ -1,0 +1,215 @@
+/* Engine `rdma`: one-sided operations, and memory that clients read and write by themselves.
+ *
+ * Operations are posted in order of submission, before messages that were queued after them.  Each
+ * lane of the send queue completes in order as well: a signalled request tells how many operations
+ * have ended with it. */
+#include "one_sided.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "conn.h"
+#include "remote.h"
+#include "spill.h"
+
+struct rdma_region {
+	struct rdma_region *next;
+	void *base;
+	size_t bytes;
+	struct ibv_mr *mr;
+};
+
+/* ---- Operations ---- */
+
+static const struct {
+	enum ibv_wr_opcode opcode;
+	uint8_t kind; /* enum rdma_request_kind */
+} rdma_remote_kinds[REMOTE_KIND_COUNT] = {
+	[REMOTE_READ] = { IBV_WR_RDMA_READ, RDMA_REQUEST_READ },
+	[REMOTE_WRITE] = { IBV_WR_RDMA_WRITE, RDMA_REQUEST_WRITE },
+	[REMOTE_WRITE_IMMEDIATE] = { IBV_WR_RDMA_WRITE_WITH_IMM, RDMA_REQUEST_WRITE },
+};
+
+static void rdma_remotes_add(struct rdma_remotes *list, struct remote *remote)
+{
+	remote->next = NULL;
+	*list->tail = remote;
+	list->tail = &remote->next;
+}
+
+/* Removes and returns the first; NULL: the list is empty. */
+static struct remote *rdma_remotes_take(struct rdma_remotes *list)
+{
+	struct remote *remote = list->head;
+
+	if (!remote)
+		return NULL;
+	list->head = remote->next;
+	if (!list->head)
+		list->tail = &list->head;
+	return remote;
+}
+
+void rdma_remote_submit(struct remote *remote)
+{
+	struct conn *c = remote->conn;
+	struct rdma_conn *r = c->engine_state;
+
+	if (!rdma_conn_is_open(r)) {
+		remote_finish(remote, -ECANCELED);
+		return;
+	}
+	rdma_remotes_add(&r->unposted, remote);
+	if (remote->kind == REMOTE_READ && !r->reads) /* such a read would never complete */
+		conn_close(c, CONN_END_PROTOCOL);
+	rdma_queue_want_receives(r);
+}
+
+/* Adds one request, with as many views as fit. */
+static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
+				struct rdma_send_chain *chain)
+{
+	const struct rdma_device *d = r->device;
+	unsigned max = remote->kind == REMOTE_READ ? d->read_sges : d->write_sges;
+	struct ibv_send_wr *wr =
+		rdma_send_chain_add(chain, r, rdma_remote_kinds[remote->kind].kind);
+
+	wr->opcode = rdma_remote_kinds[remote->kind].opcode;
+	wr->imm_data = htobe32(remote->immediate);
+	wr->wr.rdma.rkey = remote->key;
+	wr->wr.rdma.remote_addr = remote->address + remote->progress;
+	/* The request has its place: what may run out are the entries of the chain's list.  One
+	 * without any is no request for nothing: siw reads with an entry that was left from an
+	 * earlier one. */
+	while (remote->unposted && (unsigned)wr->num_sge < max &&
+	       chain->sge_count < ARRAY_SIZE(chain->sges)) {
+		rdma_send_chain_view(chain, wr, d, remote->unposted);
+		remote->progress += remote->unposted->len;
+		remote->unposted = remote->unposted->next;
+	}
+	assert(wr->num_sge > 0);
+	if (remote->unposted && remote->kind == REMOTE_WRITE_IMMEDIATE)
+		wr->opcode = IBV_WR_RDMA_WRITE; /* only the last request notifies the client */
+}
+
+bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
+{
+	struct remote *remote;
+
+	while ((remote = r->unposted.head)) {
+		struct rdma_lane *lane =
+			&r->lanes[rdma_lane_of(rdma_remote_kinds[remote->kind].kind)];
+
+		while (remote->unposted) {
+			if (!rdma_send_chain_has_room(chain))
+				return false;
+			rdma_remote_add_one(r, remote, chain);
+		}
+		rdma_remotes_add(&lane->remotes, rdma_remotes_take(&r->unposted));
+		lane->since.remotes++;
+	}
+	return true;
+}
+
+void rdma_remote_completed(struct rdma_lane *lane, unsigned count)
+{
+	while (count-- > 0) {
+		struct remote *remote = rdma_remotes_take(&lane->remotes);
+
+		assert(remote);
+		remote_finish(remote, 0);
+	}
+}
+
+/* ---- Regions ---- */
+
+static void rdma_region_free(struct rdma_conn *r, struct rdma_region *region)
+{
+	stat_add(r->device->worker->stats.registered_bytes, -(uint64_t)region->bytes);
+	if (region->mr)
+		ibv_dereg_mr(region->mr);
+	if (region->base != MAP_FAILED)
+		munmap(region->base, region->bytes);
+	free(region);
+}
+
+int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
+{
+	struct rdma_conn *r = c->engine_state;
+	struct rdma_region *region;
+	int error;
+
+	if (!rdma_conn_is_open(r))
+		return -ECANCELED;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return -ENOMEM;
+	region->bytes = bytes;
+	stat_add(c->worker->stats.registered_bytes, bytes);
+	region->base =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (region->base != MAP_FAILED)
+		region->mr = ibv_reg_mr(r->device->pd, region->base, bytes,
+					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+						IBV_ACCESS_REMOTE_WRITE);
+	if (!region->mr) {
+		error = errno ? errno : ENOMEM;
+		rdma_region_free(r, region);
+		return -error;
+	}
+	region->next = r->regions;
+	r->regions = region;
+	*ret_region = (struct region){ region->base, bytes, region->mr->rkey };
+	return 0;
+}
+
+/* ---- The spill ---- */
+
+void rdma_spill(const struct conn *c, struct region *ret_region)
+{
+	const struct rdma_conn *r = c->engine_state;
+	const struct rdma_spill *s = r->device->spill;
+
+	*ret_region = (struct region){ s->base, s->bytes, s->mr->rkey };
+}
+
+unsigned rdma_send_spill(struct conn *c, uint32_t bytes)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	if (!rdma_conn_is_open(r) || bytes > r->device->spill->bytes ||
+	    (r->spills.count > 0 && r->spills.bytes != bytes))
+		return 0;
+	r->spills.bytes = bytes;
+	rdma_queue_want_receives(r);
+	return ++r->spills.count;
+}
+
+void rdma_remote_open(struct rdma_conn *r)
+{
+	r->unposted.tail = &r->unposted.head;
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
+		r->lanes[i].remotes.tail = &r->lanes[i].remotes.head;
+}
+
+static void rdma_remotes_cancel(struct rdma_remotes *list)
+{
+	for (struct remote *remote; (remote = rdma_remotes_take(list));)
+		remote_finish(remote, -ECANCELED);
+}
+
+void rdma_remote_close(struct rdma_conn *r)
+{
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
+		rdma_remotes_cancel(&r->lanes[i].remotes);
+	rdma_remotes_cancel(&r->unposted);
+	while (r->regions) {
+		struct rdma_region *region = r->regions;
+
+		r->regions = region->next;
+		rdma_region_free(r, region);
+	}
+}
