@@ -107,7 +107,7 @@ INC_varlink := $(INC_base) ## a Varlink server on sd-event; knows nothing of wha
 INC_host    := $(INC_base) ## /proc, the service manager, its watchdog, threads that may hang, load generators
 INC_export  := $(INC_config) -Idaemon/config -Idaemon/host ## exports: opened, locked, kept while listeners serve them
 INC_server  := $(INC_export) -Idaemon/export ## the configuration in force: listeners with their sockets, workers and limits; start, reload, drain
-INC_control := $(INC_server) -Idaemon/server -Idaemon/varlink ## the control socket: methods, documents, the doctor
+INC_control := $(INC_server) -Idaemon/ring -Idaemon/server -Idaemon/varlink ## the control socket: methods, documents, the doctor
 INC_main    := $(INC_control) -Idaemon/control ## options, start, signals, the main thread's event loop; run.c: --run; bench.c: --bench
 CTL_ROOMS   := show measure host layers report client bridge metrics state compare top
 INC_ctl/show    := $(INC_base) ## tables, numbers, SVG, fields of JSON documents: knows no daemon
@@ -127,9 +127,10 @@ TLS_SRC_openssl := daemon/tls/openssl.c daemon/tls/certificate.c
 TLS_SRC_gnutls  := daemon/tls/gnutls.c daemon/tls/gnutls_identity.c
 TLS_LEFT := $(foreach l,$(TLS_LIBRARIES),$(if $(filter $(l),$(TLS_FOUND)),daemon/tls/no_$(l).c,$(TLS_SRC_$(l))))
 # These a build without the libraries of RDMA has as well.
-RDMA_PURE := daemon/engine/rdma/no_rdma.c daemon/engine/rdma/ud/grh.c
-RDMA_SRC := $(filter-out $(RDMA_PURE),$(wildcard $(RDMA_LEVELS:%=daemon/%/*.c)))
-SRC      := $(filter-out $(if $(RDMA_FOUND),,$(RDMA_SRC)) $(TLS_LEFT),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
+RDMA_PURE := daemon/engine/rdma/verbs/rdma_keys.c daemon/engine/rdma/ud/grh.c
+NO_RDMA  := daemon/engine/rdma/no_rdma.c
+RDMA_SRC := $(filter-out $(RDMA_PURE) $(NO_RDMA),$(wildcard $(RDMA_LEVELS:%=daemon/%/*.c)))
+SRC      := $(filter-out $(if $(RDMA_FOUND),$(NO_RDMA),$(RDMA_SRC)) $(TLS_LEFT),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
 BPF_SRC  := $(wildcard ctl/*/*.bpf.c)

@@ -68,6 +68,8 @@ static void init_section(enum config_section kind, struct config_head *section, 
 	section->section = at;
 	snprintf(section->name, sizeof(section->name), "%s", name);
 	set_defaults(kind, section);
+	if (kind == CONFIG_LISTENER)
+		config_init_values((struct listener_config *)section);
 }
 
 static struct config_head *find_section(const struct config *config, enum config_section kind,

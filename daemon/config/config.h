@@ -2,7 +2,7 @@
  *
  * One list of keys drives parsing, validation, --dump-config, "did you mean" and the table in
  * nbserved.ini(5).  It has a line for each key in config_keys.c, with a field in a struct here, and
- * the keys that services describe (service->keys). */
+ * the keys that services and engines describe (service->keys, engine->keys). */
 #pragma once
 #include <sched.h>
 #include <stdbool.h>
@@ -25,11 +25,10 @@ enum {
 	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
 	CONFIG_LISTENERS_MAX = 256, /* sections */
 	CONFIG_EXPORTS_MAX = 256,   /* sections, and names in one `exports` */
-	CONFIG_KEYS_MAX = 64,       /* of all sections together, those of services too */
-	CONFIG_TABLES_MAX = 8,      /* services with keys of their own */
-	CONFIG_ERRORS_MAX = 200,    /* reported; the rest is counted */
-	CONFIG_FILES_MAX = 256,     /* nbserved.ini and its drop-ins */
-	CONFIG_CHANGES_MAX = 64,    /* that are in no file */
+	CONFIG_KEYS_MAX = 64,    /* of all sections together, those of services and engines too */
+	CONFIG_ERRORS_MAX = 200, /* reported; the rest is counted */
+	CONFIG_FILES_MAX = 256,  /* nbserved.ini and its drop-ins */
+	CONFIG_CHANGES_MAX = 64, /* that are in no file */
 };
 
 enum config_section { CONFIG_SERVER, CONFIG_LISTENER, CONFIG_EXPORT, CONFIG_SECTION_COUNT };
@@ -93,10 +92,7 @@ struct listener_config {
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */
 	unsigned export_count;
 	struct tls_options tls;
-	const struct store *store; /* for its exports' files; NULL: as each export says */
-	/* The values of each service's own keys, whichever service the listener has; those of its
-	 * service are copied to options.service. */
-	_Alignas(max_align_t) unsigned char blocks[CONFIG_TABLES_MAX][SERVICE_OPTIONS_MAX];
+	const struct store *store;     /* for its exports' files; NULL: as each export says */
 	struct worker_options options; /* equal for all workers */
 };
 
@@ -144,6 +140,9 @@ void config_check_paths(struct config *config, struct config_errors *errors);
 
 /* Sets `log-level` in the configuration in force, until the next reload. */
 void config_set_log_level(struct config *config, int level);
+
+/* Are the listener's clients told apart by their datagrams, over UDP or RDMA? */
+bool config_has_datagrams(const struct listener_config *l);
 
 /* Why this build cannot serve the listener on any host; NULL: it can. */
 const char *config_absent(const struct listener_config *l);

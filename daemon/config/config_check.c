@@ -21,16 +21,6 @@ static bool is_refused(enum config_section kind, const char *name, const void *s
 	return config_key_origin(config_key_find(kind, name), (void *)section)->refused;
 }
 
-/* Does a key of this engine apply to l?  With `engine = auto`, yes if the engine has l's transport.
- */
-static bool is_for(const char *name, const struct listener_config *l)
-{
-	const struct engine *engine = engine_find(name);
-
-	return l->engine ? !strcmp(name, l->engine->name)
-			 : engine && engine_carries(engine, l->transport);
-}
-
 static const char *service_text(uint32_t flag)
 {
 	return flag == SERVICE_LENDS     ? "a service that lends memory"
@@ -50,8 +40,8 @@ static bool is_idle(const struct config_key *key, const void *section,
 	if (key->engine && (is_refused(CONFIG_LISTENER, "transport", section) ||
 			    is_refused(CONFIG_LISTENER, "engine", section)))
 		return false;
-	if (key->engine && !is_for(key->engine, l)) {
-		snprintf(needs, CHECK_TEXT_MAX, "engine = %s", key->engine);
+	if (key->engine && !config_may_use(l, key->engine)) {
+		snprintf(needs, CHECK_TEXT_MAX, "engine = %s", key->engine->name);
 		snprintf(because, CHECK_TEXT_MAX, "%s is %s", l->engine ? "engine" : "transport",
 			 l->engine ? l->engine->name : l->transport->name);
 		return true;
@@ -199,8 +189,7 @@ static bool overlap(const struct address *a, const struct address *b)
  * (RDMA_PS_UDP) another one than RDMA connections (RDMA_PS_TCP). */
 static bool share_ports(const struct listener_config *a, const struct listener_config *b)
 {
-	return a->transport == b->transport &&
-	       (a->options.qp_type == QP_UD) == (b->options.qp_type == QP_UD);
+	return a->transport == b->transport && config_has_datagrams(a) == config_has_datagrams(b);
 }
 
 /* Compares address `index` of `of` with all earlier ones. */
@@ -216,7 +205,7 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 			      format_address(a, text));
 	for (struct listener_config *l = r->config->listeners; l <= of; l++)
 		for (unsigned i = 0; i < (l == of ? index : l->address_count); i++) {
-			if (!share_ports(l, of) || !overlap(a, &l->addresses[i]))
+			if (!overlap(a, &l->addresses[i]) || !share_ports(l, of))
 				continue;
 			config_report(r, of->address_origins[index],
 				      SECTION_TEXT(CONFIG_LISTENER, of), "address",
@@ -484,7 +473,6 @@ void config_check(struct config_report *r)
 		check_service(r, l);
 		check_psk(r, l);
 		config_check_united(r, l);
-		config_set_service_options(l);
 		/* See parse_networks(). */
 		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)
 			l->allow_count = 0;

@@ -1,36 +1,55 @@
 /* Validation of the keys that engines have.  Main thread; pure. */
+#include <stdarg.h>
+
 #include "config_keys.h"
 #include "config_report.h"
 #include "registry.h"
-#include "worker.h"
+#include "util.h"
 
-/* Keys and services that need reliable connections. */
-static void check_qp_type(struct config_report *r, struct listener_config *l)
+bool config_may_use(const struct listener_config *l, const struct engine *engine)
 {
-	const char *type = config_qp_types[l->options.qp_type];
-
-	if (!l->transport->verbs || l->options.qp_type == QP_RC)
-		return;
-	if (l->service && (l->service->flags & SERVICE_MESSAGES) &&
-	    !(l->service->flags & SERVICE_LOSSY))
-		REFUSE(r, l, "qp-type", "expected rc with service %s, got '%s'", l->service->name,
-		       type);
-	if (l->options.srq)
-		REFUSE(r, l, "srq", "requires qp-type = rc (qp-type is %s)", type);
+	return l->engine ? engine == l->engine : engine_carries(engine, l->transport);
 }
 
-/* Checks `srq`, whose receives need room for two pieces each, and are promised to no connection. */
-static void check_srq(struct config_report *r, struct listener_config *l)
+bool config_has_datagrams(const struct listener_config *l)
 {
-	if (l->options.srq && l->service && (l->service->message || l->service->connect))
-		REFUSE(r, l, "srq", "expected no with service %s, got 'yes'", l->service->name);
+	bool has = l->transport->datagrams;
+
+	for (unsigned i = 0; engines[i]; i++)
+		if (config_may_use(l, engines[i]))
+			has |= engine_of(engines[i], &l->options)->forgets;
+	return has;
 }
 
-/* With sqpoll the kernel's thread takes the submissions, however many there are. */
-static void check_ring_batch(struct config_report *r, struct listener_config *l)
+/* The checks that the engines' own tables have. */
+struct own_check {
+	struct key_check of;
+	struct config_report *report;
+	struct listener_config *listener;
+};
+
+static void refuse_own(struct key_check *check, const char *key, const char *format, ...)
 {
-	if (l->options.ring_batch == RING_BATCH_NO && l->options.sqpoll)
-		REFUSE(r, l, "ring-batch", "requires sqpoll = no (sqpoll is yes)");
+	struct own_check *own = container_of(check, struct own_check, of);
+	char text[CONFIG_TEXT_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	REFUSE(own->report, own->listener, key, "%s", text);
+}
+
+static void check_own(struct config_report *r, struct listener_config *l)
+{
+	struct own_check check = { { &l->options, l->engine, l->service, refuse_own }, r, l };
+
+	for (unsigned i = 0; engines[i]; i++) {
+		const struct key_table *keys = engines[i]->keys;
+
+		if (keys && keys->check && config_may_use(l, engines[i]))
+			keys->check(&check.of);
+	}
 }
 
 /* With `engine = auto` any engine of the transport may be the one in use. */
@@ -39,7 +58,7 @@ static uint64_t features_had(const struct listener_config *l)
 	uint64_t has = 0;
 
 	for (unsigned i = 0; engines[i]; i++)
-		if (l->engine ? engines[i] == l->engine : engine_carries(engines[i], l->transport))
+		if (config_may_use(l, engines[i]))
 			has |= engine_of(engines[i], &l->options)->features;
 	return has;
 }
@@ -56,8 +75,6 @@ static void check_features(struct config_report *r, struct listener_config *l)
 
 void config_check_engine(struct config_report *r, struct listener_config *l)
 {
-	check_qp_type(r, l);
-	check_srq(r, l);
-	check_ring_batch(r, l);
+	check_own(r, l);
 	check_features(r, l);
 }

@@ -1,5 +1,5 @@
-/* The table of keys, and the list of them and of the services' keys.  See config_keys.h for what
- * the columns mean. */
+/* The table of keys, and the list of them and of those that engines and services describe.  See
+ * config_keys.h for what the columns mean. */
 #include "config_keys.h"
 
 #include <assert.h>
@@ -10,13 +10,6 @@
 #include "util.h"
 
 const char *const config_class_names[] = { "live", "listener", "export", "restart" };
-/* By enum qp_type. */
-const char *const config_qp_types[] = { "rc", "ud", "uc", NULL };
-
-/* By enum ring_batch. */
-const char *const config_ring_batch[] = { "yes", "no", NULL };
-/* By enum epoll_mode. */
-const char *const config_epoll_modes[] = { "level", "edge", "oneshot", "per-operation", NULL };
 
 #define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define SERVER(name_, type_, field_, preset_, class_, help_, ...)                                  \
@@ -37,8 +30,8 @@ const char *const config_epoll_modes[] = { "level", "edge", "oneshot", "per-oper
 		.preset = preset_, .class = CONFIG_REOPEN, .help = help_,                          \
 		FIELD(struct export_config, options.field_), __VA_ARGS__                           \
 	}
-/* Where the keys that services describe stand. */
-#define SERVICE_KEYS                                                                               \
+/* Where the keys that engines describe stand; the second one: those that services describe. */
+#define OWNED_KEYS                                                                                 \
 	{                                                                                          \
 		.section = CONFIG_LISTENER                                                         \
 	}
@@ -93,33 +86,12 @@ static const struct config_key own_keys[] = {
 		 .word = "auto"),
 	LISTENER("buffers", uint, options.buffers, "1024", REPLACE,
 		 "of each worker", RANGE(16, 32768)),
-	LISTENER("sqpoll", bool, options.sqpoll, "no", REPLACE,
-		 "a kernel thread polls the submission queue", .engine = "io_uring"),
-	LISTENER("sqpoll-idle", duration, options.sqpoll_idle_ns, "1s", REPLACE,
-		 "that thread, and on another CPU the worker, look for work so long before they sleep", RANGE(NS_PER_MS, DAY)),
-	LISTENER("sqpoll-cpu", cpu, options.sqpoll_cpu, "any", REPLACE,
-		 "CPU that this thread is bound to", .word = "any", .word_value = UINT64_MAX),
-	LISTENER("ring-batch", choice, options.ring_batch, "yes", REPLACE,
-		 "no: a system call for each submission, for comparison", .words = config_ring_batch, .engine = "io_uring",
-		 .streams = true),
-	LISTENER("epoll-mode", choice, options.epoll_mode, "level", REPLACE,
-		 "how it is asked which sockets are ready; all but level are for comparison", .words = config_epoll_modes,
-		 .engine = "epoll", .streams = true),
+	OWNED_KEYS,
 	LISTENER("busy-poll", duration, options.busy_poll_ns, "0", REPLACE,
 		 "spin that long before sleeping", RANGE(0, NS_PER_S)),
 	LISTENER("batch-delay", duration, options.batch_delay_ns, "auto", REPLACE,
 		 "time that a turn waits for further requests of a client with many in flight; 0: off",
 		 RANGE(0, NS_PER_MS), .word = "auto", .word_value = UINT64_MAX),
-	LISTENER("qp-type", choice, options.qp_type, "rc", REPLACE,
-		 "reliable connections, datagrams or unreliable connections", .words = config_qp_types, .engine = "rdma"),
-	LISTENER("srq", bool, options.srq, "no", REPLACE,
-		 "connections share what they receive into", .engine = "rdma"),
-	LISTENER("cq-moderation", duration, options.cq_moderation_ns, "0", REPLACE,
-		 "completions wait so long for others, where the device can; 0: not at all",
-		 RANGE(0, 65 * NS_PER_MS), .engine = "rdma"),
-	LISTENER("zero-copy-min", size, options.zero_copy_min, "0", REPLACE,
-		 "sends from this size on avoid a copy; 0: none do", RANGE(0, 1024 * MIB),
-		 .engine = "io_uring", .streams = true, .of_user = true),
 	LISTENER("features", features, options.features_off, "all", REPLACE,
 		 "-NAME, ...: what the engine does without, to see what it is worth"),
 	LISTENER("region-size", size, options.region_size, "4M", REPLACE,
@@ -143,7 +115,7 @@ static const struct config_key own_keys[] = {
 		 "keys that clients share with it, lines IDENTITY:HEX; they take the place of the certificate", .word = "none", .of_tls = true),
 	LISTENER("tls-cipher", choice, tls.cipher, "aes-128-gcm", REPLACE,
 		 "what records are sealed with", .words = tls_ciphers, .of_tls = true),
-	SERVICE_KEYS,
+	OWNED_KEYS,
 	LISTENER("exports", exports, exports, NULL, REPLACE,
 		 "what is served, the default one first; a list", .of_services = SERVICE_EXPORTS),
 	LISTENER("store", store, store, "export", REPLACE,
@@ -180,13 +152,14 @@ static const struct config_key own_keys[] = {
 
 static const struct config_type *const types[] = {
 	[KEY_UINT] = &config_uint, [KEY_SIZE] = &config_size,     [KEY_DURATION] = &config_duration,
-	[KEY_BOOL] = &config_bool, [KEY_CHOICE] = &config_choice, [KEY_TEXT] = &config_text,
+	[KEY_BOOL] = &config_bool, [KEY_CHOICE] = &config_choice, [KEY_CPU] = &config_cpu,
+	[KEY_TEXT] = &config_text,
 };
 
 static struct {
 	struct config_key keys[CONFIG_KEYS_MAX];
 	unsigned count;
-	const struct key_table *tables[CONFIG_TABLES_MAX]; /* of listener_config.blocks */
+	const struct key_table *tables[KEY_TABLES_MAX]; /* of worker_options.values */
 	unsigned table_count;
 } list;
 
@@ -196,15 +169,17 @@ static void add_key(struct config_key key)
 	list.keys[list.count++] = key;
 }
 
-static void add_table(const struct key_table *table)
+/* engine: the table's owner; NULL: services have it. */
+static void add_table(const struct key_table *table, const struct engine *engine)
 {
-	size_t block = offsetof(struct listener_config, blocks) +
-		       sizeof(((struct listener_config *)0)->blocks[0]) * list.table_count;
+	size_t at = offsetof(struct listener_config, options.values) +
+		    sizeof(struct key_values) * list.table_count +
+		    offsetof(struct key_values, bytes);
 
 	for (unsigned i = 0; i < list.table_count; i++)
-		if (list.tables[i] == table) /* of another service, too */
+		if (list.tables[i] == table) /* of another owner, too */
 			return;
-	assert(list.table_count < CONFIG_TABLES_MAX && table->bytes <= SERVICE_OPTIONS_MAX);
+	assert(list.table_count < KEY_TABLES_MAX && table->bytes <= KEY_VALUES_MAX);
 	list.tables[list.table_count++] = table;
 	for (unsigned i = 0; i < table->count; i++) {
 		const struct key *k = &table->keys[i];
@@ -213,7 +188,7 @@ static void add_table(const struct key_table *table)
 					     .class = CONFIG_REPLACE,
 					     .name = k->name,
 					     .type = types[k->type],
-					     .offset = block + k->offset,
+					     .offset = at + k->offset,
 					     .size = k->size,
 					     .preset = k->preset,
 					     .help = k->help,
@@ -225,12 +200,25 @@ static void add_table(const struct key_table *table)
 					     .words = k->words,
 					     .streams = k->streams,
 					     .plain = k->plain,
-					     .table = table,
+					     .of_user = k->of_user,
+					     .table = engine ? NULL : table,
+					     .engine = k->anywhere ? NULL : engine,
 					     .of = k });
 	}
 }
 
-/* The last service's keys come first, which keeps the order that dumps have always had. */
+/* The last one's keys come first, which keeps the order that dumps have always had. */
+static void add_engines(void)
+{
+	unsigned count = 0;
+
+	while (engines[count])
+		count++;
+	while (count-- > 0)
+		if (engines[count]->keys)
+			add_table(engines[count]->keys, engines[count]);
+}
+
 static void add_services(void)
 {
 	unsigned count = 0;
@@ -239,16 +227,21 @@ static void add_services(void)
 		count++;
 	while (count-- > 0)
 		if (services[count]->keys)
-			add_table(services[count]->keys);
+			add_table(services[count]->keys, NULL);
 }
 
 static void make_list(void)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(own_keys); i++)
-		if (own_keys[i].name)
+	void (*add_owned)(void) = add_engines;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(own_keys); i++) {
+		if (own_keys[i].name) {
 			add_key(own_keys[i]);
-		else
-			add_services();
+			continue;
+		}
+		add_owned();
+		add_owned = add_services;
+	}
 }
 
 const struct config_key *config_key_at(unsigned index)
@@ -277,11 +270,10 @@ void config_table_owners(const struct key_table *table, char *text, size_t bytes
 		}
 }
 
-void config_set_service_options(struct listener_config *l)
+void config_init_values(struct listener_config *l)
 {
 	for (unsigned i = 0; i < list.table_count; i++)
-		if (l->service && list.tables[i] == l->service->keys)
-			memcpy(l->options.service, l->blocks[i], sizeof(l->blocks[i]));
+		l->options.values[i].table = list.tables[i];
 }
 
 const struct config_kind config_kinds[] = {

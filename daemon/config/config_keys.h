@@ -1,7 +1,8 @@
 /* The list of all keys, and how each type of value is parsed and printed.  Private to
  * config/config*.c.  Main thread only.
  *
- * To add a key: its field in config.h and its entry in config_keys.c; of a service, see keys.h. */
+ * To add a key: its field in config.h and its entry in config_keys.c; of a service or an engine,
+ * see keys.h. */
 #pragma once
 #include "config.h"
 
@@ -58,7 +59,8 @@ struct config_key {
 	const char *word; /* a word that is valid instead of a number, and its value */
 	uint64_t word_value;
 	const char *const *words; /* of config_choice */
-	const char *engine;       /* the only engine with which it may differ from the default */
+	/* The only engine with which it may differ from the default: the key's owner. */
+	const struct engine *engine;
 	const struct key_table *table; /* only services with these keys may: the key's owners */
 	const struct key *of;          /* as the owner describes it; NULL: a key of this folder */
 	bool streams;                  /* only transport tcp may, which has byte streams */
@@ -71,7 +73,6 @@ struct config_key {
 	uint32_t of_services;          /* listener key, for services with this flag only */
 };
 
-extern const char *const config_qp_types[], *const config_ring_batch[], *const config_epoll_modes[];
 /* All keys, first those of the server's section; NULL after the last.  The address is constant. */
 const struct config_key *config_key_at(unsigned index);
 extern const char *const config_class_names[]; /* by enum config_class */
@@ -97,8 +98,8 @@ const struct config_key *config_key_find(enum config_section section, const char
 /* Writes the services with these keys: `discard, iperf3 or netperf`. */
 void config_table_owners(const struct key_table *table, char *text, size_t bytes);
 
-/* Copies the values of l's service to options.service. */
-void config_set_service_options(struct listener_config *l);
+/* Names the tables of options.values in a new section. */
+void config_init_values(struct listener_config *l);
 
 /* The origin of key's value in `section`. */
 struct config_origin *config_key_origin(const struct config_key *key, void *section);
@@ -120,11 +121,8 @@ unsigned config_key_lines(const struct config_key *key, const void *section);
 struct config_report;
 void config_check_united(struct config_report *r, struct listener_config *l);
 
-/* Are the listener's clients told apart by their datagrams? */
-static inline bool config_has_datagrams(const struct listener_config *l)
-{
-	return l->transport->datagrams || (l->transport->verbs && l->options.qp_type == QP_UD);
-}
+/* May l use that engine?  With `engine = auto`, yes if the engine has l's transport. */
+bool config_may_use(const struct listener_config *l, const struct engine *engine);
 /* Reports groups of l that it or a listener before it already serves, at the same port if groups
  * have one. */
 void config_check_groups(struct config_report *r, struct listener_config *l);

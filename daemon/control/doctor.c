@@ -19,6 +19,7 @@
 #include "groups.h"
 #include "listener.h"
 #include "registry.h"
+#include "ring_keys.h"
 #include "server.h"
 #include "store.h"
 #include "udp_socket.h"
@@ -173,19 +174,34 @@ static const char *feature_need(enum engine_feature feature)
 }
 
 /* Options that together ask for every feature, so that each is tried once. */
-static const struct worker_options doctor_options[] = {
-	{ .buffer_size = 16384,
-	  .buffers = 64,
-	  .zero_copy_min = 8192,
-	  .busy_poll_ns = 1000,
-	  .sqpoll_cpu = UINT64_MAX },
-	{ .buffer_size = 16384,
-	  .buffers = 64,
-	  .sqpoll = true,
-	  .sqpoll_idle_ns = NS_PER_MS,
-	  .sqpoll_cpu = UINT64_MAX },
-	{ .buffer_size = 65536, .buffers = 64, .datagrams = true, .sqpoll_cpu = UINT64_MAX },
+static const struct doctor_options {
+	struct worker_options options;
+	struct ring_options ring;
+} doctor_options[] = {
+	{ { .buffer_size = 16384, .buffers = 64, .busy_poll_ns = 1000 },
+	  { .zero_copy_min = 8192 } },
+	{ { .buffer_size = 16384, .buffers = 64 },
+	  { .sqpoll = true, .sqpoll_idle_ns = NS_PER_MS, .sqpoll_cpu = UINT64_MAX } },
+	{ { .buffer_size = 65536, .buffers = 64, .datagrams = true }, { 0 } },
 };
+
+/* What the engine, or its variant, gets with these options: adds to the features that were found,
+ * and to those that it could have.  0, or -errno with the reason. */
+static int doctor_try(const struct engine *engine, const struct doctor_options *of, uint64_t *found,
+		      uint64_t *known, struct reason *reason)
+{
+	struct worker_options options = of->options;
+	uint64_t features = 0;
+	int rc;
+
+	options_set(&options, &ring_key_table, &of->ring);
+	engine = engine_of(engine, &options);
+	*known |= engine->features;
+	rc = worker_probe(engine, &options, &features, reason);
+	if (rc == 0)
+		*found |= features;
+	return rc;
+}
 
 #define ENGINE_FIX "another `engine`: epoll needs the least"
 
@@ -204,21 +220,17 @@ static const char *found_fix(const json_t *found)
 static void check_engine(json_t *checks, const struct engine *engine, const json_t *found)
 {
 	struct reason reason = { "" };
-	uint64_t features = 0, more = 0, known = engine->features;
-	int rc = worker_probe(engine, &doctor_options[0], &features, &reason);
+	uint64_t features = 0, known = 0;
+	int rc = doctor_try(engine, &doctor_options[0], &features, &known, &reason);
 
 	doctor_add(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable",
 		   reason.text, error_fix(rc, found_fix(found)));
 	if (rc < 0)
 		return;
-	if (engine->features & FEATURE_BIT(sqpoll) &&
-	    worker_probe(engine, &doctor_options[1], &more, &reason) == 0)
-		features |= more;
-	if (engine_carries(engine, &transport_udp)) {
-		known |= engine_datagrams(engine)->features;
-		if (worker_probe(engine_datagrams(engine), &doctor_options[2], &more, &reason) == 0)
-			features |= more;
-	}
+	if (engine->features & FEATURE_BIT(sqpoll))
+		doctor_try(engine, &doctor_options[1], &features, &known, &reason);
+	if (engine_carries(engine, &transport_udp))
+		doctor_try(engine, &doctor_options[2], &features, &known, &reason);
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
 		bool has = features & FEATURE_MASK(f);
 		char name[64], fix[128];

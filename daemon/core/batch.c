@@ -20,12 +20,19 @@ void batch_init(struct worker *w)
 
 	g->max_ns = o->batch_delay_ns == UINT64_MAX ? BATCH_AUTO_NS : o->batch_delay_ns;
 	g->on = w->service && (w->service->flags & SERVICE_COUNTS_REQUESTS) && g->max_ns > 0 &&
-		!o->busy_poll_ns && !o->sqpoll;
+		!o->busy_poll_ns;
 	g->turns = g->patience = BATCH_IDLE_TURNS;
 	/* The kernel adds a thread's timer slack, 50 us by default, to each sleep: 30 us would
 	 * become 80. */
 	if (g->on)
 		prctl(PR_SET_TIMERSLACK, NS_PER_US);
+}
+
+void batch_off(struct worker *w)
+{
+	if (w->batch.on)
+		prctl(PR_SET_TIMERSLACK, 0); /* the default */
+	w->batch.on = false;
 }
 
 void batch_look(struct worker *w, bool pending)

@@ -25,6 +25,8 @@ enum {
 
 /* Called once, when the worker starts. */
 void batch_init(struct worker *w);
+/* Called by engine->init() if the engine polls, with no wait that a delay could be part of. */
+void batch_off(struct worker *w);
 
 /* Called by the engine before the worker sleeps.  True: the engine checks whether input has arrived
  * already, and reports the result by batch_look(). */

@@ -76,12 +76,13 @@ static const struct key bulk_keys[] = {
 	  KEY_FIELD(struct bulk_options, receive), KEY_CHOICE, .streams = true, .plain = true,
 	  .words = receive_words },
 };
-const struct key_table bulk_key_table = { bulk_keys, ARRAY_SIZE(bulk_keys),
-					  sizeof(struct bulk_options) };
+const struct key_table bulk_key_table = KEY_TABLE(bulk_keys, struct bulk_options);
 
 static bool bulk_wants_drop(const struct worker *w)
 {
-	return ((const struct bulk_options *)w->options.service)->receive == RECEIVE_DROP;
+	const struct bulk_options *o = options_of(&w->options, &bulk_key_table);
+
+	return o->receive == RECEIVE_DROP;
 }
 
 void bulk_drop(struct conn *c)

@@ -6,7 +6,8 @@
  * that comes back from the kernel is always valid.
  *
  * To add one: a file in engine/ that defines a `const struct engine`, and its line in
- * registry/engines.c. */
+ * registry/engines.c.  An engine that works in another way with some options, as over UDP, has a
+ * variant: a `const struct engine` of the same name. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,12 +17,14 @@
 #include "transport.h"
 
 struct conn;
+struct key_table;
 struct op;
 struct pair;
 struct region;
 struct remote;
 struct sockaddr_storage;
 struct worker;
+struct worker_options;
 
 /* One listening socket of one worker; owned by the worker. */
 struct acceptor;
@@ -81,8 +84,15 @@ struct engine {
 	const char *name; /* as in `engine = NAME` */
 	const struct transport *transport;
 
-	/* Why this build lacks the engine; then only name, transport and init() are set.  NULL: the
-	 * build has it. */
+	/* Its own keys of the listener's section, see keys.h.  Optional; variants have those of the
+	 * engine of their name. */
+	const struct key_table *keys;
+
+	/* Of a variant: does it take the place of the engine of its name, with these options? */
+	bool (*suits)(const struct worker_options *options);
+
+	/* Why this build lacks the engine; then only what is above, `forgets` and init() are set.
+	 * NULL: the build has it. */
 	const char *absent;
 
 	/* Its transport carries messages: each view of c->rx is one as it was received, each view

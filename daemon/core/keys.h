@@ -1,15 +1,21 @@
-/* Keys of a listener's section that belong to its service: the service describes them, and the
- * configuration parses, checks, compares and prints them as its own. */
+/* Keys of a listener's section that belong to its service or to its engine: the owner describes
+ * them, and the configuration parses, checks, compares and prints them as its own. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The type of the field: uint64_t, but bool for KEY_BOOL and char[] for KEY_TEXT. */
-enum key_type { KEY_UINT, KEY_SIZE, KEY_DURATION, KEY_BOOL, KEY_CHOICE, KEY_TEXT };
+struct engine;
+struct service;
+struct worker_options;
 
-/* Bytes of a service's options at most. */
-enum { SERVICE_OPTIONS_MAX = 256 };
+/* The type of the field: uint64_t, but bool for KEY_BOOL and char[] for KEY_TEXT. */
+enum key_type { KEY_UINT, KEY_SIZE, KEY_DURATION, KEY_BOOL, KEY_CHOICE, KEY_CPU, KEY_TEXT };
+
+enum {
+	KEY_VALUES_MAX = 256, /* bytes of the struct that a table describes */
+	KEY_TABLES_MAX = 12,  /* tables of all owners together */
+};
 
 struct key {
 	const char *name;   /* in no other table, nor in config_keys.c */
@@ -17,13 +23,15 @@ struct key {
 	const char *help;   /* one line, no full stop */
 	size_t offset, size;
 	enum key_type type;
-	/* Listeners with this service and the same value, other than `word`, serve as one: they
-	 * have the same `exports`, and the same values of the keys that are `common`. */
+	/* Of a service: listeners with this service and the same value, other than `word`, serve as
+	 * one: they have the same `exports`, and the same values of the keys that are `common`. */
 	bool unites;
 	bool common;
+	bool anywhere; /* of an engine: it may be set for a listener with another one as well */
 	bool power_of_two;
 	bool streams;      /* only transport tcp may differ from the default */
 	bool plain;        /* nor may a listener with `tls` */
+	bool of_user;      /* nor may one whose records the kernel makes */
 	uint64_t min, max; /* of numbers; a duration is in nanoseconds */
 	/* A word that is valid instead of a number, and its value; of KEY_TEXT it stands for "". */
 	const char *word;
@@ -35,13 +43,38 @@ struct key {
 	const char *form;
 };
 
-/* The keys of a service, or of several that have the same.  The struct that they describe is in
- * worker_options.service.  A reload that changes one of them replaces the listener. */
+/* What check() of a table of an engine looks at. */
+struct key_check {
+	const struct worker_options *options; /* the listener's; options_of() finds the struct */
+	const struct engine *engine;          /* as it was chosen; NULL: auto */
+	const struct service *service;        /* NULL: the listener has no valid one */
+	/* Reports an error of a key: what was expected, and what it got. */
+	void (*refuse)(struct key_check *check, const char *key, const char *format, ...)
+		__attribute__((format(printf, 3, 4)));
+};
+
+/* The keys of a service or an engine, or of several that have the same.  options_of() finds the
+ * struct that they describe.  A reload that changes one of them replaces the listener. */
 struct key_table {
 	const struct key *keys;
 	unsigned count;
-	size_t bytes; /* of the struct, at most SERVICE_OPTIONS_MAX */
+	size_t bytes; /* of the struct, at most KEY_VALUES_MAX */
+	/* Of an engine: reports values that exclude each other or the service, of a listener that
+	 * may use the engine.  Main thread.  Optional. */
+	void (*check)(struct key_check *check);
+};
+
+/* The values of a table's keys: what worker_options has of each. */
+struct key_values {
+	const struct key_table *table; /* NULL: unused */
+	_Alignas(max_align_t) unsigned char bytes[KEY_VALUES_MAX];
 };
 
 /* Offset and size of a field, for struct key. */
 #define KEY_FIELD(type, field) offsetof(type, field), sizeof(((type *)0)->field)
+/* A table of that array of keys, which describe a struct of that type; then its other members. */
+#define KEY_TABLE(array, type, ...)                                                                \
+	{                                                                                          \
+		.keys = (array), .count = sizeof(array) / sizeof((array)[0]),                      \
+		.bytes = sizeof(type), __VA_ARGS__                                                 \
+	}

@@ -74,7 +74,7 @@ struct service {
 	const char *name; /* as in `service = NAME` */
 	uint32_t flags;   /* enum service_flag */
 
-	/* Its own keys of the listener's section, whose values are in worker_options.service; see
+	/* Its own keys of the listener's section, whose values options_of() finds; see
 	 * keys.h.  Optional. */
 	const struct key_table *keys;
 

@@ -5,18 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "engine.h"
 #include "keys.h"
-
-/* Queue pair types of transport rdma: reliable connections, datagrams, unreliable connections. */
-enum qp_type { QP_RC, QP_UD, QP_UC };
-
-/* Does a call of io_uring_enter() submit all that is queued?  RING_BATCH_NO is for comparison. */
-enum ring_batch { RING_BATCH_YES, RING_BATCH_NO };
-
-/* How engine epoll asks for events; all but EPOLL_LEVEL are for comparison, see epoll_modes.c. */
-enum epoll_mode { EPOLL_LEVEL, EPOLL_EDGE, EPOLL_ONESHOT, EPOLL_PER_OPERATION, EPOLL_MODES };
 
 /* How late answers are sent, see delay.h.  DELAY_UNIFORM has its least and greatest value, the
  * others have one: the delay, or its mean. */
@@ -37,30 +29,39 @@ struct worker_options {
 	uint64_t busy_poll_ns;         /* how long to spin before sleeping; 0: sleep at once */
 	/* Longest delay for requests to gather; 0: none; UINT64_MAX: auto. */
 	uint64_t batch_delay_ns;
-	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
-	uint64_t zero_copy_min;
 	uint64_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
 	bool datagrams;        /* the transport has datagrams only */
-	unsigned qp_type;      /* enum qp_type */
 	uint64_t peers_max;    /* clients of an engine that forgets them; 0: no limit */
-	bool srq;              /* connections share a receive queue (SRQ) */
 	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
-	/* How long the device may collect completions; 0: not at all. */
-	uint64_t cq_moderation_ns;
-	unsigned ring_batch; /* enum ring_batch */
-	unsigned epoll_mode; /* enum epoll_mode */
-	bool sqpoll;
-	uint64_t sqpoll_idle_ns;
-	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
 	struct delay_options delay;
 	struct stall_options stall;
 	cpu_set_t cpus; /* empty: wherever the process may run */
-	/* The struct that service->keys describe; zeroes if it has none. */
-	_Alignas(max_align_t) unsigned char service[SERVICE_OPTIONS_MAX];
+	/* The keys of all services and engines, also of those that the listener does not use: a
+	 * store's ring has the options of rings.  Unused ones are the last. */
+	struct key_values values[KEY_TABLES_MAX];
 };
 
-/* Are the clients told apart by their datagrams, over UDP or RDMA? */
-static inline bool options_datagrams(const struct worker_options *options)
+/* The struct that the table describes; zeroes if the options were made without it, as in tests.  It
+ * lives as long as the options.  For set-up: a data path keeps what it needs. */
+static inline const void *options_of(const struct worker_options *options,
+				     const struct key_table *table)
 {
-	return options->datagrams || options->qp_type == QP_UD;
+	static const struct key_values none;
+
+	for (unsigned i = 0; i < KEY_TABLES_MAX && options->values[i].table; i++)
+		if (options->values[i].table == table)
+			return options->values[i].bytes;
+	return none.bytes;
+}
+
+/* Copies the struct that the table describes; for options that come from no file. */
+static inline void options_set(struct worker_options *options, const struct key_table *table,
+			       const void *values)
+{
+	struct key_values *v = options->values;
+
+	while (v->table && v->table != table)
+		v++;
+	v->table = table;
+	memcpy(v->bytes, values, table->bytes);
 }

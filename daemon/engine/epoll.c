@@ -269,6 +269,7 @@ static void epoll_poll_nic(struct epoll *e, struct worker *w)
 int epoll_init(struct worker *w, struct reason *reason)
 {
 	struct epoll *e = calloc(1, sizeof(*e));
+	unsigned mode = epoll_mode(&w->options);
 	int rc;
 
 	if (!e)
@@ -279,8 +280,8 @@ int epoll_init(struct worker *w, struct reason *reason)
 		return rc;
 	}
 	epoll_poll_nic(e, w);
-	if (w->options.epoll_mode != EPOLL_LEVEL)
-		worker_feature(w, FEATURE_edge_for_comparison + w->options.epoll_mode - EPOLL_EDGE);
+	if (mode != EPOLL_LEVEL)
+		worker_feature(w, FEATURE_edge_for_comparison + mode - EPOLL_EDGE);
 	w->engine_state = e;
 	return 0;
 }
@@ -392,8 +393,12 @@ void epoll_wait_turn(struct worker *w, bool block)
 }
 
 const struct engine engine_epoll = {
-	EPOLL_ENGINE,         .wait = epoll_wait_turn,
-	.open = epoll_open,   .keep_open = epoll_keep_open,
-	.recv = epoll_recv,   .flush = epoll_flush,
+	.keys = &epoll_key_table,
+	EPOLL_ENGINE,
+	.wait = epoll_wait_turn,
+	.open = epoll_open,
+	.keep_open = epoll_keep_open,
+	.recv = epoll_recv,
+	.flush = epoll_flush,
 	.close = epoll_close,
 };

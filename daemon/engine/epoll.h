@@ -39,6 +39,11 @@ void epoll_release(struct conn *c);
 	.init = epoll_init, .fini = epoll_fini, .listen = epoll_listen, .watch = epoll_watch,      \
 	.release = epoll_release
 
+/* How the engine asks for events; all but EPOLL_LEVEL are for comparison, see epoll_modes.c. */
+enum epoll_mode { EPOLL_LEVEL, EPOLL_EDGE, EPOLL_ONESHOT, EPOLL_PER_OPERATION };
+enum epoll_mode epoll_mode(const struct worker_options *options);
+extern const struct key_table epoll_key_table;
+
 /* conn.flags: the socket is not in the epoll set. */
 enum { EPOLL_LEFT = CONN_ENGINE << 0 };
 

@@ -140,16 +140,29 @@ static void edge_wait(struct worker *w, bool block)
 	modes_wait(w, block, edge_receive);
 }
 
+static bool suits_edge(const struct worker_options *options)
+{
+	return epoll_mode(options) == EPOLL_EDGE;
+}
+
 const struct engine engine_epoll_edge = {
-	EPOLL_ENGINE,      .wait = edge_wait,   .open = edge_open,    .keep_open = edge_keep_open,
-	.recv = edge_recv, .flush = edge_flush, .close = modes_close,
+	.suits = suits_edge,
+	EPOLL_ENGINE,
+	.wait = edge_wait,
+	.open = edge_open,
+	.keep_open = edge_keep_open,
+	.recv = edge_recv,
+	.flush = edge_flush,
+	.close = modes_close,
 };
 
 /* ---- oneshot, per-operation ---- */
 
+extern const struct engine engine_epoll_per_operation;
+
 static inline bool once_per_operation(const struct conn *c)
 {
-	return c->worker->options.epoll_mode == EPOLL_PER_OPERATION;
+	return c->worker->engine == &engine_epoll_per_operation;
 }
 
 /* Arms c for its input, unless that is paused, and for room for the output that is left. */
@@ -224,9 +237,18 @@ static void once_wait(struct worker *w, bool block)
 	modes_wait(w, block, once_arm);
 }
 
+static bool suits_oneshot(const struct worker_options *options)
+{
+	return epoll_mode(options) == EPOLL_ONESHOT;
+}
+
+static bool suits_per_operation(const struct worker_options *options)
+{
+	return epoll_mode(options) == EPOLL_PER_OPERATION;
+}
+
 #define ONCE_ENGINE                                                                                \
-	{                                                                                          \
-		EPOLL_ENGINE, .wait = once_wait, .open = once_open, .keep_open = modes_touch,      \
-			      .recv = once_recv, .flush = once_flush, .close = modes_close,        \
-	}
-const struct engine engine_epoll_oneshot = ONCE_ENGINE, engine_epoll_per_operation = ONCE_ENGINE;
+	EPOLL_ENGINE, .wait = once_wait, .open = once_open, .keep_open = modes_touch,              \
+		      .recv = once_recv, .flush = once_flush, .close = modes_close
+const struct engine engine_epoll_oneshot = { .suits = suits_oneshot, ONCE_ENGINE };
+const struct engine engine_epoll_per_operation = { .suits = suits_per_operation, ONCE_ENGINE };

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "readiness.h"
+#include "ring_keys.h"
 #include "uring.h"
 #include "uring_compat.h"
 
@@ -375,6 +376,7 @@ static void uring_release(struct conn *c)
 const struct engine engine_uring = {
 	.name = "io_uring",
 	.transport = &transport_tcp,
+	.keys = &ring_key_table,
 	.sample_turns = 32,
 	.features = RING_FEATURES | FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |
 		    FEATURE_BIT(incremental_buffers) | FEATURE_BIT(min_left) |

@@ -68,6 +68,7 @@ struct uring {
 	 * brings. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
+	uint64_t zero_copy_min; /* with zero_copy: bytes of a send from which on it avoids a copy */
 	/* Multishot receives are of bundles.  The kernel lists as many chunks for each as any
 	 * receive before it has needed, and ends a receive that has listed all posted chunks (Linux
 	 * 6.18).  So with bundles each receive of short requests would have to be armed again. */

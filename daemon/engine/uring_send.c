@@ -293,7 +293,7 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 		return;
 	}
 	n = bufq_iov(&c->tx, iov, MIN(URING_IOV, worker_share_chunks(w)), &bytes);
-	zero_copy = u->zero_copy && bytes >= w->options.zero_copy_min;
+	zero_copy = u->zero_copy && bytes >= u->zero_copy_min;
 	if (zero_copy && (c->flags & URING_COPIED)) {
 		stat_add(w->stats.zero_copy_copied, 1);
 		zero_copy = false;

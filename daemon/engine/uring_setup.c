@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "ring_keys.h"
 #include "uring.h"
 #include "uring_compat.h"
 
@@ -265,7 +266,8 @@ static void uring_probe_send_zc(struct worker *w)
 	struct uring *u = w->engine_state;
 	struct io_uring_probe *probe;
 
-	if (!w->options.zero_copy_min)
+	u->zero_copy_min = ring_options(&w->options)->zero_copy_min;
+	if (!u->zero_copy_min)
 		return;
 	probe = io_uring_get_probe_ring(&u->ring.io);
 	u->zero_copy = probe && io_uring_opcode_supported(probe, IORING_OP_SENDMSG_ZC);

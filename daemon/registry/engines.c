@@ -1,46 +1,38 @@
-/* The table of engines: one line each, and its variant for datagrams in the second table. */
+/* The table of engines and that of their variants: one line each. */
 #include <string.h>
 
 #include "registry.h"
 #include "util.h"
 
-extern const struct engine engine_rdma, engine_no_rdma, engine_epoll, engine_uring_poll,
-	engine_uring;
-extern const struct engine engine_epoll_edge, engine_epoll_oneshot, engine_epoll_per_operation;
+extern const struct engine engine_rdma, engine_epoll, engine_uring_poll, engine_uring;
 extern const struct engine engine_rdma_datagrams, engine_epoll_udp, engine_uring_poll_udp,
 	engine_uring_udp;
+extern const struct engine engine_epoll_edge, engine_epoll_oneshot, engine_epoll_per_operation;
 
 /* clang-format off */
 const struct engine *const engines[] = {
-#ifdef NB_RDMA
 	&engine_rdma,
-#else
-	&engine_no_rdma,
-#endif
 	&engine_epoll,
 	&engine_uring_poll,
 	&engine_uring,
 	NULL,
 };
 
-static const struct {
-	const struct engine *engine, *datagrams;
-} variants[] = {
-#ifdef NB_RDMA
-	{ &engine_rdma, &engine_rdma_datagrams },
-#endif
-	{ &engine_epoll, &engine_epoll_udp },
-	{ &engine_uring_poll, &engine_uring_poll_udp },
-	{ &engine_uring, &engine_uring_udp },
-};
-
-static const struct engine *const epoll_modes[EPOLL_MODES] = {
-	[EPOLL_LEVEL] = &engine_epoll,
-	[EPOLL_EDGE] = &engine_epoll_edge,
-	[EPOLL_ONESHOT] = &engine_epoll_oneshot,
-	[EPOLL_PER_OPERATION] = &engine_epoll_per_operation,
+static const struct engine *const variants[] = {
+	&engine_rdma_datagrams,
+	&engine_epoll_udp,
+	&engine_uring_poll_udp,
+	&engine_uring_udp,
+	&engine_epoll_edge,
+	&engine_epoll_oneshot,
+	&engine_epoll_per_operation,
 };
 /* clang-format on */
+
+static bool is_variant(const struct engine *variant, const struct engine *engine)
+{
+	return !strcmp(variant->name, engine->name);
+}
 
 const struct engine *engine_find(const char *name)
 {
@@ -50,27 +42,19 @@ const struct engine *engine_find(const char *name)
 	return NULL;
 }
 
-const struct engine *engine_datagrams(const struct engine *engine)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
-		if (variants[i].engine == engine)
-			return variants[i].datagrams;
-	return NULL;
-}
-
 const struct engine *engine_of(const struct engine *engine, const struct worker_options *options)
 {
-	const struct engine *datagrams =
-		options_datagrams(options) ? engine_datagrams(engine) : NULL;
-
-	if (datagrams)
-		return datagrams;
-	return engine == &engine_epoll ? epoll_modes[options->epoll_mode] : engine;
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		if (is_variant(variants[i], engine) && variants[i]->suits(options))
+			return variants[i];
+	return engine;
 }
 
 bool engine_carries(const struct engine *engine, const struct transport *transport)
 {
-	const struct engine *datagrams = engine_datagrams(engine);
+	bool carries = engine->transport == transport;
 
-	return engine->transport == transport || (datagrams && datagrams->transport == transport);
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		carries |= is_variant(variants[i], engine) && variants[i]->transport == transport;
+	return carries;
 }

@@ -21,10 +21,7 @@ const struct service *service_find(const char *name);
 const struct engine *engine_find(const char *name);
 const struct store *store_find(const char *name);
 
-/* The engine that serves clients which are told apart by their datagrams, over UDP or RDMA, in
- * place of this one; NULL: none does. */
-const struct engine *engine_datagrams(const struct engine *engine);
-/* The one of the two, or of engine epoll's modes, that a worker with these options uses. */
+/* The variant of the engine that a worker with these options uses, or the engine itself. */
 const struct engine *engine_of(const struct engine *engine, const struct worker_options *options);
-/* Does one of the two use that transport? */
+/* Does the engine or one of its variants use that transport? */
 bool engine_carries(const struct engine *engine, const struct transport *transport);

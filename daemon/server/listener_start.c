@@ -161,8 +161,7 @@ static int listener_allocate(struct listener *l, struct reason *reason)
  * cannot be handed over. */
 static bool listener_must_wait(const struct listener *l, const struct listener *old)
 {
-	bool same =
-		(old->config->options.qp_type == QP_UD) == (l->config->options.qp_type == QP_UD);
+	bool same = config_has_datagrams(old->config) == config_has_datagrams(l->config);
 	unsigned old_count = old->endpoints && same ? listener_address_count(old->config) : 0;
 
 	for (unsigned i = 0; i < old_count && old->state == LISTENER_SERVING; i++)

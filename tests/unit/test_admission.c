@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "admission.h"
+#include "transport.h"
 #include "util.h"
 
 enum { THREADS = 8, ROUNDS = 2000 };
@@ -73,6 +74,7 @@ static struct listener_config *config_with(uint64_t max, uint64_t max_per_addres
 	struct listener_config *config = calloc(1, sizeof(*config));
 
 	assert_non_null(config);
+	config->transport = &transport_tcp;
 	config->max_connections = max;
 	config->max_connections_per_address = max_per_address;
 	if (allow)

@@ -1,6 +1,7 @@
 /* config/config*.c: the values that a configuration accepts, and the errors for others. */
 #include "config_case.h"
 #include "registry.h"
+#include "ring_keys.h"
 
 #include <syslog.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@ static void defaults_are_those_of_the_documentation(void **state)
 {
 	struct config *c = load(GOOD);
 	const struct listener_config *l = &c->listeners[0];
+	const struct ring_options *ring = ring_options(&l->options);
 
 	(void)state;
 	assert_string_equal(c->server.control, "/run/nbserved/control.sock");
@@ -29,10 +31,10 @@ static void defaults_are_those_of_the_documentation(void **state)
 	assert_int_equal(l->options.buffers, 1024);
 	assert_int_equal(l->options.idle_timeout_ns, 0);
 	assert_int_equal(l->options.busy_poll_ns, 0);
-	assert_int_equal(l->options.zero_copy_min, 0);
-	assert_false(l->options.sqpoll);
-	assert_true(l->options.sqpoll_idle_ns == NS_PER_S);
-	assert_true(l->options.sqpoll_cpu == UINT64_MAX);
+	assert_int_equal(ring->zero_copy_min, 0);
+	assert_false(ring->sqpoll);
+	assert_true(ring->sqpoll_idle_ns == NS_PER_S);
+	assert_true(ring->sqpoll_cpu == UINT64_MAX);
 	assert_int_equal(CPU_COUNT(&l->options.cpus), 0);
 	config_free(c);
 }
@@ -49,6 +51,7 @@ static void every_key_sets_its_field(void **state)
 				"buffer-size = 4K\nbuffers = 16\nsqpoll = yes\nsqpoll-idle = 10ms\n"
 				"sqpoll-cpu = 0\nbusy-poll = 50us\nzero-copy-min = 8K\n");
 	const struct listener_config *l = &c->listeners[0];
+	const struct ring_options *ring = ring_options(&l->options);
 
 	(void)state;
 	assert_string_equal(c->server.control, "/tmp/c");
@@ -73,11 +76,11 @@ static void every_key_sets_its_field(void **state)
 	assert_int_equal(l->allow[0].bits, 96 + 8);
 	assert_int_equal(l->options.buffer_size, 4096);
 	assert_int_equal(l->options.buffers, 16);
-	assert_true(l->options.sqpoll);
-	assert_int_equal(l->options.sqpoll_idle_ns, 10 * NS_PER_MS);
-	assert_int_equal(l->options.sqpoll_cpu, 0);
 	assert_int_equal(l->options.busy_poll_ns, 50 * NS_PER_US);
-	assert_int_equal(l->options.zero_copy_min, 8192);
+	assert_true(ring->sqpoll);
+	assert_int_equal(ring->sqpoll_idle_ns, 10 * NS_PER_MS);
+	assert_int_equal(ring->sqpoll_cpu, 0);
+	assert_int_equal(ring->zero_copy_min, 8192);
 	config_free(c);
 }
 

@@ -2,6 +2,8 @@
 #include "config_case.h"
 #include "config_keys.h"
 #include "nvme/subsystem.h"
+#include "registry.h"
+#include "ring_keys.h"
 
 #include <jansson.h>
 
@@ -66,8 +68,8 @@ static void a_dump_parses_back_to_the_same(void **state)
 	(void)state;
 	second = dump(again);
 	assert_string_equal(without_comments(first), without_comments(second));
-	assert_int_equal(c->listeners[0].options.sqpoll_cpu,
-			 again->listeners[0].options.sqpoll_cpu);
+	assert_int_equal(ring_options(&c->listeners[0].options)->sqpoll_cpu,
+			 ring_options(&again->listeners[0].options)->sqpoll_cpu);
 	assert_memory_equal(&c->listeners[0].options.cpus, &again->listeners[0].options.cpus,
 			    sizeof(cpu_set_t));
 	free(first);
@@ -114,14 +116,28 @@ static void each_listener_has_the_values_of_its_own_service(void **state)
 		load("[listener a]\naddress = [::1]:1\nin-capsule = 8K\nexports = e\n"
 		     "nqn = nqn.unit\nservice = nvme\n[export e]\nstore = null\nsize = 1M\n"
 		     "[listener b]\naddress = [::1]:2\nservice = nvme\nexports = e\n");
-	const struct nvme_options *a = (const void *)c->listeners[0].options.service;
-	const struct nvme_options *b = (const void *)c->listeners[1].options.service;
+	const struct nvme_options *a = options_of(&c->listeners[0].options, &nvme_key_table);
+	const struct nvme_options *b = options_of(&c->listeners[1].options, &nvme_key_table);
 
 	(void)state;
 	assert_string_equal(a->nqn, "nqn.unit");
 	assert_int_equal(a->in_capsule, 8192);
 	assert_string_equal(b->nqn, "");
 	assert_int_equal(b->in_capsule, 16384);
+	config_free(c);
+}
+
+/* A ring of a store has the options of rings, whichever engine the worker has. */
+static void a_listener_has_the_keys_of_all_engines(void **state)
+{
+	struct config *c = load(GOOD "engine = epoll\nsqpoll-idle = 2s\nepoll-mode = edge\n");
+	const struct worker_options *options = &c->listeners[0].options;
+
+	(void)state;
+	assert_true(ring_options(options)->sqpoll_idle_ns == 2ULL * NS_PER_S);
+	assert_true(ring_options(options)->sqpoll_cpu == UINT64_MAX);
+	assert_ptr_equal(engine_of(engine_find("io_uring"), options), engine_find("io_uring"));
+	assert_ptr_not_equal(engine_of(engine_find("epoll"), options), engine_find("epoll"));
 	config_free(c);
 }
 
@@ -192,6 +208,7 @@ int main(void)
 		cmocka_unit_test(a_dump_parses_back_even_with_long_origins),
 		cmocka_unit_test(no_two_keys_of_a_section_have_the_same_name),
 		cmocka_unit_test(each_listener_has_the_values_of_its_own_service),
+		cmocka_unit_test(a_listener_has_the_keys_of_all_engines),
 		cmocka_unit_test(json_has_value_origin_and_class_of_each_key),
 		cmocka_unit_test(the_man_page_table_has_every_key),
 	};

@@ -15,7 +15,7 @@ static struct service_case *start(void)
 	struct service_case *t = case_new(service_find("fio"), CHUNKS, CHUNK);
 
 	t->worker.options.region_size = REGION;
-	memcpy(t->worker.options.service, &(uint64_t){ TOTAL }, sizeof(uint64_t));
+	options_set(&t->worker.options, service_find("fio")->keys, &(uint64_t){ TOTAL });
 	t->worker.shared = shared;
 	return t;
 }

@@ -172,8 +172,8 @@ static void disk_open(struct disk *d, uint32_t chunks, uint32_t align)
 	d->export.align = align;
 	d->t = case_new(&service_nvme, chunks, CHUNK);
 	w = &d->t->worker;
-	*(struct nvme_options *)w->options.service =
-		(struct nvme_options){ .nqn = "nqn.unit", .in_capsule = 16384 };
+	options_set(&w->options, &nvme_key_table,
+		    &(struct nvme_options){ .nqn = "nqn.unit", .in_capsule = 16384 });
 	w->options.buffers = chunks;
 	w->options.buffer_size = CHUNK;
 	w->mailbox.fd = -1;

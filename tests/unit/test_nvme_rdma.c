@@ -35,8 +35,8 @@ static void disk_open(struct disk *d, uint32_t align, uint32_t in_capsule)
 	d->export.align = align;
 	d->t = case_new(&service_nvme, CHUNKS, CHUNK);
 	w = &d->t->worker;
-	*(struct nvme_options *)w->options.service =
-		(struct nvme_options){ .nqn = "nqn.unit", .in_capsule = in_capsule };
+	options_set(&w->options, &nvme_key_table,
+		    &(struct nvme_options){ .nqn = "nqn.unit", .in_capsule = in_capsule });
 	w->options.buffers = CHUNKS;
 	w->options.buffer_size = CHUNK;
 	w->mailbox.fd = -1;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "ring.h"
+#include "ring_keys.h"
 
 static struct worker worker;
 static struct ring ring;
@@ -206,12 +207,14 @@ static void answers_are_sent_before_input_is_looked_for(void **state)
  * completion. */
 static void sqpoll_sees_submissions_while_completions_wait(void **state)
 {
+	const struct ring_options options = { .sqpoll = true,
+					      .sqpoll_idle_ns = 10 * NS_PER_MS,
+					      .sqpoll_cpu = UINT64_MAX };
 	struct reason reason = { "" };
 
 	(void)state;
-	worker = (struct worker){ .options = { .sqpoll = true,
-					       .sqpoll_idle_ns = 10 * NS_PER_MS,
-					       .sqpoll_cpu = UINT64_MAX } };
+	worker = (struct worker){ 0 };
+	options_set(&worker.options, &ring_key_table, &options);
 	if (ring_init(&ring, &worker, 0, RING_LISTENS, &reason) < 0) {
 		print_message("skipped: %s\n", reason.text);
 		return;

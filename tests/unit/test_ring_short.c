@@ -231,7 +231,8 @@ static int datagram_socket(struct place *p)
 /* Each to another client, all in one batch. */
 static void datagrams_that_the_kernel_did_not_take_are_sent_again(void **state)
 {
-	struct bench *b = bench_new(engine_datagrams(engine_find("io_uring")), echo());
+	const struct worker_options options = { .datagrams = true };
+	struct bench *b = bench_new(engine_of(engine_find("io_uring"), &options), echo());
 	struct timeval timeout = { .tv_sec = TIMEOUT_S };
 	int fds[CLIENTS];
 

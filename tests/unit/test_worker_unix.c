@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "registry.h"
+#include "ring_keys.h"
 #include "worker_parts.h"
 #include "worker_stop.h"
 
@@ -30,7 +31,8 @@ static struct bench *bench_start(const struct engine *engine, const struct servi
 		struct worker *w = &b->workers[i];
 
 		worker_prepare(w, &b->owner, engine, service);
-		w->options.zero_copy_min = 8192;
+		options_set(&w->options, &ring_key_table,
+			    &(struct ring_options){ .zero_copy_min = 8192 });
 		worker_begin(w, i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0), count > 1);
 		worker_listen(w);
 	}

@@ -130,7 +130,6 @@ static inline void worker_prepare(struct worker *w, struct owner *o, const struc
 	w->owner_context = o;
 	w->options.buffers = 64;
 	w->options.buffer_size = 4096;
-	w->options.sqpoll_cpu = UINT64_MAX;
 	snprintf(w->name, sizeof(w->name), "test");
 }
 

@@ -15,6 +15,7 @@
 #include "pair_socket.h"
 #include "queue.h"
 #include "rdma_engine.h"
+#include "rdma_keys.h"
 #include "srq.h"
 
 enum {
@@ -341,7 +342,7 @@ static void rdma_conn_event(void *context, enum rdma_cm_event_type type)
 
 static int rdma_conn_device_opened(struct rdma_device *d, struct reason *reason)
 {
-	return d->worker->options.srq ? rdma_shared_open(d, reason) : 0;
+	return rdma_options(&d->worker->options)->srq ? rdma_shared_open(d, reason) : 0;
 }
 
 /* Tests for unreliable connections by making a queue pair. */
@@ -365,7 +366,8 @@ static int rdma_conn_try_uc(struct rdma_device *d, struct reason *reason)
 static int rdma_conn_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
 {
 	(void)port;
-	return d->worker->options.qp_type == QP_UC ? rdma_conn_try_uc(d, reason) : 0;
+	return rdma_options(&d->worker->options)->qp_type == QP_UC ? rdma_conn_try_uc(d, reason)
+								   : 0;
 }
 
 static void rdma_conn_device_gone(struct rdma_device *d)
@@ -472,6 +474,7 @@ static const struct engine_remote rdma_conn_remote = {
 extern const struct engine engine_rdma;
 
 const struct engine engine_rdma = {
+	.keys = &rdma_key_table,
 	RDMA_ENGINE,
 	.accept = rdma_conn_accept_on,
 	.init = rdma_conn_init,

@@ -45,6 +45,11 @@ static uint32_t udp_count_overflow(struct udp_socket *s)
 	return s->overflowed - before;
 }
 
+bool udp_suits(const struct worker_options *options)
+{
+	return options->datagrams;
+}
+
 void udp_flush_counters(struct worker *w)
 {
 	struct udp *u = w->engine_state;

@@ -40,12 +40,13 @@ static const struct key fio_keys[] = {
 	  KEY_FIELD(struct fio_options, region_total), KEY_SIZE, .min = FIO_PAGE,
 	  .max = 1ULL << 40 },
 };
-static const struct key_table fio_key_table = { fio_keys, ARRAY_SIZE(fio_keys),
-						sizeof(struct fio_options) };
+static const struct key_table fio_key_table = KEY_TABLE(fio_keys, struct fio_options);
 
 static uint64_t fio_total(const struct worker *w)
 {
-	return ((const struct fio_options *)w->options.service)->region_total;
+	const struct fio_options *o = options_of(&w->options, &fio_key_table);
+
+	return o->region_total;
 }
 
 /* ---- Memory ---- */

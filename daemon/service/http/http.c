@@ -74,11 +74,10 @@ static const char *const options[] = { "", "Connection: keep-alive\r\n", "Connec
 			ROOT("Connection: close\r\n", body)                                        \
 	}
 /* The complete replies to GET / and HEAD /. */
-struct text {
+static const struct text {
 	const char *text;
 	size_t bytes;
-};
-static const struct text get_root[] = ROOTS(BODY), head_root[] = ROOTS("");
+} get_root[] = ROOTS(BODY), head_root[] = ROOTS("");
 static_assert(sizeof(BODY) - 1 == 9, "see ROOT()");
 
 static const struct {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "engine.h"
-#include "keys.h"
 #include "ports.h"
 #include "queue.h"
 #include "util.h"
@@ -167,28 +166,6 @@ static void nvme_describe(const struct conn *c, char *text, size_t size)
 		snprintf(text, size, "%s, controller %u, queue %u", m->controller->hostnqn,
 			 m->controller->cntlid, m->qid);
 }
-
-static bool nvme_nqn_valid(const char *text)
-{
-	return !strncmp(text, "nqn.", 4) && text[4] != '\0';
-}
-
-/* To a host two subsystems with the same NQN are one, and their namespaces are paths to the same
- * disk, so listeners with one NQN must serve the same. */
-static const struct key nvme_keys[] = {
-	{ "nqn", "auto",
-	  "the NVMe Qualified Name of what is served; auto: one of this host and listener",
-	  KEY_FIELD(struct nvme_options, nqn), KEY_TEXT, .word = "auto", .unites = true,
-	  .valid = nvme_nqn_valid, .form = "nqn.YYYY-MM.DOMAIN:NAME" },
-	{ "block-size", "auto", "of its namespaces, at least; auto: 4096",
-	  KEY_FIELD(struct nvme_options, block_size), KEY_UINT, .min = 512, .max = 4096,
-	  .power_of_two = true, .word = "auto", .common = true },
-	{ "in-capsule", "16K",
-	  "of data that may follow an I/O command without being asked for, at most",
-	  KEY_FIELD(struct nvme_options, in_capsule), KEY_SIZE, .max = 64 * 1024 },
-};
-static const struct key_table nvme_key_table = { nvme_keys, ARRAY_SIZE(nvme_keys),
-						 sizeof(struct nvme_options) };
 
 const struct service service_nvme = {
 	.name = "nvme",

@@ -31,6 +31,29 @@ static struct {
 	uint16_t cntlid; /* the last one assigned; 0: none */
 } nvme = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+/* ---- Keys ---- */
+
+static bool nqn_is_valid(const char *text)
+{
+	return !strncmp(text, "nqn.", 4) && text[4] != '\0';
+}
+
+/* To a host two subsystems with the same NQN are one, and their namespaces are paths to the same
+ * disk, so listeners with one NQN must serve the same. */
+static const struct key nvme_keys[] = {
+	{ "nqn", "auto",
+	  "the NVMe Qualified Name of what is served; auto: one of this host and listener",
+	  KEY_FIELD(struct nvme_options, nqn), KEY_TEXT, .word = "auto", .unites = true,
+	  .valid = nqn_is_valid, .form = "nqn.YYYY-MM.DOMAIN:NAME" },
+	{ "block-size", "auto", "of its namespaces, at least; auto: 4096",
+	  KEY_FIELD(struct nvme_options, block_size), KEY_UINT, .min = 512, .max = 4096,
+	  .power_of_two = true, .word = "auto", .common = true },
+	{ "in-capsule", "16K",
+	  "of data that may follow an I/O command without being asked for, at most",
+	  KEY_FIELD(struct nvme_options, in_capsule), KEY_SIZE, .max = 64 * 1024 },
+};
+const struct key_table nvme_key_table = KEY_TABLE(nvme_keys, struct nvme_options);
+
 /* ---- Calls: on the member's thread.  Functions with _locked expect nvme.lock to be held. ---- */
 
 static void member_called(struct call *call)
@@ -153,7 +176,7 @@ static uint32_t transfer_max(const struct worker_options *o)
 void *nvme_target_new(const struct worker_options *options, const char *listener,
 		      struct reason *reason)
 {
-	const struct nvme_options *o = (const void *)options->service;
+	const struct nvme_options *o = options_of(options, &nvme_key_table);
 	struct nvme_target *t = calloc(1, sizeof(*t));
 
 	reason_set(reason, -ENOMEM, "no memory");

@@ -19,6 +19,7 @@
 enum { NVME_CONTROLLERS_MAX = 1024 }; /* controllers of a subsystem */
 
 struct conn;
+struct key_table;
 struct worker;
 struct worker_options;
 
@@ -42,12 +43,13 @@ struct nvme_member {
 	struct nvme_member *next_waiting;
 };
 
-/* The keys of service nvme, in worker_options.service. */
+/* The keys of service nvme. */
 struct nvme_options {
 	char nqn[NVME_NQN_MAX]; /* of the subsystem; "": derived from names */
 	uint64_t block_size;    /* of its namespaces, bytes; 0: auto */
 	uint64_t in_capsule;    /* bytes of data that a command capsule may carry */
 };
+extern const struct key_table nvme_key_table;
 
 struct nvme_controller {
 	struct nvme_controller *next; /* of its subsystem */

@@ -61,9 +61,22 @@ static int exchange_answer_mtu(struct conn *c, struct exchange_conn *x)
 	return 0;
 }
 
+struct exchange_options {
+	uint64_t pair_type; /* enum pair_type: of the queue pairs of clients without -R */
+};
+static const char *const exchange_pair_types[] = {
+	[PAIR_RC] = "rc", [PAIR_UC] = "uc", [PAIR_UD] = "ud", NULL
+};
+static const struct key exchange_keys[] = {
+	{ "pair-type", "rc", "what clients without -R have as -c: their messages do not tell it",
+	  KEY_FIELD(struct exchange_options, pair_type), KEY_CHOICE, .words = exchange_pair_types },
+};
+const struct key_table exchange_key_table = KEY_TABLE(exchange_keys, struct exchange_options);
+
 static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 {
-	const struct perftest_options *options = (const void *)c->worker->options.service;
+	const struct exchange_options *options =
+		options_of(&c->worker->options, &exchange_key_table);
 	const struct exchange_key *said = &x->key;
 	struct pair pair = { .type = (enum pair_type)options->pair_type,
 			     .client = { said->number, said->sequence, said->reads, { 0 } },

@@ -427,21 +427,11 @@ static int perftest_greet(const struct worker *w, struct connect_data *connect_d
 	return 0;
 }
 
-static const char *const perftest_pair_types[] = {
-	[PAIR_RC] = "rc", [PAIR_UC] = "uc", [PAIR_UD] = "ud", NULL
-};
-static const struct key perftest_keys[] = {
-	{ "pair-type", "rc", "what clients without -R have as -c: their messages do not tell it",
-	  KEY_FIELD(struct perftest_options, pair_type), KEY_CHOICE, .words = perftest_pair_types },
-};
-static const struct key_table perftest_key_table = { perftest_keys, ARRAY_SIZE(perftest_keys),
-						     sizeof(struct perftest_options) };
-
 #define PERFTEST_FLAGS                                                                             \
 	(SERVICE_MESSAGES | SERVICE_REMOTE | SERVICE_LENDS | SERVICE_SAME_WORKER |                 \
 	 SERVICE_EXCHANGES)
 #define PERFTEST                                                                                   \
-	.keys = &perftest_key_table, .shared_new = sessions_new, .shared_free = sessions_free,     \
+	.keys = &exchange_key_table, .shared_new = sessions_new, .shared_free = sessions_free,     \
 	.connect = perftest_greet, .open = perftest_open, .run = perftest_run,                     \
 	.message = perftest_message, .close = perftest_close
 

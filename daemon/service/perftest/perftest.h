@@ -11,11 +11,6 @@ enum {
 	OPERATION_MESSAGE = 1,
 };
 
-/* Of the keys of both services. */
-struct perftest_options {
-	uint64_t pair_type; /* enum pair_type: of the queue pairs of clients without -R */
-};
-
 /* Is the position-th value of a report (from 0) to be zero?  A side that sends no pongs has nothing
  * to report for its own direction. */
 static inline bool perftest_reports_zero(const struct conn *c, unsigned position)
@@ -25,6 +20,8 @@ static inline bool perftest_reports_zero(const struct conn *c, unsigned position
 	return !(c->worker->service->flags & SERVICE_ANSWERS) && position >= SIZE_AND_COUNT;
 }
 
+/* exchange.c: the keys of both services. */
+extern const struct key_table exchange_key_table;
 /* exchange.c: the functions of struct service for a connection that is a socket. */
 int exchange_open(struct conn *c);
 void exchange_run(struct conn *c);

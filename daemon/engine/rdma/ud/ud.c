@@ -16,6 +16,7 @@
 #include "grh.h"
 #include "handle.h"
 #include "queue.h"
+#include "rdma_keys.h"
 
 /* ---- The queue pair ---- */
 
@@ -346,6 +347,7 @@ extern const struct engine engine_rdma_datagrams;
 
 /* The engine of a listener with `qp-type = ud`. */
 const struct engine engine_rdma_datagrams = {
+	.suits = rdma_suits_datagrams,
 	RDMA_ENGINE,
 	.accept = rdma_ud_accept,
 	.forgets = true,

@@ -12,6 +12,7 @@
 
 #include "channel.h"
 #include "parse.h"
+#include "rdma_keys.h"
 #include "sockaddr.h"
 #include "worker.h"
 
@@ -105,7 +106,7 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	struct rdma_device *d;
 	int rc;
 
-	if (w->options.qp_type == QP_UC)
+	if (rdma_options(&w->options)->qp_type == QP_UC)
 		rc = rdma_cm_create_uc(cm, address, id);
 	else
 		rc = rdma_cm_create(cm, e->mode->space, address, id);

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "rdma_keys.h"
 #include "small.h"
 #include "spill.h"
 #include "worker.h"
@@ -172,7 +173,7 @@ static int rdma_device_lacks(const struct rdma_device *d, const char *what, cons
 static void rdma_moderate(struct rdma_device *d)
 {
 	struct worker *w = d->worker;
-	uint64_t period_us = w->options.cq_moderation_ns / NS_PER_US;
+	uint64_t period_us = rdma_options(&w->options)->cq_moderation_ns / NS_PER_US;
 	struct ibv_device_attr_ex attr;
 	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE };
 
@@ -206,9 +207,10 @@ enum { RDMA_VENDOR_RXE = 0xffffff, RDMA_VENDOR_SIW = 0x626d74 };
 /* With `srq` the queues are as small as possible, as `srq` is chosen to save memory. */
 static void rdma_device_size(struct rdma_device *d)
 {
+	const struct rdma_options *o = rdma_options(&d->worker->options);
 	const struct rdma_size *size = &rdma_size_roomy;
 
-	if (d->worker->options.srq && d->worker->options.qp_type != QP_UD)
+	if (o->srq && o->qp_type != QP_UD)
 		size = d->limits.vendor_id == RDMA_VENDOR_RXE ? &rdma_size_slim_rxe
 							      : &rdma_size_slim;
 	d->sends_max = size->requests;
@@ -344,7 +346,7 @@ void rdma_device_gone(struct rdma_device *d)
 			atomic_store(&d->ports[i]->gone, true);
 }
 
-/* ---- Its ports ---- */
+/* ---- Ports ---- */
 
 const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "rdma_keys.h"
 #include "remote.h"
 #include "spill.h"
 
@@ -102,15 +103,15 @@ int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 {
 	struct rdma_device *d = r->device;
+	enum ibv_qp_type own =
+		rdma_options(&d->worker->options)->qp_type == QP_UC ? IBV_QPT_UC : IBV_QPT_RC;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = d->cq,
 		.recv_cq = d->cq,
 		.srq = srq,
 		.cap = { .max_send_wr = d->sends_max,
 			 .max_send_sge = MAX(d->read_sges, d->write_sges) },
-		.qp_type = r->pair                               ? r->pair_type
-			   : d->worker->options.qp_type == QP_UC ? IBV_QPT_UC
-								 : IBV_QPT_RC,
+		.qp_type = r->pair ? r->pair_type : own,
 	};
 	struct ibv_qp *qp = NULL;
 	int rc;

@@ -1,0 +1,260 @@
+/* Ring set-up with the best options that the kernel has, and what stores register.  See ring.h. */
+#include "ring.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "batch.h"
+#include "ring_keys.h"
+
+#ifdef __SANITIZE_THREAD__
+char ring_mappings;
+#endif
+
+/* From the best to the least; each needs a newer kernel than the next one (6.1, 5.19, 5.6). */
+static const unsigned ring_setups[] = {
+	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER |
+		IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN |
+		IORING_SETUP_TASKRUN_FLAG,
+	IORING_SETUP_CQSIZE,
+};
+
+static const unsigned ring_setups_sqpoll[] = {
+	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER,
+	IORING_SETUP_CQSIZE,
+};
+
+/* Drops the flags that key `features` switches off.  Without deferred task work COOP_TASKRUN at
+ * least avoids interrupts. */
+static unsigned ring_allowed(const struct worker_options *o, unsigned flags)
+{
+	bool alone = !(o->features_off & FEATURE_BIT(single_issuer));
+	bool defers = alone && !(o->features_off & FEATURE_BIT(defer_taskrun));
+
+	if (!alone)
+		flags &= ~IORING_SETUP_SINGLE_ISSUER;
+	if (!defers && (flags & IORING_SETUP_DEFER_TASKRUN))
+		flags ^= IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN;
+	return flags;
+}
+
+static int ring_setup(struct ring *r, const struct worker_options *options, unsigned flags)
+{
+	const struct ring_options *o = ring_options(options);
+	struct io_uring_params params = { .flags = ring_allowed(options, flags) |
+						   IORING_SETUP_R_DISABLED,
+					  .cq_entries = RING_CQ_ENTRIES };
+	int rc;
+
+	if (r->sqpoll) {
+		params.flags |= IORING_SETUP_SQPOLL;
+		params.sq_thread_idle = (unsigned)MAX(o->sqpoll_idle_ns / NS_PER_MS, 1);
+		if (o->sqpoll_cpu != UINT64_MAX) {
+			params.flags |= IORING_SETUP_SQ_AFF;
+			params.sq_thread_cpu = (unsigned)o->sqpoll_cpu;
+		}
+	}
+	rc = io_uring_queue_init_params(RING_SQ_ENTRIES, &r->io, &params);
+	ring_mapped();
+	if (rc == 0) {
+		r->features = params.features;
+		r->deferred = params.flags & IORING_SETUP_DEFER_TASKRUN;
+		if (params.flags & IORING_SETUP_SINGLE_ISSUER)
+			worker_feature(r->worker, FEATURE_single_issuer);
+	}
+	return rc;
+}
+
+static int ring_unavailable(struct reason *reason, int error)
+{
+	switch (-error) {
+	case ENOSYS:
+		return reason_set(
+			reason, error,
+			"this kernel has no io_uring; use engine = epoll and store = threads, or a "
+			"kernel from Linux 5.19 on with CONFIG_IO_URING");
+	case EPERM:
+	case EACCES:
+		return reason_set(reason, error,
+				  "io_uring is not permitted here; allow it with `sysctl "
+				  "kernel.io_uring_disabled=0`, or in the sandbox or container "
+				  "(seccomp: io_uring_setup, io_uring_enter, io_uring_register)");
+	case ENOMEM:
+		return reason_set(reason, error,
+				  "no locked memory for a ring; raise it with LimitMEMLOCK= of the "
+				  "unit or `ulimit -l`");
+	case EMFILE:
+		return reason_set(reason, error,
+				  "no descriptor left for a ring; raise LimitNOFILE= of the unit "
+				  "or `ulimit -n`");
+	default:
+		return reason_set(reason, error, "io_uring_setup: %s", strerror(-error));
+	}
+}
+
+/* liburing 2.3 fills the index array at each submission; with the identity stored there once, a
+ * submission only needs to move the tail.  From 2.6 on it makes rings without one, on Linux 6.6. */
+static void ring_fill_array(struct ring *r)
+{
+	for (unsigned i = 0; r->io.sq.array && i < r->io.sq.ring_entries; i++)
+		r->io.sq.array[i] = i;
+}
+
+/* How long the worker looks for completions before it sleeps.  With SQPOLL it does so as long as
+ * the kernel's thread looks for submissions, so that neither needs a system call under load.  On
+ * one CPU the two threads would only delay each other. */
+static uint64_t ring_spin_ns(const struct worker *w)
+{
+	const struct ring_options *o = ring_options(&w->options);
+	uint64_t busy_ns = w->options.busy_poll_ns;
+	cpu_set_t cpus;
+
+	if (!o->sqpoll || sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		return busy_ns;
+	if (o->sqpoll_cpu < CPU_SETSIZE)
+		CPU_SET((size_t)o->sqpoll_cpu, &cpus);
+	return CPU_COUNT(&cpus) > 1 ? MAX(busy_ns, o->sqpoll_idle_ns) : busy_ns;
+}
+
+/* The kernel's threads for blocking work (io-wq) inherit the worker's CPUs since Linux 6.2; before,
+ * they run wherever the process may, unless these are registered (Linux 5.14). */
+static void ring_pin_threads(struct ring *r)
+{
+	cpu_set_t cpus;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+		(void)ring_register(r, IORING_REGISTER_IOWQ_AFF, &cpus, sizeof(cpus));
+}
+
+/* Registrations that must precede the first operation; the restrictions come last, as they may
+ * forbid the others. */
+static int ring_enable(struct ring *r, unsigned uses)
+{
+	const struct worker_options *o = &r->worker->options;
+
+	if (worker_wants(r->worker, FEATURE_registered_ring) &&
+	    io_uring_register_ring_fd(&r->io) == 1) {
+		r->enter_flags = IORING_ENTER_REGISTERED_RING;
+		worker_feature(r->worker, FEATURE_registered_ring);
+	}
+	if (o->busy_poll_ns) {
+		struct nb_io_uring_napi napi = {
+			.busy_poll_to = (uint32_t)(o->busy_poll_ns / NS_PER_US),
+		};
+
+		worker_feature(r->worker, FEATURE_busy_poll);
+		if (ring_register(r, NB_REGISTER_NAPI, &napi, 1) == 0)
+			worker_feature(r->worker, FEATURE_napi_busy_poll);
+	}
+	ring_pin_threads(r);
+	if (worker_wants(r->worker, FEATURE_restricted) && ring_restrict(r, uses) == 0)
+		worker_feature(r->worker, FEATURE_restricted);
+	return ring_register(r, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+}
+
+int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
+	      struct reason *reason)
+{
+	const struct ring_options *o = ring_options(&w->options);
+	const unsigned *setups = o->sqpoll ? ring_setups_sqpoll : ring_setups;
+	unsigned count = o->sqpoll ? ARRAY_SIZE(ring_setups_sqpoll) : ARRAY_SIZE(ring_setups);
+	int rc = -EINVAL;
+
+	*r = (struct ring){ .worker = w, .sqpoll = o->sqpoll };
+	for (unsigned i = 0; i < count && rc == -EINVAL; i++)
+		rc = ring_setup(r, &w->options, setups[i] | flags);
+	if (rc < 0)
+		return ring_unavailable(reason, rc);
+	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP)) {
+		ring_unmapping();
+		io_uring_queue_exit(&r->io);
+		return reason_set(reason, -ENOSYS,
+				  "this kernel's io_uring is too old; use engine = "
+				  "epoll, or Linux 5.19 or newer");
+	}
+	r->sq_flags = r->io.sq.kflags;
+	ring_fill_array(r);
+	rc = ring_enable(r, uses);
+	if (rc < 0) {
+		ring_unmapping();
+		io_uring_queue_exit(&r->io);
+		return ring_unavailable(reason, rc);
+	}
+	if (r->deferred)
+		worker_feature(w, FEATURE_defer_taskrun);
+	if (r->sqpoll) {
+		worker_feature(w, FEATURE_sqpoll);
+		batch_off(w);
+	}
+	r->spin_ns = ring_spin_ns(w);
+	r->unbatched = o->batch == RING_BATCH_NO && !r->sqpoll;
+	if (r->unbatched)
+		worker_feature(w, FEATURE_unbatched_for_comparison);
+	r->waits = r->sqpoll || r->spin_ns || w->batch.on || r->unbatched;
+	return 0;
+}
+
+int ring_probe(struct reason *reason)
+{
+	struct io_uring io;
+	int rc = io_uring_queue_init(1, &io, 0);
+
+	if (rc < 0)
+		return ring_unavailable(reason, rc);
+	io_uring_queue_exit(&io);
+	return 0;
+}
+
+void ring_fini(struct ring *r)
+{
+	ring_unmapping();
+	io_uring_queue_exit(&r->io);
+}
+
+/* ---- What stores register ---- */
+
+int ring_register_file(struct ring *r, int fd, struct reason *reason)
+{
+	int rc = 0;
+
+	if (r->files == 0)
+		rc = io_uring_register_files_sparse(&r->io, RING_FILES_MAX);
+	if (rc == 0 && r->files == RING_FILES_MAX)
+		rc = -ENOSPC;
+	if (rc == 0)
+		rc = io_uring_register_files_update(&r->io, r->files, &fd, 1);
+	if (rc < 0)
+		return reason_set(reason, rc, "its file is not registered: %s", strerror(-rc));
+	return (int)r->files++;
+}
+
+void ring_unregister_file(struct ring *r, unsigned slot)
+{
+	int none = -1;
+
+	io_uring_register_files_update(&r->io, slot, &none, 1);
+}
+
+int ring_register_buffers(struct ring *r, struct reason *reason)
+{
+	const struct pool *p = &r->worker->pool;
+	struct iovec slab = { p->slab, (size_t)p->chunk_count * p->stride };
+	int rc = r->buffers ? 0 : io_uring_register_buffers(&r->io, &slab, 1);
+
+	r->buffers = rc == 0;
+	if (rc == -ENOMEM || rc == -EPERM)
+		return reason_set(
+			reason, rc,
+			"its buffers are not registered: %zu KiB of locked memory are more "
+			"than allowed; raise LimitMEMLOCK= of the unit or `ulimit -l`, or "
+			"lower `buffers`",
+			slab.iov_len / 1024);
+	if (rc < 0)
+		return reason_set(
+			reason, rc, "its buffers are not registered: %s%s", strerror(-rc),
+			slab.iov_len > 1U << 30 ? "; at most 1 GiB can be, lower `buffers`" : "");
+	return 0;
+}
