@@ -18,6 +18,7 @@
 #include "config.h"
 #include "config_run.h"
 #include "log.h"
+#include "owner.h"
 #include "process.h"
 #include "registry.h"
 #include "runtime.h"

@@ -38,17 +38,12 @@ void top_init(struct top *top, unsigned interval_ms)
 	*top = (struct top){ .interval_ms = interval_ms, .sort = TOP_RATE };
 }
 
-static void free_track(struct top_track *track)
-{
-	free(track->name);
-}
-
 void top_fini(struct top *top)
 {
 	measures_free(&top->rows);
 	measures_free(&top->operations);
 	for (unsigned i = 0; i < top->track_count; i++)
-		free_track(&top->tracks[i]);
+		free(top->tracks[i].name);
 	free(top->tracks);
 	json_decref(top->last);
 	json_decref(top->shown);
@@ -115,7 +110,7 @@ static void drop_tracks(struct top *top, const json_t *stats)
 		if (field_named(stats, "listeners", top->tracks[i].name))
 			top->tracks[kept++] = top->tracks[i];
 		else
-			free_track(&top->tracks[i]);
+			free(top->tracks[i].name);
 	}
 	top->track_count = kept;
 }

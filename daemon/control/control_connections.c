@@ -7,6 +7,7 @@
 
 #include "control_internal.h"
 #include "document.h"
+#include "owner.h"
 #include "util.h"
 
 enum {

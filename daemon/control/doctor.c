@@ -18,6 +18,7 @@
 #include "generators.h"
 #include "groups.h"
 #include "listener.h"
+#include "owner.h"
 #include "registry.h"
 #include "ring_keys.h"
 #include "server.h"

@@ -13,6 +13,7 @@
 #include "document_internal.h"
 #include "listener.h"
 #include "log.h"
+#include "owner.h"
 #include "server.h"
 #include "snmp.h"
 #include "store.h"

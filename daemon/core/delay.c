@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "engine.h"
 #include "service.h"
 #include "worker.h"

@@ -1,5 +1,5 @@
 /* Requests of a worker's owner from another thread, through the mailbox.  The functions worker_do_*
- * run on the worker's thread.  See worker.h. */
+ * run on the worker's thread.  See owner.h. */
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "owner.h"
 #include "worker.h"
 
 /* Begins to carry out a request: returns its worker and its value. */

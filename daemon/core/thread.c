@@ -1,6 +1,6 @@
 /* A worker's thread: its start, its end, and how its owner waits for both.  worker_thread() and the
  * functions that it calls run on the new thread; worker_spawn(), worker_start() and
- * worker_await_end() run on the owner's.  See worker.h. */
+ * worker_await_end() run on the owner's.  See owner.h. */
 #include <errno.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "batch.h"
 #include "conn.h"
 #include "delay.h"
+#include "owner.h"
 #include "slices.h"
 #include "sockaddr.h"
 #include "store.h"

@@ -1,7 +1,7 @@
 /* A worker: one thread of one listener, with its own event loop, pool, connections and counters.
  *
  * The owner (server/listener.c, or a test) runs on another thread and talks to it only through the
- * functions at the end of this file, through worker_call(), and by reading stats. */
+ * functions of owner.h, through worker_call(), and by reading stats. */
 #pragma once
 #include <assert.h>
 #include <pthread.h>
@@ -14,6 +14,7 @@
 #include "buf.h"
 #include "deadlines.h"
 #include "engine.h"
+#include "engine_features.h"
 #include "mailbox.h"
 #include "op.h"
 #include "parse.h"
@@ -52,65 +53,6 @@ enum {
 #define WORKER_CHECK_NS ((uint64_t)100 * NS_PER_MS)
 enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 #define WORKER_STALL_NS ((uint64_t)NS_PER_S)
-
-/* Engine features that are really in use, as GetStats lists them: X(name). */
-#define ENGINE_FEATURES(X)                                                                         \
-	X(registered_ring)                                                                         \
-	X(restricted)                                                                              \
-	X(single_issuer)                                                                           \
-	X(defer_taskrun)                                                                           \
-	X(multishot_accept)                                                                        \
-	X(multishot_recv)                                                                          \
-	X(multishot_poll)                                                                          \
-	X(buffer_ring)                                                                             \
-	X(incremental_buffers)                                                                     \
-	X(min_left)                                                                                \
-	X(recv_bundle)                                                                             \
-	X(silent_send)                                                                             \
-	X(eager_io)                                                                                \
-	X(rcvlowat)                                                                                \
-	X(drop)                                                                                    \
-	X(send_zc)                                                                                 \
-	X(sqpoll)                                                                                  \
-	X(busy_poll)                                                                               \
-	X(inline_send)                                                                             \
-	X(selective_signalling)                                                                    \
-	X(shared_receives)                                                                         \
-	X(cq_moderation)                                                                           \
-	X(datagrams)                                                                               \
-	X(multishot_recvmsg)                                                                       \
-	X(udp_gro)                                                                                 \
-	X(udp_gso)                                                                                 \
-	X(socket_busy_poll)                                                                        \
-	X(napi_busy_poll)                                                                          \
-	X(epoll_busy_poll)                                                                         \
-	X(delay)                                                                                   \
-	X(stall)                                                                                   \
-	X(unbatched_for_comparison)                                                                \
-	X(edge_for_comparison)                                                                     \
-	X(oneshot_for_comparison)                                                                  \
-	X(per_operation_for_comparison)
-enum engine_feature {
-#define X(name) FEATURE_##name,
-	ENGINE_FEATURES(X)
-#undef X
-		FEATURE_COUNT
-};
-extern const char *const engine_feature_names[FEATURE_COUNT];
-/* A feature as a bit of a mask. */
-#define FEATURE_MASK(feature) (UINT64_C(1) << (feature))
-#define FEATURE_BIT(name)     FEATURE_MASK(FEATURE_##name)
-static_assert(FEATURE_COUNT <= 64, "a mask has too few bits for all features");
-
-/* Features that the key `features` can switch off: an engine works without them, and they have no
- * key of their own. */
-#define FEATURES_OPTIONAL                                                                          \
-	(FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) | FEATURE_BIT(single_issuer) |     \
-	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
-	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
-	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(min_left) | FEATURE_BIT(recv_bundle) |     \
-	 FEATURE_BIT(silent_send) | FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) |                \
-	 FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso) | FEATURE_BIT(epoll_busy_poll))
 
 /* Callbacks to the worker's owner; all run on the worker's thread. */
 struct worker_owner {
@@ -423,87 +365,8 @@ static inline bool worker_wants(const struct worker *w, enum engine_feature feat
 	return !(w->options.features_off & FEATURE_MASK(feature));
 }
 
-/* ---- For the owner's thread ---- */
-
-/* Time enough for an engine, and for the files of its stores to be opened. */
-#define WORKER_START_NS ((uint64_t)10 * NS_PER_S)
-
-/* Starts the thread: 0, or -errno with the reason.  The caller has zeroed w and set service,
- * engine, options, owner, owner_context, listener, index and name.  Takes ownership of the sockets
- * even on failure; accepting begins with worker_listen(). */
-int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
-		 struct reason *reason);
-/* After worker_spawn(): waits until the worker's engine is ready (0) or has failed (-errno with the
- * reason).  -ETIMEDOUT: neither happened until end_ns (CLOCK_MONOTONIC); the thread still runs, so
- * call this again, or stop the worker like one that has started. */
-int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason);
-/* worker_spawn() and worker_await_start(), within WORKER_START_NS. */
-int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
-		 struct reason *reason);
-
-/* Runs call->fn on the worker's thread, soon. */
+/* Runs call->fn on the worker's thread, soon.  Any thread. */
 void worker_call(struct worker *w, struct call *call);
-
-/* Requests: these return at once; the worker carries them out in a later turn. */
-void worker_listen(struct worker *w);
-/* Accept the connections that wait in the queue, even if the kernel woke another worker for them:
- * see owner->accept_ended(). */
-void worker_accept_waiting(struct worker *w);
-/* Close the listening sockets.  Connections may finish until deadline_ns (CLOCK_MONOTONIC); those
- * that are silent for WORKER_QUIET_NS are closed.  owner->accept_ended() and ->drained() follow. */
-void worker_drain(struct worker *w, uint64_t deadline_ns);
-void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
-void worker_set_peers_max(struct worker *w, uint64_t peers_max);
-
-/* Makes the counters of idle workers exact: worker_flush_counters() has a worker that sleeps with
- * unreaped completions (`counters_lag`) count them; counter_flush_wait() waits for all such
- * workers, some milliseconds at most.  A worker that has not answered since the last time is
- * neither asked nor waited for. */
-struct counter_flush;
-struct counter_flush *counter_flush_new(void); /* NULL: no memory; the other two accept NULL */
-void worker_flush_counters(struct worker *w, struct counter_flush *s);
-void counter_flush_wait(
-	struct counter_flush *s); /* also frees it once the last worker has answered */
-
-/* Finds out which features the engine gets on this host with these options, by starting and
- * stopping a worker without sockets.  0 and a mask of enum engine_feature, or -errno with the
- * reason. */
-int worker_probe(const struct engine *engine, const struct worker_options *options,
-		 uint64_t *ret_features, struct reason *reason);
-
-/* End the thread, closing its connections.  worker_request_stop() returns at once.
- * worker_await_end() waits until the thread has ended, joins it and frees all that worker_start()
- * allocated.  False: it has not ended by end_ns (CLOCK_MONOTONIC), for instance because a store
- * waits for a device, and nothing was freed.  Both do nothing if no thread runs. */
-void worker_request_stop(struct worker *w);
-bool worker_await_end(struct worker *w, uint64_t end_ns);
-
-/* One connection as ListConnections shows it. */
-enum { CONN_ABOUT_MAX = 288 };
-struct conn_info {
-	uint64_t id, age_ns, idle_ns, bytes_in, bytes_out;
-	uint64_t held_bytes; /* received and not answered yet, or not yet taken by the kernel */
-	const char *state;   /* "open", "eof", "throttled", "starved", "closing" */
-	/* TCP only; 0 on a Unix socket. */
-	uint32_t rtt_us, retransmits;       /* TCP_INFO */
-	uint32_t unsent_bytes;              /* in the socket, not yet acknowledged (SIOCOUTQ) */
-	char peer[ADDRESS_TEXT_MAX];        /* see conn_peer() */
-	const struct engine_device *device; /* one of the worker's; NULL: a socket */
-	char about[CONN_ABOUT_MAX];         /* see service->describe() */
-};
-
-/* A request for a list of them; the caller keeps it valid until done() is called, on the worker's
- * thread.  The worker handles WORKER_TURN_MAX connections per turn, so that a long list does not
- * stall its traffic. */
-struct worker_list {
-	struct call call;
-	struct worker *worker;
-	struct conn_info *infos; /* room for max */
-	unsigned max, count;
-	uint64_t after_id; /* used by the worker: its position */
-	void (*done)(struct worker_list *list);
-};
-void worker_list_connections(struct worker *w, struct worker_list *list);
 
 /* ---- For engines, stores and the worker's own thread ---- */
 

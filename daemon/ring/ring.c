@@ -2,7 +2,6 @@
 #include "ring.h"
 
 #include <errno.h>
-#include <poll.h>
 
 #include "batch.h"
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fake_engine.h"
+#include "owner.h"
 #include "util.h"
 
 enum { CHUNKS = 32, CHUNK = 4096, MS = 1000 * 1000 };

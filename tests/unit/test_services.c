@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fake_engine.h"
+#include "owner.h"
 #include "registry.h"
 #include "util.h"
 

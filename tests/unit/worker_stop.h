@@ -1,6 +1,6 @@
 /* Ends a worker's thread, and waits for it without a limit. */
 #pragma once
-#include "worker.h"
+#include "owner.h"
 
 static inline void worker_stop(struct worker *w)
 {

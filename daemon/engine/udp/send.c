@@ -3,6 +3,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 
+#include "conn_op.h"
 #include "udp.h"
 
 #ifndef UDP_SEGMENT

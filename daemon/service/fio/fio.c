@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "log.h"
 #include "proto.h"
 #include "remote.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "proto.h"
 
 enum {
@@ -61,13 +62,12 @@ static const char *const options[] = { "", "Connection: keep-alive\r\n", "Connec
 #define TEXT   "Content-Type: text/plain\r\n"
 #define BINARY "Content-Type: application/octet-stream\r\n"
 #define BODY   "nbserved\n"
-#define ROOT(option, body)                                                                         \
+#define TEXT_OF(text)                                                                              \
 	{                                                                                          \
-		"HTTP/1.1 200 OK\r\n" TEXT "Content-Length: 9\r\n" option "\r\n" body,             \
-			sizeof("HTTP/1.1 200 OK\r\n" TEXT "Content-Length: 9\r\n" option           \
-			       "\r\n" body) -                                                      \
-				1                                                                  \
+		text, sizeof(text) - 1                                                             \
 	}
+#define ROOT(option, body)                                                                         \
+	TEXT_OF("HTTP/1.1 200 OK\r\n" TEXT "Content-Length: 9\r\n" option "\r\n" body)
 #define ROOTS(body)                                                                                \
 	{                                                                                          \
 		ROOT("", body), ROOT("Connection: keep-alive\r\n", body),                          \

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "iperf3.h"
 
 /* Silence after which missing datagrams count as lost. */
@@ -71,7 +72,7 @@ bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns)
 	return all || now_ns > i->progress_ns + SILENCE_NS;
 }
 
-/* ---- A stream begins ---- */
+/* ---- Begin of a stream ---- */
 
 /* Drops datagrams that belong to no test, and handshakes repeated after the first. */
 static void drop(struct conn *c)

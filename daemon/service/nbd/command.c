@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "command.h"
+#include "conn_op.h"
 
 /* ---- Commands ---- */
 

@@ -3,6 +3,7 @@
 
 #include "batch.h"
 #include "command.h"
+#include "conn_op.h"
 
 /* ---- Other commands ---- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "conn_op.h"
 
 /* ---- Reads ---- */
 

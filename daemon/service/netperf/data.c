@@ -8,6 +8,7 @@
 
 #include "bulk.h"
 #include "conn.h"
+#include "conn_op.h"
 #include "netperf.h"
 
 enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */

@@ -14,6 +14,7 @@
 
 #include "bulk.h"
 #include "conn.h"
+#include "conn_op.h"
 #include "netperf.h"
 #include "test_log.h"
 
@@ -23,125 +24,7 @@
 /* TCP_CRR: time for connections that began before the end; clients announce no last one. */
 #define LINGER_NS (200 * (uint64_t)NS_PER_MS)
 
-/* ---- A test ---- */
-
-static void test_release(struct session *session)
-{
-	free(container_of(session, struct netperf_test, session));
-}
-
-/* Begins a test.  Returns its port, or -errno of netperf_list(), or -ENOMEM. */
-static int test_begin(const struct conn *c, struct netperf_conn *n)
-{
-	struct netperf_test *t = calloc(1, sizeof(*t));
-	int port;
-
-	if (!t)
-		return -ENOMEM;
-	t->request = n->request;
-	t->session.release = test_release;
-	n->test = t;
-	port = netperf_list(c, n, &t->session);
-	if (port < 0) {
-		n->test = NULL;
-		free(t);
-	}
-	return port;
-}
-
-static void data_call_locked(struct netperf_test *t)
-{
-	for (struct netperf_conn *n = t->data; n; n = n->next)
-		session_call(&n->of);
-}
-
-/* Netperf's clients keep their figures to themselves. */
-static void test_record(struct netperf_conn *n, const struct netperf_result *result)
-{
-	if (n->record) {
-		n->record->complete = true;
-		n->record->server = (struct test_figures){
-			.known = true,
-			.sent_bytes = result->bytes_out,
-			.received_bytes = result->bytes_in,
-			.transactions = result->transactions,
-			.retransmits = result->retransmits,
-			.duration_ns = (uint64_t)(result->elapsed_s * NS_PER_S),
-			.cpu_percent = result->cpu_percent * result->cpus,
-		};
-	}
-	test_log_add(sessions_tests(n->own), &n->record);
-}
-
-/* The control connection ends or abandons its test: remaining data connections end. */
-static void test_end_locked(struct netperf_conn *n)
-{
-	atomic_store(&n->test->dead, true);
-	data_call_locked(n->test);
-}
-
-static void test_end(struct netperf_conn *n)
-{
-	struct session *last;
-
-	sessions_lock(n->of.sessions);
-	test_end_locked(n);
-	last = session_part(&n->of);
-	sessions_unlock(n->of.sessions);
-	n->test = NULL;
-	n->of.sessions = n->own;
-	session_twin_put(&n->twin);
-	if (last)
-		last->release(last);
-}
-
 /* ---- Data ---- */
-
-static void join_locked(struct netperf_test *t, struct netperf_conn *n)
-{
-	session_join(&t->session, &n->of);
-	n->test = t;
-	n->next = t->data;
-	n->at = &t->data;
-	if (n->next)
-		n->next->at = &n->next;
-	t->data = n;
-	if (t->request.kind != NETPERF_CRR)
-		session_unlist(&t->session); /* frees the port for another test */
-	if (t->begin_ns)
-		return;
-	t->begin_ns = clock_ns();
-	if (t->request.wants_cpu)
-		t->cpu_ns = netperf_cpu_ns(n->of.worker);
-	session_call(t->session.control);
-}
-
-static void data_left_locked(struct netperf_conn *n)
-{
-	struct netperf_test *t = n->test;
-	struct netperf_result *sum = &t->result, *counted = &n->counted;
-
-	*n->at = n->next;
-	if (n->next)
-		n->next->at = n->at;
-	t->ended++;
-	t->end_ns = clock_ns() - n->late_ns;
-	if (t->request.wants_cpu && t->request.kind != NETPERF_CRR)
-		t->cpu_ns = netperf_cpu_ns(n->of.worker) - t->cpu_ns;
-	sum->bytes_in += counted->bytes_in;
-	sum->bytes_out += counted->bytes_out;
-	sum->transactions += counted->transactions;
-	sum->receives += counted->receives;
-	sum->sends += counted->sends;
-	sum->retransmits += counted->retransmits;
-	sum->receive_buffer = MAX(sum->receive_buffer, counted->receive_buffer);
-	sum->send_buffer = MAX(sum->send_buffer, counted->send_buffer);
-	if (counted->congestion[0])
-		memcpy(sum->congestion, counted->congestion, sizeof(sum->congestion));
-	if (t->request.kind != NETPERF_CRR ||
-	    (t->request.limit && sum->transactions >= t->request.limit))
-		session_call(t->session.control);
-}
 
 /* The test is over, but its data connection (UDP) stays. */
 static void data_over(struct conn *c)
@@ -151,7 +34,7 @@ static void data_over(struct conn *c)
 
 	netperf_data_end(c);
 	sessions_lock(n->of.sessions);
-	data_left_locked(n);
+	netperf_test_left_locked(n);
 	last = session_part(&n->of);
 	sessions_unlock(n->of.sessions);
 	n->test = NULL;
@@ -168,6 +51,24 @@ static void data_run(struct conn *c)
 }
 
 /* ---- Control ---- */
+
+/* Netperf's clients do not tell their own figures, so the record has the server's alone. */
+static void test_record(struct netperf_conn *n, const struct netperf_result *result)
+{
+	if (n->record) {
+		n->record->complete = true;
+		n->record->server = (struct test_figures){
+			.known = true,
+			.sent_bytes = result->bytes_out,
+			.received_bytes = result->bytes_in,
+			.transactions = result->transactions,
+			.retransmits = result->retransmits,
+			.duration_ns = (uint64_t)(result->elapsed_s * NS_PER_S),
+			.cpu_percent = result->cpu_percent * result->cpus,
+		};
+	}
+	test_log_add(sessions_tests(n->own), &n->record);
+}
 
 /* The actual size of a socket buffer for which `wanted` bytes are requested; 0: the default. */
 static int buffer_size(struct worker *w, int name, int wanted)
@@ -226,7 +127,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 	struct netperf_response response = { 0 };
 	uint8_t message[NETPERF_MESSAGE];
 	uint64_t time_ns = NETPERF_STEP_NS;
-	int port = test_begin(c, n);
+	int port = netperf_test_begin(c, n);
 
 	if (port == -EAGAIN && clock_ns() < n->until_ns) {
 		conn_set_deadline(c, clock_ns() + RETRY_NS);
@@ -247,7 +148,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 	}
 	netperf_format_response(message, &n->request, &response);
 	if (!control_write(c, message)) {
-		test_end(n);
+		netperf_test_end(n);
 		return;
 	}
 	n->record = test_record_new(c);
@@ -317,7 +218,7 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 		return;
 	test_record(n, &result);
 	conn_op_end(c);
-	test_end(n);
+	netperf_test_end(n);
 	control_ask(c, n);
 }
 
@@ -370,7 +271,7 @@ static bool data_join(struct netperf_conn *n, bool has_come)
 	found = session_find(all, &n->key, sizeof(n->key));
 	t = found ? container_of(found, struct netperf_test, session) : NULL;
 	if (t && (has_come || t->request.kind == NETPERF_MAERTS))
-		join_locked(t, n);
+		netperf_test_join_locked(t, n);
 	sessions_unlock(all);
 	return n->test;
 }
@@ -485,9 +386,9 @@ static void left_locked(struct session_member *member)
 	struct netperf_conn *n = container_of(member, struct netperf_conn, of);
 
 	if (n->step == NETPERF_DATA)
-		data_left_locked(n);
+		netperf_test_left_locked(n);
 	else
-		test_end_locked(n);
+		netperf_test_end_locked(n);
 }
 
 static void netperf_close(struct conn *c)

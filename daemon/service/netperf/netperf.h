@@ -1,5 +1,5 @@
 /* Shared by the parts of the netperf service: netperf.c (a connection's begin, and control),
- * netperf/port.c, netperf/data.c. */
+ * test.c, port.c, data.c. */
 #pragma once
 #include <assert.h>
 #include <stdatomic.h>
@@ -78,7 +78,18 @@ static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
 /* CPU time of all of the listener's workers so far. */
 uint64_t netperf_cpu_ns(const struct worker *w);
 
-/* netperf/port.c */
+/* test.c; functions with _locked expect the lock of the sessions to be held. */
+/* Begins a test of control connection c.  Returns its port, or -errno of netperf_list(), or
+ * -ENOMEM. */
+int netperf_test_begin(const struct conn *c, struct netperf_conn *n);
+/* Control connection n ends or abandons its test: the remaining data connections end. */
+void netperf_test_end(struct netperf_conn *n);
+void netperf_test_end_locked(struct netperf_conn *n);
+/* Data connection n joins its test, or leaves it: then the test has its counts. */
+void netperf_test_join_locked(struct netperf_test *t, struct netperf_conn *n);
+void netperf_test_left_locked(struct netperf_conn *n);
+
+/* port.c */
 /* Puts the session of control connection c's test into the table (for UDP the twin's), at a port at
  * which no other test of this client's address waits.  Returns the port.  -EAGAIN: no port is free
  * now; -EADDRNOTAVAIL: there is no suitable port; -EPROTONOSUPPORT: no twin; -EMSGSIZE: the twin's

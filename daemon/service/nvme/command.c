@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conn_op.h"
 #include "queue.h"
 
 /* ---- Commands ---- */

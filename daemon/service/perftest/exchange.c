@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "exchange_proto.h"
 #include "pair.h"
 #include "perftest.h"
@@ -32,7 +33,7 @@ struct exchange_conn {
 	uint8_t message[EXCHANGE_KEY];
 };
 
-/* Moves input to x->message until that is whole.  False: there is no more. */
+/* Moves input to x->message.  True: the message is complete; false: more input has to arrive. */
 static bool exchange_receive(struct conn *c, struct exchange_conn *x)
 {
 	unsigned bytes;
@@ -48,7 +49,7 @@ static bool exchange_receive(struct conn *c, struct exchange_conn *x)
 	return true;
 }
 
-/* ---- Answers: each replaces the message; 0 or -errno ---- */
+/* ---- Answers: each is written over the message, and is sent by the caller; 0 or -errno ---- */
 
 static int exchange_answer_mtu(struct conn *c, struct exchange_conn *x)
 {

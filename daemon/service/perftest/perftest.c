@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "connect_data.h"
 #include "pair.h"
 #include "parse.h"

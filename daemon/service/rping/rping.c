@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "proto.h"
 #include "remote.h"
 

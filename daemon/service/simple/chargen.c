@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "conn.h"
+#include "conn_op.h"
 
 enum {
 	CHARGEN_CHARS = 95, /* ' ' to '~' */

@@ -7,6 +7,7 @@
 
 #include "bulk.h"
 #include "conn.h"
+#include "conn_op.h"
 #include "iperf2_proto.h"
 
 static void discard_datagrams(struct conn *c)

@@ -1,6 +1,7 @@
 /* echo (RFC 862): sends what it has received; no byte is copied.  One operation is one batch of
  * received bytes answered, or one message. */
 #include "conn.h"
+#include "conn_op.h"
 
 static void echo_run(struct conn *c)
 {

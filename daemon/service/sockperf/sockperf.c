@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "conn.h"
+#include "conn_op.h"
 #include "proto.h"
 
 enum { OPERATION_PONG, OPERATION_COUNT, OPERATIONS };

@@ -1,0 +1,85 @@
+/* The owner's side of a worker: its start, requests to it, its end, lists of its connections.
+ * Called on the owner's thread; what the worker tells its owner is struct worker_owner. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "parse.h"
+#include "worker.h"
+
+/* Time enough for an engine, and for the files of its stores to be opened. */
+#define WORKER_START_NS ((uint64_t)10 * NS_PER_S)
+
+/* Starts the thread: 0, or -errno with the reason.  The caller has zeroed w and set service,
+ * engine, options, owner, owner_context, listener, index and name.  Takes ownership of the sockets
+ * even on failure; accepting begins with worker_listen(). */
+int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
+		 struct reason *reason);
+/* After worker_spawn(): waits until the worker's engine is ready (0) or has failed (-errno with the
+ * reason).  -ETIMEDOUT: neither happened until end_ns (CLOCK_MONOTONIC); the thread still runs, so
+ * call this again, or stop the worker like one that has started. */
+int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason);
+/* worker_spawn() and worker_await_start(), within WORKER_START_NS. */
+int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
+		 struct reason *reason);
+
+/* Requests: these return at once; the worker carries them out in a later turn. */
+void worker_listen(struct worker *w);
+/* Accept the connections that wait in the queue, even if the kernel woke another worker for them:
+ * see owner->accept_ended(). */
+void worker_accept_waiting(struct worker *w);
+/* Close the listening sockets.  Connections may finish until deadline_ns (CLOCK_MONOTONIC); those
+ * that are silent for WORKER_QUIET_NS are closed.  owner->accept_ended() and ->drained() follow. */
+void worker_drain(struct worker *w, uint64_t deadline_ns);
+void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
+void worker_set_peers_max(struct worker *w, uint64_t peers_max);
+
+/* Makes the counters of idle workers exact: worker_flush_counters() has a worker that sleeps with
+ * unreaped completions (`counters_lag`) count them; counter_flush_wait() waits for all such
+ * workers, some milliseconds at most.  A worker that has not answered since the last time is
+ * neither asked nor waited for. */
+struct counter_flush;
+struct counter_flush *counter_flush_new(void); /* NULL: no memory; the other two accept NULL */
+void worker_flush_counters(struct worker *w, struct counter_flush *s);
+void counter_flush_wait(
+	struct counter_flush *s); /* also frees it once the last worker has answered */
+
+/* Finds out which features the engine gets on this host with these options, by starting and
+ * stopping a worker without sockets.  0 and a mask of enum engine_feature, or -errno with the
+ * reason. */
+int worker_probe(const struct engine *engine, const struct worker_options *options,
+		 uint64_t *ret_features, struct reason *reason);
+
+/* End the thread, closing its connections.  worker_request_stop() returns at once.
+ * worker_await_end() waits until the thread has ended, joins it and frees all that worker_start()
+ * allocated.  False: it has not ended by end_ns (CLOCK_MONOTONIC), for instance because a store
+ * waits for a device, and nothing was freed.  Both do nothing if no thread runs. */
+void worker_request_stop(struct worker *w);
+bool worker_await_end(struct worker *w, uint64_t end_ns);
+
+/* One connection as ListConnections shows it. */
+enum { CONN_ABOUT_MAX = 288 };
+struct conn_info {
+	uint64_t id, age_ns, idle_ns, bytes_in, bytes_out;
+	uint64_t held_bytes; /* received and not answered yet, or not yet taken by the kernel */
+	const char *state;   /* "open", "eof", "throttled", "starved", "closing" */
+	/* TCP only; 0 on a Unix socket. */
+	uint32_t rtt_us, retransmits;       /* TCP_INFO */
+	uint32_t unsent_bytes;              /* in the socket, not yet acknowledged (SIOCOUTQ) */
+	char peer[ADDRESS_TEXT_MAX];        /* see conn_peer() */
+	const struct engine_device *device; /* one of the worker's; NULL: a socket */
+	char about[CONN_ABOUT_MAX];         /* see service->describe() */
+};
+
+/* A request for a list of them; the caller keeps it valid until done() is called, on the worker's
+ * thread.  The worker handles WORKER_TURN_MAX connections per turn, so that a long list does not
+ * stall its traffic. */
+struct worker_list {
+	struct call call;
+	struct worker *worker;
+	struct conn_info *infos; /* room for max */
+	unsigned max, count;
+	uint64_t after_id; /* used by the worker: its position */
+	void (*done)(struct worker_list *list);
+};
+void worker_list_connections(struct worker *w, struct worker_list *list);

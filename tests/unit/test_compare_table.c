@@ -1,0 +1,353 @@
+/* ctl/measure/compare_table.c and what stands beside the table: medians, conditions, the CSV file.
+ */
+#include <errno.h>
+#include <math.h>
+
+#include "compare_group.h"
+#include "measure_case.h"
+#include "util.h"
+
+static void table_has_a_baseline(void **state)
+{
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_delta(&m, NULL, document("slow", "echo", 1000, 10, 2000000, "[[1023, 100]]"), "load");
+	add_delta(&m, NULL, document("fast", "echo", 1000, 10, 1000000, "[[1023, 1000]]"), "load");
+	add_delta(&m, NULL, document("none", "echo", 0, 0, 0, "[]"), "load");
+	text = rendered(&m);
+	assert_non_null(strstr(text, "echo: load\n"));
+	assert_non_null(strstr(text, "1st "));
+	assert_non_null(strstr(text, "-50 %  too few rounds: 0 of 6"));
+	assert_non_null(strstr(text, "epoll+sqpoll"));
+	assert_non_null(strstr(text, "p99 us: its 99th percentile"));
+	assert_non_null(strstr(text, "No operations in the interval: none"));
+	free(text);
+	measures_free(&m);
+}
+
+static void nothing_ran_is_said(void **state)
+{
+	struct measures m = {};
+	char *text = rendered(&m);
+
+	(void)state;
+	assert_string_equal(text, "No operations in the interval.\n");
+	free(text);
+}
+
+static void operations_of_other_sizes_are_compared_by_bytes(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	add_delta(&m, NULL, document("a", "echo", 1000, 64000, 1, "[]"), "");
+	add_delta(&m, NULL, document("b", "echo", 1000, 65000, 1, "[]"), "");
+	assert_int_equal(compare_cost(m.rows, 2), FIGURE_CPU_PER_OP);
+	add_delta(&m, NULL, document("c", "echo", 1000, 128000, 1, "[]"), "");
+	assert_int_equal(compare_cost(m.rows, 3), FIGURE_CPU_PER_BYTE);
+	measures_free(&m);
+	add_delta(&m, NULL, document("d", "discard", 1000, 64000, 1, "[]"), "");
+	assert_int_equal(compare_cost(m.rows, 1), FIGURE_CPU_PER_BYTE);
+	measures_free(&m);
+}
+
+/* Two CPUs for a second: 0.9 s by the listener, 0.7 by the generator, 0.3 idle, 0.1 stolen. */
+static double other_of(enum measure_irq_time irq_time, uint64_t softirq_ns, uint64_t cpu_ns)
+{
+	struct measure row = {
+		.interval_ns = NS_PER_S,
+		.cpu_ns = cpu_ns,
+		.generator = { .wall_ns = NS_PER_S, .cpu_ns = 700 * NS_PER_MS },
+		.machine = { .cpus = 2,
+			     .total_ns = 2 * NS_PER_S,
+			     .idle_ns = 300 * NS_PER_MS,
+			     .steal_ns = 100 * NS_PER_MS,
+			     .softirq_ns = softirq_ns,
+			     .irq_time = irq_time },
+	};
+
+	assert_true(fabs(figure_value(&row, FIGURE_STEAL) - 0.1) < 1e-9);
+	return figure_value(&row, FIGURE_OTHER);
+}
+
+static void softirqs_in_threads_time_are_not_taken_off_twice(void **state)
+{
+	uint64_t own = 700 * NS_PER_MS, softirq = 150 * NS_PER_MS;
+
+	(void)state;
+	assert_float_equal(other_of(IRQ_TIME_IN_THREADS, softirq, own), 0.2, 1e-9);
+	assert_float_equal(other_of(IRQ_TIME_APART, softirq, own), 0.05, 1e-9);
+	assert_true(isnan(other_of(IRQ_TIME_UNKNOWN, softirq, own)));
+	assert_float_equal(other_of(IRQ_TIME_UNKNOWN, 0, own), 0.2, 1e-9);
+	/* The parts exceed the whole: by the resolution of the clock, and by more than that. */
+	assert_true(other_of(IRQ_TIME_IN_THREADS, softirq, 940 * NS_PER_MS) == 0);
+	assert_true(isnan(other_of(IRQ_TIME_IN_THREADS, softirq, 1200 * NS_PER_MS)));
+}
+
+static void figures_are_medians_with_their_spread(void **state)
+{
+	static const int cost[] = { 900, 1100, 1000 };
+	struct measures m = {};
+	struct spread s;
+
+	(void)state;
+	add_visits(&m, "a", 3, cost);
+	measures_merge(&m);
+	assert_int_equal(m.count, 1);
+	assert_int_equal(m.rows[0]->visit_count, 3);
+	s = figure_spread(m.rows[0], FIGURE_CPU_PER_OP);
+	assert_float_equal(s.median, 1000, 0.01);
+	assert_float_equal(s.low, 900, 0.01);
+	assert_float_equal(s.high, 1100, 0.01);
+	s = figure_spread(m.rows[0], FIGURE_CPU_PER_REQUEST);
+	assert_true(isnan(s.median) && s.count == 0);
+	measures_free(&m);
+}
+
+static void trips_are_medians_as_other_figures_are(void **state)
+{
+	static const int cost[] = { 1000, 1000 };
+	struct measures m = {};
+	uint64_t ns;
+
+	(void)state;
+	add_visits(&m, "a", 2, cost);
+	for (unsigned i = 0; i < m.count; i++) {
+		m.rows[i]->generator.result.quantiles[0] =
+			(struct generator_quantile){ 0.5, i ? 101 : 301 };
+		m.rows[i]->generator.result.quantile_count = 1;
+	}
+	measures_merge(&m);
+	assert_true(measure_trip(m.rows[0], 0.5, &ns));
+	assert_int_equal(ns, 201);
+	measures_free(&m);
+}
+
+static void all_listeners_that_share_a_cpu_are_named(void **state)
+{
+	static const int cost[] = { 1000 };
+	struct measures m = {};
+	struct groups groups;
+	char *said;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		add_visits(&m, (const char *const[]){ "a", "b", "c" }[i], 1, cost);
+	m.rows[1]->generator.shared_cpus = 1;
+	groups_init(&groups, &m);
+	said = groups_shared_cpus(&groups);
+	assert_non_null(strstr(said, "The generator and b may run"));
+	free(said);
+	m.rows[0]->generator.shared_cpus = 2;
+	said = groups_shared_cpus(&groups);
+	assert_non_null(strstr(said, "The generator and a, b may run"));
+	free(said);
+	assert_null(groups_shared_cores(&groups));
+	m.rows[2]->generator.sibling_cpus = 1;
+	said = groups_shared_cores(&groups);
+	assert_non_null(
+		strstr(said, "The generator and c run on hardware threads of the same core"));
+	free(said);
+	groups_fini(&groups);
+	measures_free(&m);
+}
+
+/* Two visits, of which one was throttled, on a host that has whatever costs. */
+static void conditions_that_void_figures_are_said(void **state)
+{
+	static const char host[] =
+		"{\"host\": {\"governor\": \"powersave\", \"clocksource\": \"hpet\", \"turbo\": "
+		"\"on\", \"transparent_hugepages\": \"always\"%s}%s}";
+	static const char *const expected[] = {
+		"throttled in 1 of 2 visits",
+		"different NUMA nodes in 2 of 2 visits",
+		"governor is powersave",
+		"clock source is hpet",
+		"gave up to 10 % of a CPU",
+		"took up to 90 % of a CPU",
+		"waited for a CPU in up to 50 % of the time",
+		"Turbo is on",
+		"huge pages are on",
+		"`cpus = 0` in the listener, taskset -c 2 COMMAND"
+	};
+	struct measures m = { 0 };
+	struct groups all;
+	char *said;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct measure *row = measures_add(&m);
+		char text[256];
+
+		snprintf(text, sizeof(text), host, ", \"apart\": \"0 2\"",
+			 i ? ", \"other_nodes\": true"
+			   : ", \"other_nodes\": true, \"throttled\": 3");
+		row->source = json_loads(text, 0, NULL);
+		row->conditions = row->source;
+		row->label = row->engine = "";
+		row->listener = i ? "b" : "a";
+		row->service = row->operation = "echo";
+		row->count = row->listener_count = 10;
+		row->generator.shared_cpus = 1;
+		row->generator.wall_ns = row->interval_ns = NS_PER_S;
+		row->machine = (struct measure_machine){ .cpus = 1,
+							 .total_ns = NS_PER_S,
+							 .steal_ns = NS_PER_S / 10,
+							 .pressure_ns = NS_PER_S / 2 };
+	}
+	groups_init(&all, &m);
+	said = groups_conditions(&all);
+	for (unsigned i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+		assert_non_null(strstr(said, expected[i]));
+	free(said);
+	groups_fini(&all);
+	json_decref(m.rows[0]->source);
+	json_decref(m.rows[1]->source);
+	for (unsigned i = 0; i < 2; i++) { /* a host of which nothing is known */
+		m.rows[i]->source = json_object();
+		m.rows[i]->conditions = m.rows[i]->source;
+		m.rows[i]->machine = (struct measure_machine){ 0 };
+		m.rows[i]->generator.shared_cpus = 0;
+	}
+	groups_init(&all, &m);
+	assert_null(groups_conditions(&all));
+	groups_fini(&all);
+	measures_free(&m);
+}
+
+/* 1,000 requests at 1,000 a second in a second, on a listener that counted as many. */
+static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
+{
+	static const struct {
+		double requests, per_s;
+		uint64_t operations, bytes;
+		bool batch, fits;
+	} cases[] = {
+		{ 1000, 1000, 1000, 5000, false, true },
+		{ 1000, 0, 1000, 5000, false, true },    /* it tells no rate */
+		{ 1000, 1000, 10, 5000, true, true },    /* a batch has many */
+		{ 1000, 1000, 900, 5000, false, false }, /* more than there were */
+		{ 1000, 1000, 900, 999, true, false },   /* less than a byte each */
+		{ 1000, 500, 1000, 5000, false, false }, /* two seconds' work */
+		{ 0, 500, 0, 0, false, true },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct measure row = { .listener_count = cases[i].operations,
+				       .bytes_in = cases[i].bytes,
+				       .batch = cases[i].batch };
+
+		row.generator.wall_ns = NS_PER_S;
+		row.generator.result.requests = cases[i].requests;
+		row.generator.result.requests_per_s = cases[i].per_s;
+		measure_check_requests(&row);
+		assert_true(row.generator.result.requests ==
+			    (cases[i].fits ? cases[i].requests : 0));
+		assert_int_equal(row.generator.refused_requests, cases[i].fits ? 0 : 1000);
+	}
+}
+
+/* iperf3 and iperf report bytes alone: they are shown beside those of the listener. */
+static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
+{
+	static const int cost[] = { 1000 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 1, cost);
+	text = rendered(&m);
+	assert_null(strstr(text, "genMB"));
+	free(text);
+	m.rows[0]->generator.result.bytes_per_s = 123e6;
+	text = rendered(&m);
+	assert_non_null(strstr(text, "genMB"));
+	assert_non_null(strstr(text, " 123 "));
+	free(text);
+	measures_free(&m);
+}
+
+static void softirqs_are_summed_and_divided(void **state)
+{
+	static const int cost[] = { 990, 1010 };
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visits(&m, "a", 2, cost);
+	assert_true(isnan(figure_value(m.rows[0], FIGURE_RECEIVE_PER_OP)));
+	for (unsigned i = 0; i < 2; i++) {
+		struct measure *row = m.rows[i];
+
+		row->machine = (struct measure_machine){ .cpus = 2, .total_ns = 2000000 };
+		row->softirq = (struct measure_softirq){ .receive_ns = 2000 * row->listener_count,
+							 .peer_ns = 500 * row->listener_count,
+							 .unattributed_ns = 500000,
+							 .total_ns = 9000000 };
+	}
+	measures_merge(&m);
+	assert_int_equal(m.rows[0]->softirq.total_ns, 18000000);
+	assert_true(figure_spread(m.rows[0], FIGURE_RECEIVE_PER_OP).median == 2000);
+	assert_true(figure_spread(m.rows[0], FIGURE_TRANSMIT_PER_OP).median == 0);
+	assert_true(figure_spread(m.rows[0], FIGURE_PEER_PER_OP).median == 500);
+	assert_true(figure_spread(m.rows[0], FIGURE_UNATTRIBUTED).median == 0.5);
+	text = rendered(&m);
+	assert_non_null(strstr(text, " peer "));
+	assert_non_null(strstr(text, "rx us: softirq time of packets to the listener"));
+	free(text);
+	measures_free(&m);
+}
+
+static void csv_has_a_field_for_every_title(void **state)
+{
+	static const int cost[] = { 990, 1000, 1010 };
+	struct output out = { 0 };
+	struct measures m = {};
+	unsigned commas[4] = { 0 }, line = 0;
+	char *text;
+	size_t bytes;
+
+	(void)state;
+	add_visits(&m, "a,\"b\"", 3, cost);
+	measures_merge(&m);
+	m.unavailable = json_pack("[{s:s, s:s}]", "name", "b", "reason", "no, not here");
+	out.file = open_memstream(&text, &bytes);
+	compare_csv(&out, &m, NULL);
+	fclose(out.file);
+	assert_non_null(strstr(text, "\n,\"a,\"\"b\"\"\",epoll,echo,echo,,3,"));
+	for (const char *at = text; *at; at++) {
+		commas[line] += *at == ',';
+		line += *at == '\n';
+	}
+	assert_int_equal(line, 3);
+	assert_int_equal(commas[1], commas[0] + 1); /* the comma in the name */
+	assert_int_equal(commas[2], commas[0] + 1); /* the comma in the reason */
+	assert_non_null(strstr(text, ",reason\r\n"));
+	assert_non_null(strstr(text, "\n,b,,,,,0,"));
+	assert_non_null(strstr(text, ",\"no, not here\"\r\n"));
+	free(text);
+	measures_free(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(table_has_a_baseline),
+		cmocka_unit_test(nothing_ran_is_said),
+		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
+		cmocka_unit_test(softirqs_in_threads_time_are_not_taken_off_twice),
+		cmocka_unit_test(figures_are_medians_with_their_spread),
+		cmocka_unit_test(trips_are_medians_as_other_figures_are),
+		cmocka_unit_test(all_listeners_that_share_a_cpu_are_named),
+		cmocka_unit_test(conditions_that_void_figures_are_said),
+		cmocka_unit_test(a_count_of_requests_that_cannot_be_is_unknown),
+		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
+		cmocka_unit_test(softirqs_are_summed_and_divided),
+		cmocka_unit_test(csv_has_a_field_for_every_title),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
