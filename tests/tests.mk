@@ -31,9 +31,14 @@ $(BUILD)/unit/test_characters: $(BUILD)/ctl/bridge/characters.o
 $(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
-.PHONY: units
-units: $(UNIT) ## run the unit tests (RUN=EMULATOR for those of another machine)
-	@failed=; for t in $(UNIT); do echo "== $$t"; $(RUN) $$t || failed="$$failed $$t"; done; \
+# Several may run at a time (make -j), so each prints its output when it has ended.
+UNIT_RUNS := $(UNIT:%=%.run)
+.PHONY: units $(UNIT_RUNS)
+$(UNIT_RUNS): %.run: %
+	@rm -f $*.failed; $(RUN) $* >$*.log 2>&1 || touch $*.failed
+	@flock $(BUILD)/unit sh -c 'echo "== $*"; cat $*.log'
+units: $(UNIT_RUNS) ## run the unit tests (RUN=EMULATOR for those of another machine)
+	@failed=; for t in $(UNIT); do [ ! -e $$t.failed ] || failed="$$failed $$t"; done; \
 		[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: system

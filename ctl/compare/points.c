@@ -6,6 +6,7 @@
 
 #include "brace.h"
 #include "parse.h"
+#include "text.h"
 #include "util.h"
 
 enum { COMBINATIONS = 64 }; /* unless told */
@@ -82,10 +83,8 @@ static char *label_of(const struct sweeps *s, unsigned combination, const char *
 {
 	char *text = NULL;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	fputs(label, to);
 	for (unsigned i = 0; i < s->count; i++)
 		fprintf(to, "%s%s=%s", i || *label ? ", " : "", s->list[i].name,

@@ -50,11 +50,10 @@ void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsign
 /* The widest interval; NaN: there is none.  A row that misses rounds cannot be waited for. */
 static double widest(const struct measures *m)
 {
-	struct measures merged = measures_copy(m);
+	struct measures merged = measures_merged(m);
 	struct groups all;
 	double width = NAN;
 
-	measures_merge(&merged);
 	groups_init(&all, &merged);
 	for (unsigned i = 0; i < all.count; i++)
 		for (unsigned j = 1; j < all.list[i].count; j++)

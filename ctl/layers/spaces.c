@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "symbols.h"
+#include "text.h"
 #include "util.h"
 
 enum { FILES_MAX = 256, RANGES_MAX = 256 };
@@ -73,9 +74,7 @@ static char *read_all(const char *path)
 
 	if (!from)
 		return NULL;
-	to = open_memstream(&text, &bytes);
-	if (!to)
-		abort();
+	to = text_open(&text, &bytes);
 	while ((bytes = fread(part, 1, sizeof(part), from)) > 0)
 		fwrite(part, 1, bytes, to);
 	fclose(from);

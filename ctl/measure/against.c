@@ -7,6 +7,7 @@
 
 #include "figure.h"
 #include "util.h"
+#include "verdict.h"
 
 /* ---- Runs ---- */
 
@@ -64,13 +65,6 @@ static void runs_add(struct runs *to, const struct measure *row, enum figure cos
 	}
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double runs_median(const struct runs *r)
 {
 	double *sorted, median;
@@ -81,7 +75,7 @@ static double runs_median(const struct runs *r)
 	if (!sorted)
 		abort();
 	memcpy(sorted, r->costs, r->count * sizeof(*sorted));
-	qsort(sorted, r->count, sizeof(*sorted), compare_doubles);
+	numbers_sort(sorted, r->count);
 	median = (sorted[(r->count - 1) / 2] + sorted[r->count / 2]) / 2;
 	free(sorted);
 	return median;

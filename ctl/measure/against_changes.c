@@ -5,6 +5,7 @@
 
 #include "against.h"
 #include "field.h"
+#include "text.h"
 #include "util.h"
 
 /* In conditions; of a listener: it is named with the fact, as each has its own; of words: those are
@@ -114,10 +115,8 @@ static json_t *values_text(const json_t *parts, const char *key)
 	json_t *values = json_object_get(parts, key), *unused, *made;
 	char *text;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	json_object_foreach(values, value, unused) {
 		fprintf(to, "%s%s", between, value);
 		between = " or ";

@@ -8,6 +8,7 @@
 #include "compare_group.h"
 #include "field.h"
 #include "human.h"
+#include "text.h"
 #include "util.h"
 
 /* Visits of all rows of which `is` is true. */
@@ -241,10 +242,8 @@ char *groups_conditions(const struct groups *all)
 	};
 	char *text = NULL;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	for (unsigned i = 0; i < ARRAY_SIZE(tell); i++)
 		tell[i](to, all);
 	fclose(to);

@@ -1,11 +1,12 @@
-/* Rows whose reads found holes: their rates are of no disk, and as NBD sends them without their
- * data, of no payload.  See compare_group.h. */
+/* Rows whose reads found holes.  Their rates are not those of a disk; and NBD sends a hole without
+ * data, so they are not rates of data either.  See compare_group.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compare_group.h"
 #include "human.h"
+#include "text.h"
 #include "util.h"
 
 /* The part of what was read that were holes: by NBD what the listener did not have to send, else by
@@ -29,10 +30,8 @@ char *groups_holes(const struct groups *all)
 	char *text = NULL;
 	double most = 0;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i].count; j++) {
 			const struct measure *row = all->list[i].rows[j];

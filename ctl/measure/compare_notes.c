@@ -6,6 +6,7 @@
 
 #include "field.h"
 #include "figure.h"
+#include "text.h"
 #include "util.h"
 
 /* Omits features that every io_uring listener has. */
@@ -68,10 +69,8 @@ static void render_percentiles(struct output *out, const struct measure *row)
 	static const enum figure percentiles[] = { FIGURE_P50, FIGURE_P99, FIGURE_P99_9 };
 	char *text = NULL;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	for (unsigned i = 0; i < ARRAY_SIZE(percentiles); i++) {
 		enum figure f = percentiles[i];
 		struct spread s = figure_spread(row, f);

@@ -7,16 +7,8 @@
 #include "compare_group.h"
 #include "field.h"
 #include "human.h"
+#include "text.h"
 #include "util.h"
-
-static FILE *open_text(char **text, size_t *bytes)
-{
-	FILE *to = open_memstream(text, bytes);
-
-	if (!to)
-		abort();
-	return to;
-}
 
 /* ---- One row ---- */
 
@@ -107,7 +99,7 @@ char *group_verdict(const struct group *g)
 
 	if (!group_is_judged(g))
 		return NULL;
-	to = open_text(&text, &bytes);
+	to = text_open(&text, &bytes);
 	fprintf(to, "%s against %s: ", figures[g->cost].words, group_row_name(g, 0).text);
 	for (unsigned i = 1; i < g->count; i++)
 		fprintf(to, "%s%s %s", i > 1 ? "; " : "", group_row_name(g, i).text,
@@ -157,7 +149,7 @@ char *group_side(const struct group *g)
 {
 	char *text;
 	size_t bytes;
-	FILE *to = open_text(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
 	for (unsigned i = 1; i < g->count; i++) {
 		print_cpus(to, g, i);
@@ -176,7 +168,7 @@ char *group_user(const struct group *g)
 {
 	char *text;
 	size_t bytes;
-	FILE *to = open_text(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
 	for (unsigned i = 1; i < g->count; i++) {
 		struct verdict v;
@@ -214,16 +206,9 @@ static int count_of(const json_t *counts, unsigned which)
 	return (int)json_integer_value(json_array_get(counts, which));
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Counts over several groups would have a false difference in a third of all reports of 11 groups:
- * only p values up to this one count (Benjamini and Hochberg 1995; of the differences that count
- * one in 20 is false at most).  -1: none. */
+/* With 11 groups, a third of all reports would count a difference that is none.  So only verdicts
+ * up to this p value are counted (Benjamini and Hochberg 1995): of the differences that are
+ * counted, one in 20 at most is none.  -1: no verdict is. */
 static double largest_p(const struct groups *all)
 {
 	unsigned count = 0;
@@ -239,7 +224,7 @@ static double largest_p(const struct groups *all)
 		for (unsigned j = 1; j < all->list[i].count; j++)
 			if (!isnan(all->list[i].verdicts[j].p))
 				list[count++] = all->list[i].verdicts[j].p;
-	qsort(list, count, sizeof(*list), compare_doubles);
+	numbers_sort(list, count);
 	for (unsigned i = 0; i < count; i++)
 		if (list[i] <= VERDICT_ALPHA * (i + 1) / count)
 			largest = list[i];
@@ -342,7 +327,7 @@ static char *one_conclusion(const struct group *g)
 {
 	char *text;
 	size_t bytes;
-	FILE *to = open_text(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
 	for (unsigned i = 1; i < g->count; i++) {
 		fprintf(to, "%s%s: %s", i > 1 ? "; " : "", group_row_name(g, i).text,
@@ -373,7 +358,7 @@ char *groups_conclusion(const struct groups *all)
 		if (group_is_judged(&all->list[i]))
 			count_group(&all->list[i], p_max, bases, engines, &largest);
 	if (json_object_size(engines)) {
-		to = open_text(&text, &bytes);
+		to = text_open(&text, &bytes);
 		fputs("Against ", to);
 		print_names(to, bases, " or ");
 		fputs(", ", to);

@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "field.h"
+#include "text.h"
 #include "util.h"
 
 /* ---- Which groups make a curve ---- */
 
-/* { "c": "10", "d": "0" }; NULL: it is of no sweep. */
+/* { "c": "10", "d": "0" }, owned by the row; NULL: it is of no sweep. */
 static json_t *values_of(const struct group *g)
 {
 	return field_get(g->rows[0]->conditions, "sweep.values");
@@ -118,14 +119,13 @@ const char *curve_value(const struct curve *c, unsigned i)
 char *curve_title(const struct curve *c)
 {
 	const char *between = *label_of(c->groups[0]) ? ", " : "", *name;
+	/* A copy with a label of its own; its rows stay those of the group, which outlives it. */
 	struct group first = *c->groups[0];
 	json_t *values = values_of(&first), *value;
 	char *label, *title;
 	size_t bytes;
-	FILE *to = open_memstream(&label, &bytes);
+	FILE *to = text_open(&label, &bytes);
 
-	if (!to)
-		abort();
 	fputs(label_of(&first), to);
 	json_object_foreach(values, name, value)
 		if (strcmp(name, c->name) != 0) {
@@ -160,6 +160,8 @@ void curve_for_each(const struct curve *c,
 			const char *listener = c->groups[i]->rows[row]->listener;
 			unsigned before = 0;
 
+			/* It was visited already if an earlier group has it, or this one in an
+			 * earlier row. */
 			while (before < i && curve_row(c, before, listener) < 0)
 				before++;
 			if (before == i && curve_row(c, i, listener) == (int)row)
@@ -277,9 +279,7 @@ char *curve_text(const struct curve *c)
 		judged |= group_is_judged(c->groups[i]);
 	if (!judged)
 		return NULL;
-	w.to = open_memstream(&text, &bytes);
-	if (!w.to)
-		abort();
+	w.to = text_open(&text, &bytes);
 	fprintf(w.to, "%s against %s over %s: ", figures[g->cost].words, group_row_name(g, 0).text,
 		c->name);
 	curve_for_each(c, print_listener, &w);
@@ -290,6 +290,8 @@ char *curve_text(const struct curve *c)
 
 /* ---- Numbers ---- */
 
+/* The interval of one row's values, without another row: the verdict against a row whose values are
+ * all 1 is an interval of the ratio to 1, which is the value. */
 struct interval curve_interval(const struct measure *row, enum figure figure)
 {
 	unsigned visits = measure_visits(row), count;

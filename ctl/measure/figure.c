@@ -7,6 +7,7 @@
 
 #include "figure_machine.h"
 #include "util.h"
+#include "verdict.h"
 
 /* The kernel splits CPU time by clock ticks, of 1 to 10 ms: of fewer than some 100 the part of user
  * space is little more than chance. */
@@ -411,28 +412,22 @@ double figure_value(const struct measure *row, enum figure figure)
 	return figures[figure].value(row);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 unsigned figure_values(const struct measure *row, enum figure figure, double *values)
 {
-	struct measure *block = malloc(sizeof(*block));
+	bool pooled = figures[figure].pooled;
+	struct measure *block = pooled ? malloc(sizeof(*block)) : NULL;
 	unsigned count = 0, joined = 0;
 
-	if (!block)
+	if (pooled && !block)
 		abort();
 	for (unsigned i = 0; i < measure_visits(row); i++) {
 		const struct measure *visit = measure_visit_at(row, i);
 
-		if (joined++ == 0 || !figures[figure].pooled)
+		if (pooled && joined++ == 0)
 			*block = *visit;
-		else
+		else if (pooled)
 			measure_add(block, visit);
-		values[count] = figure_value(block, figure);
+		values[count] = figure_value(pooled ? block : visit, figure);
 		if (isnan(values[count]))
 			continue;
 		count++;
@@ -452,7 +447,7 @@ struct spread figure_spread(const struct measure *row, enum figure figure)
 		abort();
 	count = figure_values(row, figure, values);
 	if (count > 0) {
-		qsort(values, count, sizeof(*values), compare_doubles);
+		numbers_sort(values, count);
 		s = (struct spread){ values[(count - 1) / 2] / 2 + values[count / 2] / 2, values[0],
 				     values[count - 1], count };
 	}

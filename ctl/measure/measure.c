@@ -9,6 +9,7 @@
 #include "field.h"
 #include "util.h"
 
+/* Takes ownership of row. */
 static void append(struct measures *m, struct measure *row)
 {
 	struct measure **rows = reallocarray(m->rows, m->count + 1, sizeof(*rows));
@@ -41,8 +42,11 @@ void measure_free(struct measure *row)
 
 void measures_free(struct measures *m)
 {
-	for (unsigned i = 0; i < m->count; i++)
+	for (unsigned i = 0; i < m->count; i++) {
+		if (m->borrows)
+			m->rows[i]->visit_count = 0;
 		measure_free(m->rows[i]);
+	}
 	free(m->rows);
 	json_decref(m->unavailable);
 	*m = (struct measures){};
@@ -148,6 +152,8 @@ static void set_histogram(struct histogram_sum *to, const json_t *before, const 
 	free(past);
 }
 
+/* The cost is the listener's: each row of its operations has all of it.  With TLS the bytes are
+ * those of the service, so that listeners with and without it are divided by the same. */
 static void set_cost(struct measure *row, const json_t *before, const json_t *after)
 {
 	row->listener_count = grown(operations_count(before), operations_count(after));
@@ -196,6 +202,8 @@ static const json_t *counters_of(const json_t *before, const json_t *listener)
 	return field_uint(past, "since_ns") == field_uint(listener, "since_ns") ? past : NULL;
 }
 
+/* Exports count for the whole daemon, so what they have read is a row's only where one listener
+ * serves: see measures_delta(). */
 static void set_reads(struct measure *row, const json_t *before, const json_t *after)
 {
 	json_t *export;
@@ -238,6 +246,8 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
 {
 	uint64_t from = field_uint(before, "uptime_ns"), to = field_uint(after, "uptime_ns");
 
+	/* Each of the three alone can be the same by chance: a pid is used again, and a clock is
+	 * set. */
 	if (to <= from || field_uint(before, "pid") != field_uint(after, "pid") ||
 	    field_uint(before, "started_ns") != field_uint(after, "started_ns"))
 		return -ESTALE;
@@ -255,6 +265,8 @@ bool measures_has(const struct measures *m, const char *listener)
 	return false;
 }
 
+/* Rows move from the old list into the new one, which leaves NULL behind; rows that no name wanted
+ * are freed.  A name that stands twice therefore finds nothing the second time. */
 void measures_select(struct measures *m, const json_t *names)
 {
 	struct measures kept = { .within = m->within, .unavailable = m->unavailable };
@@ -355,6 +367,8 @@ void measures_take_unavailable(struct measures *m)
 	m->count = kept;
 }
 
+/* The rows of a listener's operations stand together and share its document, by which the first of
+ * them is known. */
 void measures_drop_idle(struct measures *m)
 {
 	const json_t *last = NULL;

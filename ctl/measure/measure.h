@@ -114,7 +114,8 @@ struct measure {
 struct measures {
 	struct measure **rows;
 	unsigned count;
-	double within;       /* the relative difference that counts as none; 0: WITHIN_DEFAULT */
+	double within; /* the relative difference that counts as none; 0: WITHIN_DEFAULT */
+	bool borrows;  /* the visits of its rows belong to other rows: see measures_merged() */
 	json_t *unavailable; /* see measures_take_unavailable(); NULL: none */
 };
 
@@ -182,8 +183,9 @@ void measures_take_unavailable(struct measures *m);
  * which keeps them as its visits.  Takes the unavailable ones, too. */
 void measures_merge(struct measures *m);
 
-/* The same rows, not merged, which share the texts. */
-struct measures measures_copy(const struct measures *m);
+/* The same of rows that stay as they are: the sums' visits are m's rows, which must outlive them.
+ */
+struct measures measures_merged(const struct measures *m);
 
 /* The intervals that a row consists of; at least one, itself. */
 unsigned measure_visits(const struct measure *row);

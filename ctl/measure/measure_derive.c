@@ -1,4 +1,4 @@
-/* What follows from a row's counts: latencies; its visits.  See measure.h. */
+/* Figures that are computed from the counts of a row, and access to its visits.  See measure.h. */
 #include <stdlib.h>
 
 #include "measure.h"
@@ -17,21 +17,6 @@ const struct measure *measure_visit_at(const struct measure *row, unsigned i)
 bool measure_is_minor(const struct measure *row)
 {
 	return row->count > 0 && row->count < row->listener_count / 100;
-}
-
-struct measures measures_copy(const struct measures *m)
-{
-	struct measures copy = { .within = m->within };
-
-	for (unsigned i = 0; i < m->count; i++) {
-		struct measure *row = measures_add(&copy);
-
-		*row = *m->rows[i];
-		json_incref(row->source);
-		row->visits = NULL;
-		row->visit_count = 0;
-	}
-	return copy;
 }
 
 bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns)

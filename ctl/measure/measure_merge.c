@@ -15,6 +15,8 @@ static bool same(const struct measure *a, const struct measure *b)
 
 static void add_histogram(struct histogram_sum *to, const struct histogram_sum *from)
 {
+	if (from->count == 0) /* it has 2048 buckets */
+		return;
 	to->count += from->count;
 	to->sum += from->sum;
 	to->max = MAX(to->max, from->max);
@@ -142,4 +144,37 @@ void measures_merge(struct measures *m)
 			m->rows[kept++] = row;
 	}
 	m->count = kept;
+}
+
+/* A row for the sum of the visits to come, of which `visit` is the first. */
+static struct measure *add_sum(struct measures *to, const struct measure *visit)
+{
+	struct measure *row = measures_add(to);
+
+	*row = *visit;
+	json_incref(row->source);
+	row->visits = NULL;
+	row->visit_count = 0;
+	return row;
+}
+
+struct measures measures_merged(const struct measures *m)
+{
+	struct measures merged = { .within = m->within, .borrows = true };
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *visit = m->rows[i];
+		unsigned j = 0;
+
+		if (measure_unavailable(visit))
+			continue;
+		while (j < merged.count && !same(merged.rows[j], visit))
+			j++;
+		if (j < merged.count)
+			measure_add(merged.rows[j], visit);
+		else
+			add_sum(&merged, visit);
+		add_visit(merged.rows[j], visit);
+	}
+	return merged;
 }

@@ -20,7 +20,19 @@ const char *const verdict_names[] = {
 	[VERDICT_NOT_COMPARABLE] = "not_comparable",
 };
 
-static double *numbers(size_t count)
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+void numbers_sort(double *numbers, size_t count)
+{
+	qsort(numbers, count, sizeof(*numbers), compare);
+}
+
+static double *numbers_new(size_t count)
 {
 	double *made = calloc(count + 1, sizeof(*made));
 
@@ -49,13 +61,6 @@ static unsigned pair(const double *first, const double *row, unsigned rounds, do
 	return count;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static size_t average_count(unsigned rounds)
 {
 	return (size_t)rounds * (rounds + 1) / 2;
@@ -65,13 +70,13 @@ static size_t average_count(unsigned rounds)
  * caller. */
 static double *averages_of(const double *logs, unsigned count)
 {
-	double *averages = numbers(average_count(count));
+	double *averages = numbers_new(average_count(count));
 	size_t made = 0;
 
 	for (unsigned i = 0; i < count; i++)
 		for (unsigned j = i; j < count; j++)
 			averages[made++] = (logs[i] + logs[j]) / 2;
-	qsort(averages, made, sizeof(*averages), compare);
+	numbers_sort(averages, made);
 	return averages;
 }
 
@@ -79,7 +84,7 @@ static double *averages_of(const double *logs, unsigned count)
  * 1 to n whose coin shows heads: each rank doubles the outcomes. */
 static double *rank_sums(unsigned n)
 {
-	double *p = numbers(average_count(n) + 1);
+	double *p = numbers_new(average_count(n) + 1);
 	size_t most = 0;
 
 	p[0] = 1;
@@ -180,7 +185,7 @@ struct verdict verdict_of(const double *first, const double *row, unsigned round
 {
 	unsigned skipped = rounds - MIN(rounds, (unsigned)VERDICT_ROUNDS_MAX);
 	struct verdict v = unknown();
-	double *logs = numbers(rounds);
+	double *logs = numbers_new(rounds);
 
 	v.least = verdict_least_rounds(comparisons);
 	v.rounds = pair(first + skipped, row + skipped, rounds - skipped, logs);
@@ -212,7 +217,7 @@ struct verdict verdict_of_differences(const double *differences, unsigned rounds
 static double *pair_counts(unsigned n, unsigned m)
 {
 	size_t width = (size_t)n * m + 1;
-	double *ways = numbers((n + 1) * width), *p = numbers(width), all = 0;
+	double *ways = numbers_new((n + 1) * width), *p = numbers_new(width), all = 0;
 
 	ways[0] = 1;
 	for (unsigned place = 0; place < n + m; place++)
@@ -239,12 +244,12 @@ struct verdict verdict_of_runs(const double *before, unsigned before_count, cons
 	v.least = VERDICT_RUNS_LEAST;
 	if (v.rounds < v.least)
 		return v;
-	shifts = numbers((size_t)n * m);
+	shifts = numbers_new((size_t)n * m);
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned j = 0; j < m; j++)
 			shifts[i * m + j] =
 				log(now[now_count - m + j] / before[before_count - n + i]);
-	qsort(shifts, (size_t)n * m, sizeof(*shifts), compare);
+	numbers_sort(shifts, (size_t)n * m);
 	counts = pair_counts(n, m);
 	set_interval(&v, shifts, (size_t)n * m, counts, VERDICT_ALPHA / comparisons, log1p(within));
 	set_relative(&v);

@@ -1,5 +1,5 @@
 /* Is one row's cost less than, more than, or the same as the first row's?  Decided from costs by
- * round: rows that are visited in the same round share the machine's mood, so each round gives one
+ * round: what slows the machine at a time slows all rows of that round, so each round gives one
  * logarithm of their ratio, and these are judged by ranks.  Pure.
  *
  * Assumes that the logarithms are independent and symmetric about one value; neither normality nor
@@ -7,6 +7,7 @@
  * Hodges and Lehmann 1963 (the estimate); Hollander, Wolfe, Chicken, Nonparametric Statistical
  * Methods, 3rd ed. 2014, chapter 3 (the interval). */
 #pragma once
+#include <stddef.h>
 
 /* The chance that any row of a group is falsely called less or more than the first. */
 #define VERDICT_ALPHA 0.05
@@ -36,6 +37,9 @@ struct verdict {
 	double half_width; /* of the interval of logarithms; INFINITY: too few rounds */
 	double level, p;   /* the level reached; the two-sided p value; NaN: unknown */
 };
+
+/* Puts numbers in order, the smallest first. */
+void numbers_sort(double *numbers, size_t count);
 
 /* first and row: `rounds` costs each, in the order of the rounds; a visit that is missing is NaN, 0
  * or less.  Of more than VERDICT_ROUNDS_MAX the last count, as the work grows with their cube.

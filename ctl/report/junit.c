@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 struct suite {
@@ -95,9 +96,7 @@ void junit_write(FILE *to, const struct junit *found)
 	char *cases, text[40];
 	size_t bytes;
 
-	s.cases = open_memstream(&cases, &bytes);
-	if (!s.cases)
-		abort();
+	s.cases = text_open(&cases, &bytes);
 	if (found->limits)
 		put_limits(&s, found->limits);
 	if (found->against)

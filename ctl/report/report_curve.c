@@ -4,6 +4,7 @@
 
 #include "report_chart.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 enum { TOP = 8, LEFT = 50, RIGHT = 14, PLOT_HEIGHT = 220, AXIS_HEIGHT = 24, LEGEND_LINE = 18 };
@@ -178,9 +179,7 @@ bool chart_latency(FILE *to, const struct report *r, const struct group *g)
 
 	if (!plot_init(&p, g))
 		return false;
-	marks = open_memstream(&text, &bytes);
-	if (!marks)
-		abort();
+	marks = text_open(&text, &bytes);
 	svg_begin(to, CHART_WIDTH,
 		  TOP + PLOT_HEIGHT + AXIS_HEIGHT + LEGEND_LINE * (p.count + 1) + 10,
 		  "Latency percentiles", NULL);

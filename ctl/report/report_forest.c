@@ -7,6 +7,7 @@
 #include "render.h"
 #include "report_chart.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 enum { EDGE = 10, STRIP_LINE = 20, STRIP_ROW = 15, STRIP_GAP = 8, AXIS = 20, LEGEND_LINE = 18 };
@@ -186,11 +187,9 @@ static void draw(FILE *to, const struct forest *f, double width, const char *sty
 	struct scale x = forest_scale(f, width);
 	char *body;
 	size_t bytes;
-	FILE *drawn = open_memstream(&body, &bytes);
+	FILE *drawn = text_open(&body, &bytes);
 	double top = style ? 44 : 16, y;
 
-	if (!drawn)
-		abort();
 	if (style)
 		svg_text(drawn, "head", EDGE, 22, "%s", f->report->title);
 	y = top = forest_legend(drawn, f, width, top);

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
 #include "util.h"
 
+/* Takes a constant document and returns what is in it as one that could be changed, since Jansson's
+ * functions for reading take no constant ones.  No caller changes it. */
 json_t *field_get(const json_t *object, const char *path)
 {
 	while (object && *path) {
@@ -26,6 +29,7 @@ uint64_t field_uint(const json_t *object, const char *path)
 
 	if (json_is_integer(value) && json_integer_value(value) > 0)
 		return (uint64_t)json_integer_value(value);
+	/* Above that a conversion to 64 bits is undefined. */
 	if (json_is_real(value) && json_real_value(value) > 0 && json_real_value(value) < 9e18)
 		return (uint64_t)json_real_value(value);
 	return 0;
@@ -108,15 +112,15 @@ char *field_show(const json_t *value)
 {
 	char *text = NULL;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	show(value, to);
 	fclose(to);
 	return text;
 }
 
+/* A word that has any other character is quoted, in which form only a quote needs care: it ends the
+ * quoted text, stands by itself behind a backslash, and begins the text again. */
 static void show_word(FILE *to, const char *word)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -140,10 +144,8 @@ char *field_show_words(const json_t *words)
 	char *text = NULL;
 	size_t bytes, i;
 	json_t *word;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	json_array_foreach(words, i, word) {
 		fputs(i ? " " : "", to);
 		show_word(to, field_text(word, ""));
@@ -161,5 +163,6 @@ size_t field_engine(const char *engine, const json_t *features, char *text, size
 		if (*field_text(feature, "") == '-' && used < bytes)
 			used += (size_t)snprintf(text + used, bytes - used, " %s",
 						 field_text(feature, ""));
+	/* snprintf() returns the length that there would be with room for all. */
 	return MIN(used, bytes - 1);
 }

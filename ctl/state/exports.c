@@ -9,6 +9,7 @@
 #include "human.h"
 #include "measure.h"
 #include "parse.h"
+#include "text.h"
 #include "util.h"
 
 static enum style state_style(const char *state)
@@ -168,10 +169,8 @@ static void render_errors(struct output *out, const json_t *export)
 	json_array_foreach(field_get(export, "listeners"), i, served) {
 		char *text = NULL;
 		size_t bytes;
-		FILE *to = open_memstream(&text, &bytes);
+		FILE *to = text_open(&text, &bytes);
 
-		if (!to)
-			abort();
 		json_object_foreach(field_get(served, "errors"), error, number)
 			if (field_uint(number, ""))
 				fprintf(to, "%s%s %s", ftell(to) ? ", " : "",

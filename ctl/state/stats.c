@@ -11,6 +11,7 @@
 #include "measure.h"
 #include "openmetrics.h"
 #include "reasons.h"
+#include "text.h"
 #include "util.h"
 #include "workers.h"
 
@@ -132,10 +133,8 @@ static void render_troubles(struct output *out, const json_t *stats)
 	json_array_foreach(field_get(stats, "listeners"), i, listener) {
 		char *text = NULL;
 		size_t bytes;
-		FILE *to = open_memstream(&text, &bytes);
+		FILE *to = text_open(&text, &bytes);
 
-		if (!to)
-			abort();
 		for (unsigned j = 0; j < ARRAY_SIZE(troubles); j++) {
 			uint64_t count = field_uint(listener, troubles[j].path);
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 unsigned page_room(const struct page *p)
 {
 	unsigned lines = p->screen->height - 1; /* the last one is the help line */
@@ -56,9 +58,7 @@ void page_put(struct page *p, enum style style, const char *format, ...)
 void page_output(struct output *out, unsigned width, char **text, size_t *bytes)
 {
 	*out = (struct output){ .width = width, .terse = true };
-	out->file = open_memstream(text, bytes);
-	if (!out->file)
-		abort();
+	out->file = text_open(text, bytes);
 }
 
 struct human page_number(double n)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 bool brace_find(const char *text, struct brace *ret)
 {
 	for (const char *at = text; (at = strchr(at, '{')); at++) {
@@ -34,11 +36,9 @@ char *brace_fill(const char *text,
 {
 	char *made = NULL;
 	size_t bytes;
-	FILE *to = open_memstream(&made, &bytes);
+	FILE *to = text_open(&made, &bytes);
 	struct brace brace;
 
-	if (!to)
-		abort();
 	for (; brace_find(text, &brace); text = brace.text + brace.bytes) {
 		const char *found = value(context, &brace);
 

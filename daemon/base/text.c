@@ -16,3 +16,12 @@ char *text_new(const char *format, ...)
 	va_end(arguments);
 	return text;
 }
+
+FILE *text_open(char **ret_text, size_t *ret_bytes)
+{
+	FILE *to = open_memstream(ret_text, ret_bytes);
+
+	if (!to)
+		abort();
+	return to;
+}

@@ -8,6 +8,7 @@
 
 #include "config_keys.h"
 #include "config_run.h"
+#include "text.h"
 
 /* The text of a setting is a line of a file: nothing in it may begin another one. */
 static int check_setting(const char *setting, struct reason *reason)
@@ -26,11 +27,9 @@ int config_change_set(const char *listener, const char *const *settings, unsigne
 {
 	char *text = NULL;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 	int rc = 0;
 
-	if (!to)
-		abort();
 	fprintf(to, "[listener %s]\n", listener);
 	for (unsigned i = 0; i < count && rc == 0; i++) {
 		rc = check_setting(settings[i], reason);

@@ -8,6 +8,7 @@
 #include "config_change.h"
 #include "config_keys.h"
 #include "config_report.h"
+#include "text.h"
 
 /* The class of a section that is added or removed as a whole. */
 static const enum config_class section_classes[CONFIG_SECTION_COUNT] = {
@@ -53,10 +54,8 @@ static char *value_text(const struct config_key *key, const void *section)
 	unsigned lines = config_key_lines(key, section);
 	char value[CONFIG_TEXT_MAX], *text;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	for (unsigned i = 0; i < lines; i++) {
 		key->type->format(key, section, i, value);
 		fprintf(to, "%s%s", i ? ", " : "", value);

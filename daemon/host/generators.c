@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "text.h"
+
 /* Commands take 0.1 to 0.3 s where the generator can: many short visits tell more. */
 #define REDIS     " -h {host} -p {port} -t set -d 512 -c 50 -P 16 -n 50000 -q"
 #define FIO_TIMED " --time_based --runtime=200ms --output-format=json"
@@ -152,10 +154,8 @@ char *generators_installed(void)
 	const char *between = "";
 	char *text = NULL;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text, &bytes);
 
-	if (!to)
-		abort();
 	for (const struct bench *b = benches; b->word; b++)
 		for (const struct generator *g = b->generators; g->needs; g++) {
 			if (is_listed(b, g) || !generator_is_installed(g))
