@@ -554,7 +554,8 @@ def test_nbctl_names_the_right_that_a_refused_call_needs(start_daemon):
         return result.stdout
     assert "GetStatus: permission denied" in refusal("status")
     assert "`control-group`" in refusal("status") and "changes" not in refusal("status")
-    for change in (("reload",), ("confirm",), ("drain", "first"), ("log-level", "info")):
+    for change in (("reload",), ("confirm",), ("drain", "first"), ("log-level", "info"),
+                   ("set", "first", "idle-timeout=1h"), ("add", "echo")):
         assert "changes need root or the server's own user" in refusal(*change)
 
 
