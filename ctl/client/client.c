@@ -124,6 +124,7 @@ int client_send_text(struct client *c, const char *text, size_t bytes)
 {
 	uint64_t deadline_ns = clock_ns() + CLIENT_SEND_TIMEOUT_MS * (uint64_t)NS_PER_MS;
 
+	/* With the NUL behind it, which ends a message. */
 	for (bytes++; bytes;) {
 		ssize_t n = send(c->fd, text, bytes, MSG_NOSIGNAL);
 		int rc = 0;
@@ -180,6 +181,8 @@ static int fill(struct client *c, uint64_t deadline_ns)
 	int rc;
 
 	if (c->room - c->used < CLIENT_READ) {
+		/* Doubled, so that a message of any length is copied a constant number of times per
+		 * byte. */
 		size_t room = c->room * 2 + CLIENT_READ;
 		char *buffer = room > CLIENT_MESSAGE_MAX ? NULL : realloc(c->buffer, room);
 
@@ -200,6 +203,7 @@ static int fill(struct client *c, uint64_t deadline_ns)
 	return 0;
 }
 
+/* Both results are new references; *ret_error is NULL if the call succeeded. */
 static int parse_reply(const char *text, size_t bytes, json_t **ret_parameters, json_t **ret_error,
 		       bool *ret_continues)
 {
@@ -223,7 +227,8 @@ int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_
 			size_t *ret_bytes)
 {
 	uint64_t deadline_ns = clock_ns() + timeout_ms * (uint64_t)NS_PER_MS;
-	size_t seen = 0;
+	size_t seen =
+		0; /* bytes that have no NUL: a long message is not searched again from its begin */
 	char *end;
 	int rc;
 

@@ -14,7 +14,8 @@
 #include "field.h"
 #include "util.h"
 
-/* softirq.bpf.c, compiled. */
+/* softirq.bpf.c, compiled.  It is a part of nbctl's read-only data, so there is no file to find or
+ * to be of another version. */
 __asm__(".pushsection .rodata\n"
 	".balign 8\n"
 	"softirq_object:\n"
@@ -31,8 +32,10 @@ struct softirq {
 	unsigned link_count;
 	int times; /* the map's file descriptor */
 	int cpus;
-	struct softirq_times *of_cpus; /* an element of the map */
-	json_t *status;                /* its listeners are slots 1, 2, ... */
+	/* An element of the map: the kernel writes a value for each possible CPU, also for those
+	 * that are offline. */
+	struct softirq_times *of_cpus;
+	json_t *status; /* its listeners are slots 1, 2, ... */
 };
 
 /* ---- What libbpf says of a failure ---- */
@@ -90,6 +93,7 @@ static int load(struct softirq *s, uint32_t pid)
 					 (size_t)(softirq_object_end - softirq_object), &options);
 	if (!s->object)
 		return refused(errno);
+	/* The kernel takes constants when it loads the program, and verifies it with them. */
 	bpf_map__set_initial_value(bpf_object__find_map_by_name(s->object, ".rodata.daemon"), &pid,
 				   sizeof(pid));
 	if (bpf_object__load(s->object) < 0)
@@ -108,6 +112,8 @@ static int load(struct softirq *s, uint32_t pid)
 
 /* ---- Ports ---- */
 
+/* A listener's slot is given to its port unless an earlier listener has it: the program finds one
+ * owner for a packet. */
 static void add_port(int map, const json_t *listener, const char *address, uint32_t slot,
 		     json_t *listeners)
 {
@@ -191,6 +197,8 @@ static uint32_t slots_used(const struct softirq *s)
 		   (uint32_t)SOFTIRQ_SLOTS);
 }
 
+/* CPUs count on while their values are read one after the other, so a reading is of a span of some
+ * microseconds, not of one moment. */
 void softirq_read(struct softirq *s, struct softirq_reading *ret)
 {
 	*ret = (struct softirq_reading){};

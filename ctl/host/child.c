@@ -122,8 +122,9 @@ struct tasks {
 	} list[CHILD_TASKS_MAX];
 };
 
-/* The last look before the load, as what a thread used for the generator's start is no part of its
- * use; the last look of all, and the one before CHILD_PEAK_MS of which peaks are. */
+/* What the threads had used at three looks: at the last one before the load, which is taken off, as
+ * it is the generator's start; at the last one of all; and at the one that began the current
+ * interval of CHILD_PEAK_MS, whose use may be the peak. */
 struct look {
 	struct tasks now, before, peak;
 	struct use use;

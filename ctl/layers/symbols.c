@@ -55,7 +55,7 @@ const struct symbol *symbols_find(const struct symbols *s, uint64_t address)
 		else
 			high = middle;
 	}
-	/* Of names for the same address any does. */
+	/* Several symbols may have one address: any of their names will do. */
 	return low > 0 && address < s->list[low - 1].end ? &s->list[low - 1] : NULL;
 }
 
@@ -175,7 +175,7 @@ static void read_table(struct symbols *s, const struct image *image, const ElfW(
 		if (!take(image, table->sh_offset + i * sizeof(symbol), &symbol, sizeof(symbol)))
 			return;
 		name = name_of(s, names, symbol.st_name);
-		/* The class of a symbol is in the same bits in both classes of files. */
+		/* ELF32_ST_TYPE() takes the same bits. */
 		if (ELF64_ST_TYPE(symbol.st_info) == STT_FILE)
 			file = name;
 		if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || !symbol.st_value || !*name ||

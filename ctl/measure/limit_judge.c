@@ -29,6 +29,7 @@ static void add_case(struct limits *to, const struct limit *l, const struct grou
 {
 	enum figure figure = figure_of(l, g);
 
+	/* Cases may move: nothing points to one before all are there. */
 	to->cases = reallocarray(to->cases, to->count + 1, sizeof(*to->cases));
 	if (!to->cases)
 		abort();
@@ -66,6 +67,7 @@ static enum gate gate_by(const struct verdict *v, bool below)
 	return (below ? v->low >= -tiny : v->high <= tiny) ? GATE_PASSED : GATE_UNDECIDED;
 }
 
+/* One block holds the limits of all visits and, behind them, the values. */
 static void judge(struct limit_case *c, unsigned comparisons)
 {
 	unsigned visits = measure_visits(c->group->rows[c->row]), count;
@@ -90,10 +92,12 @@ void limits_judge(struct limits *ret, const struct limit *list, unsigned count,
 		for (unsigned j = 0; j < ret->groups.count; j++) {
 			const struct group *g = &ret->groups.list[j];
 
+			/* The first row is no case of a factor of itself. */
 			for (unsigned row = list[i].of_first; row < g->count; row++)
 				add_case(ret, &list[i], g, row);
 		}
 	for (unsigned i = 0; i < ret->count; i++) {
+		/* All cases hold together, so each has its share of the errors. */
 		judge(&ret->cases[i], ret->count);
 		counts[ret->cases[i].gate]++;
 	}

@@ -25,6 +25,7 @@ void *render_must(void *memory)
 	return memory;
 }
 
+/* 0: the output is no terminal, and $COLUMNS does not tell a width. */
 static unsigned terminal_width(int fd)
 {
 	const char *columns = getenv("COLUMNS");
@@ -103,6 +104,7 @@ void output_text(struct output *out, enum style style, const char *format, ...)
 	va_start(arguments, format);
 	text = render_format(format, arguments);
 	va_end(arguments);
+	/* Line by line, as a line's end is a control character, which put_clean() would replace. */
 	for (line = text; line; line = next) {
 		next = strchr(line, '\n');
 		if (next)
@@ -131,6 +133,7 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		unsigned width = text_width(word);
 
+		/* A word that is longer than a line stands on one of its own. */
 		if (!first && column + 1 + width > output_width(out)) {
 			fprintf(out->file, "\n%*s", (int)indent, "");
 			column = indent;
@@ -158,6 +161,7 @@ void output_json(struct output *out, const json_t *document, bool one_line)
 	fflush(out->file);
 }
 
+/* Counts the bytes that begin a character: those that continue one are 10xxxxxx in UTF-8. */
 unsigned text_width(const char *text)
 {
 	unsigned width = 0;

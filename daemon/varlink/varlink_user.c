@@ -5,8 +5,9 @@
 #include "util.h"
 #include "varlink_internal.h"
 
-/* CPU time is charged as the wall time in which it would be the user's share.  A user's debt is
- * bounded by PAY_MAX_US, since a single call may be long. */
+/* A user may have VARLINK_SHARE_PERCENT of a CPU.  So a call that took 1 ms of CPU time is charged
+ * as the 100 / VARLINK_SHARE_PERCENT ms of wall time after which the user has that share again.  A
+ * user is in debt by PAY_MAX_US at most, since a single call may be long. */
 #define AHEAD_US   ((uint64_t)VARLINK_AHEAD_MS * 1000 * 100 / VARLINK_SHARE_PERCENT)
 #define PAY_MAX_US ((uint64_t)1000 * 1000)
 

@@ -247,14 +247,15 @@ struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struc
 struct block_rest nvme_rest(const struct nvme_command *d);
 
 extern const struct nvme_verbs nvme_io_verbs;
-/* The data so far has been dealt with: has the command wait for more, ask for it, or start. */
+/* Data of d was written or dropped.  Chooses what d does next: receive the rest, ask for more,
+ * reply, or start. */
 void nvme_data_next(struct nvme_command *d);
 /* Maximum of entries of a queue: the smallest queue-depth of the worker's exports. */
 unsigned nvme_entries(const struct worker *w);
 
 /* nvme/receive.c */
 
-/* Data of the host, `bytes` in this PDU, begins for command d. */
+/* A PDU with `bytes` of data for command d follows in the input. */
 void nvme_receive(struct nvme_command *d, uint32_t bytes);
 /* Takes data that has arrived; false: nothing can be done now. */
 bool nvme_receive_go_on(struct nvme_queue *q);
