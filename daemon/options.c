@@ -139,6 +139,7 @@ int options_parse(struct options *o, int argc, char **argv)
 		{ "control", required_argument, NULL, 'o' },
 		{ "seed", required_argument, NULL, 'o' },
 		{ "on", required_argument, NULL, 'o' },
+		{ "link", required_argument, NULL, 'o' },
 		{ "at", required_argument, NULL, 'a' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
