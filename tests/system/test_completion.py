@@ -103,7 +103,7 @@ def test_options_and_listeners_of_nbserved(complete):
             ("--",), ("--do",), ("--bench", "ht"), ("--run", "ech"), ("--run", "echo,buffer"),
             ("--run", "echo,port=7,engine=io_"), ("--run", "echo,qp-type="))])
     assert options - {"--"} == set(re.findall(r"--[a-z][a-z-]+", help_text))
-    assert doctor == {"--doctor"} and benches == {"http"}
+    assert doctor == {"--doctor"} and benches == {"http", "https"}
     assert services == {"echo"}
     assert keys == {"echo,buffer-size=", "echo,buffers="}
     assert engines == {"echo,port=7,engine=io_uring", "echo,port=7,engine=io_uring-poll"}

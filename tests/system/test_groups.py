@@ -46,6 +46,22 @@ def ask(s, group, port, data=b"all of you"):
     return source[0]
 
 
+def to_six(interface):
+    """A client whose datagrams to groups of IPv6 leave by that interface."""
+    s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex(interface))
+    s.settimeout(TIMEOUT)
+    return s
+
+
+def has_route(daemon, interface, group):
+    """The kernel adds the route of an interface some time after that is up."""
+    with within(daemon):
+        s = to_six(interface)
+    with s:
+        return s.connect_ex((group, 7007)) == 0
+
+
 def shown(daemon, name="echo"):
     return daemon.status(name)["addresses"]
 
@@ -233,10 +249,9 @@ def test_groups_of_ipv6(start_daemon, engine, alone, group):
     config = udp("echo", engine=engine, address="[::]:7007", workers=2, groups=f"{group}%near")
     daemon = start_daemon(config, preexec=enter)
     assert shown(daemon)[1:] == [f"[{group}%near]:7007"]
+    wait_until(lambda: has_route(daemon, "near", group), "there is a route to the group")
     with within(daemon):
-        s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex("near"))
-        s.settimeout(TIMEOUT)
+        s = to_six("near")
     with s:
         assert ask(s, group, 7007) == "fd09::1"
         assert settled(daemon, "echo")["in"] == 1
