@@ -146,7 +146,9 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 }
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" /* glibc says that it only writes fds */
+#ifndef __clang__ /* glibc says that it only writes fds */
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 int poll(struct pollfd *fds, nfds_t nfds, int timeout)
 {
 	struct timespec ts = { timeout / 1000, timeout % 1000 * 1000000L };
