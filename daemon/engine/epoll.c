@@ -269,7 +269,6 @@ static void epoll_poll_nic(struct epoll *e, struct worker *w)
 int epoll_init(struct worker *w, struct reason *reason)
 {
 	struct epoll *e = calloc(1, sizeof(*e));
-	unsigned mode = epoll_mode(&w->options);
 	int rc;
 
 	if (!e)
@@ -280,8 +279,9 @@ int epoll_init(struct worker *w, struct reason *reason)
 		return rc;
 	}
 	epoll_poll_nic(e, w);
-	if (mode != EPOLL_LEVEL)
-		worker_feature(w, FEATURE_edge_for_comparison + mode - EPOLL_EDGE);
+	e->mode = epoll_mode(&w->options);
+	if (e->mode != EPOLL_LEVEL)
+		worker_feature(w, FEATURE_edge_for_comparison + e->mode - EPOLL_EDGE);
 	w->engine_state = e;
 	return 0;
 }

@@ -7,8 +7,12 @@
 #include "conn.h"
 #include "worker.h"
 
+/* How the engine asks for events; all but EPOLL_LEVEL are for comparison, see epoll_modes.c. */
+enum epoll_mode { EPOLL_LEVEL, EPOLL_EDGE, EPOLL_ONESHOT, EPOLL_PER_OPERATION };
+
 struct epoll {
 	int fd;
+	enum epoll_mode mode;
 	bool polls_nic; /* EPIOCSPARAMS is set: a wait that may sleep polls the NIC's queue first */
 	bool on_nic;    /* and a connection has come through such a queue */
 	struct conn *touched; /* epoll_modes.c: linked by conn.engine_state */
@@ -39,8 +43,7 @@ void epoll_release(struct conn *c);
 	.init = epoll_init, .fini = epoll_fini, .listen = epoll_listen, .watch = epoll_watch,      \
 	.release = epoll_release
 
-/* How the engine asks for events; all but EPOLL_LEVEL are for comparison, see epoll_modes.c. */
-enum epoll_mode { EPOLL_LEVEL, EPOLL_EDGE, EPOLL_ONESHOT, EPOLL_PER_OPERATION };
+/* The mode that the key `epoll-mode` chooses. */
 enum epoll_mode epoll_mode(const struct worker_options *options);
 extern const struct key_table epoll_key_table;
 

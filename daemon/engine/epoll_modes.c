@@ -158,11 +158,11 @@ const struct engine engine_epoll_edge = {
 
 /* ---- oneshot, per-operation ---- */
 
-extern const struct engine engine_epoll_per_operation;
-
 static inline bool once_per_operation(const struct conn *c)
 {
-	return c->worker->engine == &engine_epoll_per_operation;
+	const struct epoll *e = c->worker->engine_state;
+
+	return e->mode == EPOLL_PER_OPERATION;
 }
 
 /* Arms c for its input, unless that is paused, and for room for the output that is left. */
