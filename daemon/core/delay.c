@@ -422,15 +422,18 @@ static bool delay_is_set(const struct delay_options *o)
 	return o->ns[0] || o->ns[1];
 }
 
-/* engine->init.  The kernel adds a thread's timer slack, 50 us by default, to each sleep. */
+/* engine->init.  The kernel adds a thread's timer slack, 50 us by default, to each sleep.  It is
+ * set last: an engine that ends batching gives it the default (batch_off()). */
 static int delay_start(struct worker *w, struct reason *reason)
 {
+	int rc = w->delay->real_engine->init(w, reason);
+
 	prctl(PR_SET_TIMERSLACK, NS_PER_US);
 	if (delay_is_set(&w->options.delay))
 		worker_feature(w, FEATURE_delay);
 	if (w->options.stall.ns)
 		worker_feature(w, FEATURE_stall);
-	return w->delay->real_engine->init(w, reason);
+	return rc;
 }
 
 int delay_init(struct worker *w)
