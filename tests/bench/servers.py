@@ -52,9 +52,17 @@ def run(argv, cpus=(CLIENT_CPU,), seconds=CLIENT_SECONDS):
     return done.stdout.decode()
 
 
+GIVEN_PORTS = set()
+
+
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
+    """A port of 127.0.0.1 that this process has not been given before: the first may not be bound yet."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            port = s.getsockname()[1]
+        if port not in GIVEN_PORTS:
+            GIVEN_PORTS.add(port)
+            return port
 
 
 class Server:
