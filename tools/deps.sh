@@ -112,6 +112,10 @@ table() {
 	bench     qemu-utils           qemu-img                  qemu-img
 	bench     wrk                  -                         wrk
 	bench     nginx-light          nginx                     nginx
+	bench     stunnel4             stunnel                   stunnel
+	bench     redis-tools          /usr/bin/redis-benchmark  valkey
+	bench     libnbd-bin           libnbd                    libnbd
+	bench     openssl              openssl                   openssl
 	bench     python3              python3                   python
 	END
 }

@@ -1,7 +1,7 @@
 # Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts,
 # BENCH=nbd one of the services' own.
 BENCH_PROGRAMS = $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
-BENCH_SERVICES = http iperf3 nbd netperf nvme polling udp
+BENCH_SERVICES = http iperf3 nbd netperf nvme polling tls udp
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
 
 $(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages

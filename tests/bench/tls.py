@@ -1,0 +1,287 @@
+#!/usr/bin/python3
+"""What TLS costs: http, nbd and echo with `tls = user`, over each engine and library, beside other servers.
+
+    tls.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...]
+
+nginx, haproxy, h2o, nbdkit, and stunnel before an echo without TLS, as far as they are installed; all have TLS 1.3,
+TLS_AES_128_GCM_SHA256, a certificate of P-256, no tickets, and one CPU; those that took another cipher are left out.
+Clients run on another CPU, and visit the servers in turn, in reverse order in every other round.  CPU time is that
+of the server's process (of stunnel also of the echo behind it), with the ratio to the first server in the same round.
+
+What differs besides: nginx and h2o say more in each reply, and have /bytes/1M as a file in the page cache; haproxy
+has no 1 MiB to send.  nbdcopy reads through GnuTLS, wrk and redis-benchmark through OpenSSL.
+"""
+
+import argparse
+import contextlib
+import getpass
+import os
+import pathlib
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+
+from report import Bench, quartiles, ratio, show_ratio
+from servers import ROOT, Daemon, Server, free_port, process_cpu_ns, run
+
+CIPHER = "TLS_AES_128_GCM_SHA256"
+MIB = 1 << 20
+DISK = 256 * MIB
+ECHOES = 50_000
+ENGINES = ["epoll", "io_uring", "io_uring-poll"]
+NGINX = """
+daemon off; master_process off; pid {dir}/pid; error_log {dir}/error;
+events {{ worker_connections 1024; use epoll; }}
+http {{
+  access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s; sendfile off;
+  client_body_temp_path {dir}; proxy_temp_path {dir}; fastcgi_temp_path {dir};
+  uwsgi_temp_path {dir}; scgi_temp_path {dir};
+  ssl_certificate {pem}; ssl_certificate_key {pem}; ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites {cipher};
+  ssl_session_tickets off; ssl_session_cache off;
+  server {{ listen 127.0.0.1:{port} ssl; default_type text/plain; root {dir}/www;
+            location = / {{ return 200 "nbserved\\n"; }} }}
+}}
+"""
+HAPROXY = """
+global
+  nbthread 1
+  ssl-default-bind-ciphersuites {cipher}
+defaults
+  mode http
+  timeout client 60s
+  timeout server 60s
+  timeout connect 60s
+frontend http
+  bind 127.0.0.1:{port} ssl crt {pem} ssl-min-ver TLSv1.3 no-tls-tickets
+  http-request return status 200 content-type text/plain string "nbserved "
+"""
+H2O = """
+user: {user}
+num-threads: 1
+error-log: {dir}/error
+pid-file: {dir}/pid
+listen: {{host: 127.0.0.1, port: {port}, ssl: {{certificate-file: {pem}, key-file: {pem}, minimum-version: TLSv1.3}}}}
+hosts: {{default: {{paths: {{/: {{file.dir: {dir}/www}}}}}}}}
+"""
+STUNNEL = """
+foreground = yes
+pid =
+syslog = no
+output = {dir}/log
+[echo]
+accept = 127.0.0.1:{port}
+connect = 127.0.0.1:{behind}
+cert = {pem}
+sslVersionMin = TLSv1.3
+ciphersuites = {cipher}
+options = NO_TICKET
+"""
+NBDKIT = "nbdkit -f -p {port} -i 127.0.0.1 --tls=require --tls-certificates={dir} memory {disk}"
+PEERS = {  # by kind: name, command, configuration; others are compared with the first
+    "http": [
+        ("nginx", "nginx -p {dir} -c {config}", NGINX),
+        ("haproxy", "haproxy -db -q -f {config}", HAPROXY),
+        ("h2o", "h2o -c {config}", H2O),
+    ],
+    "nbd": [("nbdkit", NBDKIT, "")],
+    "echo": [("stunnel", "stunnel {config}", STUNNEL)],
+}
+# The libraries' own configuration, of servers and clients, leaves them no other cipher.
+RULES = {
+    "OPENSSL_CONF": "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = rules\n"
+                    f"[rules]\nCiphersuites = {CIPHER}\n",
+    "GNUTLS_SYSTEM_PRIORITY_FILE": "[overrides]\n" + "".join(
+        f"tls-disabled-cipher = {name}\n" for name in ["aes-256-gcm", "chacha20-poly1305", "aes-128-ccm", "aes-256-ccm"]
+    ),
+}
+
+
+# ---- Servers ----
+
+
+class Peer(Server):
+    """Somebody else's server, with the port of an echo that it may pass everything on to."""
+
+    def __init__(self, folder, name, command, config, behind):
+        port, path = free_port(), folder / f"{name}.conf"
+        values = {"dir": folder, "port": port, "config": path, "behind": behind.port, "cipher": CIPHER,
+                  "pem": folder / "lab.pem", "disk": DISK, "user": getpass.getuser()}
+        path.write_text(config.format(**values))
+        super().__init__(name, command.format(**values).split(), stdout=subprocess.DEVNULL)
+        self.port = port
+        self.pids = [self.pid, behind.pid] if "{behind}" in config else [self.pid]
+        try:
+            self.wait_port()
+        except BaseException:
+            self.__exit__()
+            raise
+
+
+def make_files(folder):
+    """A certificate with its key, also as nbdkit wants them, and what nginx, h2o and nbdcopy read."""
+    key, certificate = folder / "server-key.pem", folder / "server-cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
+         "-subj", "/CN=lab", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, stderr=subprocess.DEVNULL,
+    )
+    (folder / "lab.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
+    (folder / "lab.pem").chmod(0o600)
+    shutil.copy(certificate, folder / "ca-cert.pem")
+    for variable, rules in RULES.items():
+        os.environ[variable] = str(folder / variable)
+        (folder / variable).write_text(rules)
+    (folder / "www/bytes").mkdir(parents=True)
+    (folder / "www/index.html").write_text("nbserved\n")
+    (folder / "www/bytes/1M").write_bytes(bytes(MIB))
+    (folder / "data").write_bytes(os.urandom(MIB) * (DISK // MIB))
+    folder.chmod(0o755)
+
+
+def makers(options, kind):
+    """Functions that start the servers of a kind, the peers first."""
+    program = options.build / "nbserved"
+    behind = options.stack.enter_context(Daemon("plain", program, service="echo", engine="epoll"))
+    for peer in PEERS[kind]:
+        if shutil.which(peer[1].split()[0]):
+            yield lambda peer=peer: Peer(options.folder, *peer, behind)
+        else:
+            print(f"({peer[0]} is not installed)")
+    disk = {"sections": f"[export disk]\nsize = {DISK}\nstore = memory\n", "exports": "disk"} if kind == "nbd" else {}
+    for engine, library in [*((engine, "openssl") for engine in ENGINES), ("io_uring", "gnutls")]:
+        keys = {"service": kind, "engine": engine, "tls": "user", "tls-library": library,
+                "tls-certificate": options.folder / "lab.pem", **disk}
+        name = engine if library == "openssl" else f"{engine}, {library}"
+        yield lambda name=name, keys=keys: Daemon(name, program, **keys)
+
+
+def start(options, kind):
+    """The servers that start and take the cipher."""
+    servers = []
+    for make in makers(options, kind):
+        try:
+            server = options.stack.enter_context(make())
+        except RuntimeError as error:
+            print(f"({error})")
+            continue
+        if kind == "nbd":
+            run(["nbdcopy", options.folder / "data", uri(server, options)])  # holes would be read in no time
+        elif (cipher := cipher_of(server)) != CIPHER:
+            print(f"({server.name} has {cipher})")
+            continue
+        servers.append(server)
+    return servers
+
+
+def cipher_of(server):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", server.port))) as s:
+        return s.cipher()[0]
+
+
+def cpu_ns(server):
+    return sum(map(process_cpu_ns, getattr(server, "pids", [server.pid])))
+
+
+# ---- Loads: how many operations, or GB, and in how many seconds ----
+
+
+def wrk(path, connections, *headers):
+    def visit(server, options):
+        said = run(["wrk", "-t1", f"-c{connections}", f"-d{options.seconds}", *headers,
+                    f"https://127.0.0.1:{server.port}{path}"])
+        if "Non-2xx" in said:
+            raise RuntimeError(f"{server.name}: {said}")
+        count, seconds = re.search(r"(\d+) requests in ([\d.]+)s", said).groups()
+        return int(count), float(seconds)
+
+    return visit
+
+
+def timed(count, argv):
+    begin = time.monotonic()
+    run(argv)
+    return count, time.monotonic() - begin
+
+
+def uri(server, options):
+    export = "" if server.name == "nbdkit" else "disk"
+    return f"nbds://127.0.0.1:{server.port}/{export}?tls-certificates={options.folder}"
+
+
+def nbdcopy(server, options):
+    return timed(DISK / 1e9, ["nbdcopy", "--connections=1", "--requests=16", uri(server, options), "null:"])
+
+
+def redis(server, _options):
+    return timed(ECHOES, ["redis-benchmark", "--tls", "--insecure", "-p", server.port, "-t", "set", "-d", "512",
+                          "-c", "50", "-n", ECHOES, "-q"])
+
+
+LOADS = {  # title: kind, what is counted, the load, who cannot
+    "http: GET /, 50 connections": ("http", "request", wrk("/", 50), ()),
+    "http: GET /bytes/1M, 8 connections": ("http", "request", wrk("/bytes/1M", 8), ("haproxy",)),
+    "http: GET / on a new connection each": ("http", "request", wrk("/", 16, "-H", "Connection: close"), ()),
+    "nbd: nbdcopy of 256 MiB": ("nbd", "GB", nbdcopy, ()),
+    "echo: SET of 512 bytes, 50 connections": ("echo", "request", redis, ()),
+}
+GOALS = [  # load, the peer that is first there, the row that is judged, the most CPU to it
+    ("http: GET /, 50 connections", "nginx", "io_uring", 0.8),
+    ("http: GET /bytes/1M, 8 connections", "nginx", "io_uring", 1.0),
+    ("nbd: nbdcopy of 256 MiB", "nbdkit", "io_uring, gnutls", 0.9),
+    ("echo: SET of 512 bytes, 50 connections", "stunnel", "io_uring", 0.5),
+]
+
+
+def compare(bench, options, title):
+    """The rates and CPU times of each server, a pair for each round."""
+    kind, unit, visit, without = LOADS[title]
+    with contextlib.ExitStack() as options.stack:
+        servers = [s for s in start(options, kind) if s.name not in without]
+        results = {s.name: [] for s in servers}
+        for i in range(options.rounds):
+            for server in servers if i % 2 == 0 else reversed(servers):
+                before = cpu_ns(server)
+                count, seconds = visit(server, options)
+                results[server.name].append((count / seconds, (cpu_ns(server) - before) / count))
+    first, scale, cpu_unit = next(iter(results.values())), *((1e3, "us") if unit == "request" else (1e6, "ms"))
+    rows = []
+    for name, seen in results.items():
+        rate, cpu = (quartiles(column)["median"] for column in zip(*seen))
+        versus = ratio([s[1] for s in seen], [f[1] for f in first])
+        rows.append([name, f"{rate:.4g}", f"{cpu / scale:.4g}", show_ratio(versus)])
+    bench.say(f"{title} ({options.rounds} rounds, load {os.getloadavg()[0]:.1f})")
+    bench.table(["", f"{unit}s/s", f"CPU {cpu_unit}/{unit}", "to the first"], rows)
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--only", default="", help="loads whose title has one of these words")
+    options = parser.parse_args()
+    options.build = options.build.resolve()
+    bench, results = Bench(options.build), {}
+    with tempfile.TemporaryDirectory(prefix="nbserved-tls-") as folder:
+        options.folder = pathlib.Path(folder)
+        make_files(options.folder)
+        for title in LOADS:
+            if any(word in title for word in options.only.split(",")):
+                results[title] = compare(bench, options, title)
+    for title, peer, name, limit in GOALS:
+        rows = results.get(title, {})
+        if peer in rows and name in rows:
+            value = ratio([v[1] for v in rows[name]], [f[1] for f in rows[peer]])["median"]
+            bench.target(f"{title}: CPU of {name} to {peer}", value, limit)
+    bench.print_targets()
+
+
+if __name__ == "__main__":
+    main()
