@@ -20,7 +20,8 @@ static const struct command *const commands[] = {
 	&command_status, &command_stats,   &command_compare,     &command_report,  &command_history,
 	&command_top,    &command_metrics, &command_connections, &command_exports, &command_tests,
 	&command_drain,  &command_resume,  &command_log_level,   &command_reload,  &command_confirm,
-	&command_set,    &command_add,     &command_config,      &command_doctor,  &command_bridge,
+	&command_set,    &command_add,     &command_remove,      &command_config,  &command_doctor,
+	&command_bridge,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */

@@ -1,4 +1,4 @@
-/* Putting a changed configuration in force: `nbctl reload`, `set`, `add`, `confirm`. */
+/* Putting a changed configuration in force: `nbctl reload`, `set`, `add`, `remove`, `confirm`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,6 +138,25 @@ const struct command command_add = {
 	.words_min = 1,
 	.words_max = 1,
 	.run = run_add,
+};
+
+static int run_remove(struct ctl *ctl)
+{
+	return change(ctl, "Remove", json_pack("{s:s}", "listener", ctl->words[0]));
+}
+
+const struct command command_remove = {
+	.name = "remove",
+	.arguments = "LISTENER",
+	.summary = "remove a listener that `nbctl add` has made",
+	.details =
+		"Its open connections are served to their end, at most for drain-timeout.  One of a file\n"
+		"stays: `nbctl drain` stops it for a while.\n",
+	.example = "nbctl remove echo-epoll-2",
+	.options = { CHANGE_OPTIONS },
+	.words_min = 1,
+	.words_max = 1,
+	.run = run_remove,
 };
 
 static int run_confirm(struct ctl *ctl)

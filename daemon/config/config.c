@@ -465,7 +465,7 @@ int config_load_text(const char *name, const char *text, size_t bytes, struct co
 	return finish(&l, ret_config);
 }
 
-int config_load_again(const struct config *of, bool changed, const char *change,
+int config_load_again(const struct config *of, char *const *changes, unsigned count,
 		      struct config **ret_config, struct config_errors *errors)
 {
 	struct loader l;
@@ -475,10 +475,8 @@ int config_load_again(const struct config *of, bool changed, const char *change,
 		read_files(&l, of->path);
 	else
 		read_text(&l, of->files[0], of->text, strlen(of->text));
-	for (unsigned i = 0; changed && i < of->change_count; i++)
-		load_change(&l, of->changes[i]);
-	if (change)
-		load_change(&l, change);
+	for (unsigned i = 0; i < count; i++)
+		load_change(&l, changes[i]);
 	return finish(&l, ret_config);
 }
 

@@ -125,9 +125,9 @@ struct config_errors {
  * config_errors_free() in both cases. */
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors);
 
-/* Reads again what `of` was read from: alone, or `changed` as it is, by changes that are in no
- * file; and with one more change (NULL: without). */
-int config_load_again(const struct config *of, bool changed, const char *change,
+/* Reads again what `of` was read from, and then changes that are in no file, see
+ * config_change.h. */
+int config_load_again(const struct config *of, char *const *changes, unsigned count,
 		      struct config **ret_config, struct config_errors *errors);
 
 /* config_load() from memory: one file, no drop-ins (--run, tests, fuzzing). */

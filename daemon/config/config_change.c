@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config_keys.h"
+#include "config_report.h"
 #include "config_run.h"
 #include "text.h"
 
@@ -79,6 +80,53 @@ int config_change_add(const struct config *in_force, char *spec, char **ret_text
 	}
 	return reason_set(reason, -EINVAL, "there are %d such listeners already",
 			  CONFIG_LISTENERS_MAX);
+}
+
+/* A change without the sections of a listener; NULL: there is no other listener in it. */
+static char *without(const char *text, const char *listener)
+{
+	char header[CONFIG_SECTION_TEXT_MAX + 4], *left;
+	bool skipped = false, any = false;
+	size_t bytes;
+	FILE *to = text_open(&left, &bytes);
+
+	snprintf(header, sizeof(header), "[listener %s]\n", listener);
+	for (size_t line; *text; text += line) {
+		line = strcspn(text, "\n") + 1;
+		if (*text == '[') {
+			skipped = !strncmp(text, header, strlen(header));
+			any |= !skipped && !strncmp(text, "[listener ", strlen("[listener "));
+		}
+		if (!skipped)
+			fwrite(text, 1, line, to);
+	}
+	fclose(to);
+	if (any)
+		return left;
+	free(left);
+	return NULL;
+}
+
+int config_change_remove(const struct config *in_force, const char *listener,
+			 char *ret_texts[static CONFIG_CHANGES_MAX], struct reason *reason)
+{
+	int count = 0;
+
+	for (unsigned i = 0; i < in_force->listener_count; i++) {
+		struct config_origin at = in_force->listeners[i].section;
+
+		if (!strcmp(in_force->listeners[i].name, listener) &&
+		    !config_change_made(in_force, at))
+			return reason_set(reason, -EINVAL,
+					  "[listener %s] comes from %s, not from `nbctl add`: take "
+					  "it out there and reload, or `nbctl drain %s`",
+					  listener, at.file, listener);
+	}
+	for (unsigned i = 0; i < in_force->change_count; i++) {
+		ret_texts[count] = without(in_force->changes[i], listener);
+		count += ret_texts[count] != NULL;
+	}
+	return count;
 }
 
 bool config_change_made(const struct config *config, struct config_origin origin)

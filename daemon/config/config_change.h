@@ -14,5 +14,11 @@ int config_change_set(const char *listener, const char *const *settings, unsigne
 int config_change_add(const struct config *in_force, char *spec, char **ret_text,
 		      struct reason *reason);
 
+/* The changes of `in_force` without the section of a listener that one of them has added, and
+ * without what was added with it if no listener is left of that.  The caller frees each of
+ * ret_texts.  Their number, or -EINVAL with the reason: it is in a file. */
+int config_change_remove(const struct config *in_force, const char *listener,
+			 char *ret_texts[static CONFIG_CHANGES_MAX], struct reason *reason);
+
 /* Is it from such a change that the configuration has a value? */
 bool config_change_made(const struct config *config, struct config_origin origin);

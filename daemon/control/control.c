@@ -176,6 +176,12 @@ static const struct varlink_parameter add_parameters[] = {
 	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
 	{ 0 },
 };
+static const struct varlink_parameter remove_parameters[] = {
+	{ "listener", VARLINK_STRING, .optional = false },
+	{ "dry_run", VARLINK_BOOL, .optional = true },
+	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
+	{ 0 },
+};
 static const struct varlink_parameter reload_parameters[] = {
 	{ "dry_run", VARLINK_BOOL, .optional = true },
 	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
@@ -214,6 +220,7 @@ static const struct varlink_method control_methods[] = {
 	{ "Resume", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, resume },
 	{ "Set", VARLINK_CHANGE, VARLINK_MORE_NEVER, set_parameters, control_set },
 	{ "Add", VARLINK_CHANGE, VARLINK_MORE_NEVER, add_parameters, control_add },
+	{ "Remove", VARLINK_CHANGE, VARLINK_MORE_NEVER, remove_parameters, control_remove },
 	{ "Reload", VARLINK_CHANGE, VARLINK_MORE_NEVER, reload_parameters, control_reload },
 	{ "ConfirmReload", VARLINK_CHANGE, VARLINK_MORE_NEVER, NULL, control_confirm_reload },
 	{ 0 },

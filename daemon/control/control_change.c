@@ -1,5 +1,5 @@
-/* Reload and ConfirmReload; Set and Add, changes of the configuration in force that are in no file,
- * by the same transaction.  Main thread. */
+/* Reload and ConfirmReload; Set, Add and Remove, changes of the configuration in force that are in
+ * no file, by the same transaction.  Main thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@ void control_log_change(const struct varlink_call *call, const char *what, const
 		 (int)peer->pid);
 }
 
-/* reload_run() returns when the new configuration is in force or refused.  Listeners that it
- * replaced drain afterwards. */
+/* changes, `count` of them: to be in force then; NULL: a reload.  reload_run() returns when the new
+ * configuration is in force or refused.  Listeners that it replaced drain afterwards. */
 static void change_to(struct varlink_call *call, json_t *parameters, const char *object,
-		      const char *change)
+		      char *const *changes, unsigned count)
 {
 	static const char *const errors[] = { [RELOAD_REFUSED] = INTERFACE ".ReloadRefused",
 					      [RELOAD_RESTART] = INTERFACE ".RestartNeeded" };
@@ -28,13 +28,14 @@ static void change_to(struct varlink_call *call, json_t *parameters, const char 
 	struct reload_request request = {
 		.dry_run = json_is_true(json_object_get(parameters, "dry_run")),
 		.confirm_s = (unsigned)json_integer_value(seconds),
-		.change = change,
+		.changes = changes,
+		.change_count = count,
 	};
 	struct reload_answer answer;
 	enum reload_outcome outcome;
 
 	if (!request.dry_run)
-		control_log_change(call, change ? "change" : "reload", object);
+		control_log_change(call, changes ? "change" : "reload", object);
 	outcome = reload_run(s, &request, &answer);
 	if (outcome == RELOAD_DONE)
 		varlink_reply(call, json_pack("{s:I, s:o}", "generation", (json_int_t)s->generation,
@@ -47,7 +48,7 @@ static void change_to(struct varlink_call *call, json_t *parameters, const char 
 
 void control_reload(struct varlink_call *call, json_t *parameters)
 {
-	change_to(call, parameters, control_server(call)->config->files[0], NULL);
+	change_to(call, parameters, control_server(call)->config->files[0], NULL, 0);
 }
 
 void control_confirm_reload(struct varlink_call *call, json_t *parameters)
@@ -62,6 +63,19 @@ void control_confirm_reload(struct varlink_call *call, json_t *parameters)
 	}
 	control_log_change(call, "confirm", "the reload");
 	varlink_reply(call, json_pack("{s:I}", "generation", (json_int_t)s->generation));
+}
+
+/* Adds a change, which is freed, to those in force. */
+static void change_more(struct varlink_call *call, json_t *parameters, const char *object,
+			char *change)
+{
+	const struct config *now = control_server(call)->config;
+	char *changes[CONFIG_CHANGES_MAX + 1]; /* one too many is refused as such */
+
+	memcpy(changes, now->changes, now->change_count * sizeof(*changes));
+	changes[now->change_count] = change;
+	change_to(call, parameters, object, changes, now->change_count + 1);
+	free(change);
 }
 
 static void refuse(struct varlink_call *call, const char *why)
@@ -89,8 +103,7 @@ void control_set(struct varlink_call *call, json_t *parameters)
 		refuse(call, reason.text);
 		return;
 	}
-	change_to(call, parameters, name, text);
-	free(text);
+	change_more(call, parameters, name, text);
 }
 
 void control_add(struct varlink_call *call, json_t *parameters)
@@ -109,8 +122,30 @@ void control_add(struct varlink_call *call, json_t *parameters)
 
 		refuse(call, reason.text + (begins ? strlen(run) : 0));
 	} else {
-		change_to(call, parameters, spec, text);
-		free(text);
+		change_more(call, parameters, spec, text);
 	}
 	free(spec);
+}
+
+void control_remove(struct varlink_call *call, json_t *parameters)
+{
+	struct server *s = control_server(call);
+	const json_t *listener = json_object_get(parameters, "listener");
+	const char *name = json_string_value(listener);
+	char *changes[CONFIG_CHANGES_MAX];
+	struct reason reason;
+	int count;
+
+	if (control_unknown_listener(s, listener)) {
+		control_no_such_listener(call, name);
+		return;
+	}
+	count = config_change_remove(s->config, name, changes, &reason);
+	if (count < 0) {
+		refuse(call, reason.text);
+		return;
+	}
+	change_to(call, parameters, name, changes, (unsigned)count);
+	for (int i = 0; i < count; i++)
+		free(changes[i]);
 }

@@ -31,6 +31,7 @@ void control_reload(struct varlink_call *call, json_t *parameters);
 void control_confirm_reload(struct varlink_call *call, json_t *parameters);
 void control_set(struct varlink_call *call, json_t *parameters);
 void control_add(struct varlink_call *call, json_t *parameters);
+void control_remove(struct varlink_call *call, json_t *parameters);
 /* Logs a change with the user that made it. */
 void control_log_change(const struct varlink_call *call, const char *what, const char *object);
 

@@ -107,12 +107,13 @@ static void await_confirmation(struct server *s, struct config *previous, unsign
 }
 
 /* config_load_again(); NULL with all errors in lines. */
-static struct config *load(const struct config *of, bool changed, const char *change, json_t *lines)
+static struct config *load(const struct config *of, char *const *changes, unsigned count,
+			   json_t *lines)
 {
 	struct config_errors errors = { 0 };
 	struct config *config = NULL;
 
-	config_load_again(of, changed, change, &config, &errors);
+	config_load_again(of, changes, count, &config, &errors);
 	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++)
 		reload_add_line(lines, errors.text[i]);
 	if (errors.count > CONFIG_ERRORS_MAX)
@@ -123,13 +124,13 @@ static struct config *load(const struct config *of, bool changed, const char *ch
 	return config;
 }
 
-/* The configuration in force with a change; NULL with the reason.  It is read again for that, and
- * must not have changed in the files: the user has asked for this change alone. */
-static struct config *load_change(struct server *s, const char *change,
-				  struct reload_answer *answer)
+/* The files of the configuration in force with other changes; NULL with the reason.  They are read
+ * again for that, and must be as they were: the user has asked for these changes alone. */
+static struct config *load_changes(struct server *s, const struct reload_request *request,
+				   struct reload_answer *answer)
 {
 	const struct config *now = s->config;
-	struct config *config = load(now, true, NULL, answer->lines);
+	struct config *config = load(now, now->changes, now->change_count, answer->lines);
 	struct config_diff diff = { 0 };
 
 	answer->message = "nothing was changed: the files are wrong by now";
@@ -145,7 +146,7 @@ static struct config *load_change(struct server *s, const char *change,
 			  "`nbctl reload` first";
 	if (json_array_size(answer->lines))
 		return NULL;
-	config = load(now, true, change, answer->lines);
+	config = load(now, request->changes, request->change_count, answer->lines);
 	answer->message = config ? NULL : "nothing was changed: the change is wrong";
 	if (config && config->server.log_level != now->server.log_level)
 		config_set_log_level(config, now->server.log_level);
@@ -200,13 +201,13 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 	}
 	if (!request->dry_run)
 		notify_reloading(s);
-	if (request->change)
-		config = load_change(s, request->change, answer);
+	if (request->changes)
+		config = load_changes(s, request, answer);
 	else
-		config = load(s->config, false, NULL, answer->lines);
+		config = load(s->config, NULL, 0, answer->lines);
 	if (config)
 		outcome = change_to(s, config, request, answer);
-	else if (!request->change)
+	else if (!request->changes)
 		answer->message = "nothing was changed: the configuration is wrong";
 	if (request->dry_run)
 		return outcome;

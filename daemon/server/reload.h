@@ -37,9 +37,10 @@ struct reload_request {
 	bool dry_run; /* only report the changes; bind and open nothing */
 	/* Undo the reload unless reload_confirm() is called within this time; 0: never. */
 	unsigned confirm_s;
-	/* A change that is in no file, see config_change.h, to what is in force; NULL: the files
-	 * alone, which drops all such changes. */
-	const char *change;
+	/* Changes that are in no file, see config_change.h, in place of those in force.  NULL: the
+	 * files alone, which may have changed. */
+	char *const *changes;
+	unsigned change_count;
 };
 
 enum reload_outcome {

@@ -1,4 +1,4 @@
-"""nbctl set and add: a running daemon changes without a file, by the transaction of a reload."""
+"""nbctl set, add and remove: a running daemon changes without a file, by the transaction of a reload."""
 
 import json
 import os
@@ -63,6 +63,28 @@ def test_add_serves_another_listener(start_daemon):
         echo(s)  # it drains
 
 
+def test_remove_ends_what_was_added(start_daemon):
+    daemon = start_daemon(listener("echo-epoll", engine="epoll"))
+    change(daemon, "add", "nbd,engine=all,size=1M")
+    change(daemon, "add", "echo,engine=epoll")
+    change(daemon, "set", "echo-epoll-2", "max-connections=7")
+    assert unsaved(daemon) == 3
+    with daemon.connect("echo-epoll-2") as s:
+        echo(s)
+        text = change(daemon, "remove", "echo-epoll-2", "--dry-run")
+        assert "[listener echo-epoll-2]: removed, which was in no file" in text and unsaved(daemon) == 3
+        change(daemon, "remove", "echo-epoll-2")
+        echo(s)  # it drains
+    assert unsaved(daemon) == 1
+    *others, last = [one["name"] for one in daemon.call("GetStatus")["listeners"] if one["name"].startswith("nbd-")]
+    for name in others:
+        assert "export" not in change(daemon, "remove", name)
+    text = change(daemon, "remove", last)
+    assert f"[listener {last}]: removed" in text and "[export disk]: removed, which was in no file" in text
+    assert unsaved(daemon) == 0 and change(daemon, "config", "--diff") == ""
+    assert change(daemon, "reload").startswith("no change")
+
+
 def test_a_change_that_is_not_confirmed_is_undone(start_daemon):
     daemon = start_daemon(listener("a", engine="epoll"))
     change(daemon, "set", "a", "max-connections=7")
@@ -83,6 +105,8 @@ def test_a_change_that_is_not_confirmed_is_undone(start_daemon):
     (["set", "a", "engine=epoll\n[listener b]"], "no control characters"),
     (["set", "none", "buffer-size=4K"], "there is no listener 'none'"),
     (["set", "a", "address=127.0.0.1:1", "service=nope"], "service: expected"),
+    (["remove", "a"], "nbserved.ini, not from `nbctl add`"),
+    (["remove", "none"], "there is no listener 'none'"),
     (["add", "ecko"], "ecko: there is no such service (did you mean 'echo'?)"),
     (["add", "echo,nope=1"], "echo: unknown key 'nope'"),
     (["add", "echo,engine=epoll,port=99999"], "address: expected"),

@@ -131,7 +131,7 @@ def test_descriptions_are_read_as_strictly_as_others_do(what):
 
 def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, interface):
     assert {"GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor", "SetLogLevel",
-            "Drain", "Resume", "Set", "Add", "Reload", "ConfirmReload"} <= set(interface.methods)
+            "Drain", "Resume", "Set", "Add", "Remove", "Reload", "ConfirmReload"} <= set(interface.methods)
     for method, (takes, _) in interface.methods.items():
         # An undeclared parameter: the method exists, and is not run.
         good = {name: ["info"] if kind[0] == "array" else "info" for name, kind in takes[1].items()
