@@ -15,7 +15,9 @@
 #include "rows.h"
 #include "util.h"
 
-static const char ending[] = ".jsonl";
+static const char ending[] = ".jsonl", unfinished[] = ".tmp";
+
+enum { WRITING_MAX_S = 3600 }; /* a run that is written takes less than a second */
 
 /* ---- The directory ---- */
 
@@ -43,12 +45,21 @@ static int make_directory(char *path)
 	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+	size_t bytes = strlen(name);
+
+	return bytes >= strlen(end) && !strcmp(name + bytes - strlen(end), end);
+}
+
 static int is_run(const struct dirent *entry)
 {
-	size_t bytes = strlen(entry->d_name);
+	return *entry->d_name != '.' && ends_with(entry->d_name, ending);
+}
 
-	return *entry->d_name != '.' && bytes >= sizeof(ending) &&
-	       !strcmp(entry->d_name + bytes - (sizeof(ending) - 1), ending);
+static int is_unfinished(const struct dirent *entry)
+{
+	return *entry->d_name == '.' && ends_with(entry->d_name, unfinished);
 }
 
 /* The names of all runs, the oldest first: names begin with the time.  They are freed by
@@ -77,6 +88,22 @@ static void drop_oldest(const char *directory)
 	for (int i = 0; i + HISTORY_MAX < count; i++)
 		if (snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name) <
 		    (int)sizeof(path))
+			unlink(path);
+	free_names(names, count);
+}
+
+/* Of processes that were killed while they wrote. */
+static void drop_unfinished(const char *directory)
+{
+	struct dirent **names = NULL;
+	int count = scandir(directory, &names, is_unfinished, NULL);
+	char path[PATH_MAX];
+	struct stat st;
+
+	for (int i = 0; i < count; i++)
+		if (snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name) <
+			    (int)sizeof(path) &&
+		    lstat(path, &st) == 0 && st.st_mtime < time(NULL) - WRITING_MAX_S)
 			unlink(path);
 	free_names(names, count);
 }
@@ -113,7 +140,8 @@ static int keep(const char *directory, const char *run, const struct measures *m
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	strftime(date, sizeof(date), "%Y%m%dT%H%M%S", gmtime_r(&now.tv_sec, &utc));
-	if (snprintf(path, sizeof(path), "%s/.%.16s.tmp", directory, run) >= (int)sizeof(path) ||
+	if (snprintf(path, sizeof(path), "%s/.%.16s%s", directory, run, unfinished) >=
+		    (int)sizeof(path) ||
 	    snprintf(kept, sizeof(kept), "%s/%s.%03ld-%.16s%s", directory, date,
 		     now.tv_nsec / (long)NS_PER_MS, run, ending) >= (int)sizeof(kept))
 		return -ENAMETOOLONG;
@@ -141,6 +169,7 @@ void history_keep(const struct measures *m)
 			 strerror(-rc));
 	else
 		drop_oldest(directory);
+	drop_unfinished(directory);
 }
 
 /* ---- Reading ---- */

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 
 import pytest
 from conftest import NBCTL, TIMEOUT, listener
@@ -66,8 +67,12 @@ def test_the_newest_are_kept(measured):
     for i in range(MAX + 3):
         (measured.kept / f"20000101T000000.{i:03}-0.jsonl").write_text("")
     (measured.kept / "other").write_text("of the user")
+    for name, age in ((".killed.tmp", 7200), (".written.tmp", 0)):
+        (measured.kept / name).write_text("")
+        os.utime(measured.kept / name, (time.time() - age,) * 2)
     measured.compare()
-    names = sorted(path.name for path in measured.kept.iterdir())
+    first, *names = sorted(path.name for path in measured.kept.iterdir())
+    assert first == ".written.tmp"  # by another process, now; the other was killed an hour ago and more
     assert len(names) == MAX + 1 and "other" in names  # what is no run stays
     assert names[0] == "20000101T000000.004-0.jsonl"
 
