@@ -143,7 +143,8 @@ static struct proc_thread *proc_threads_find(struct proc_threads *t, pid_t tid)
 	return NULL;
 }
 
-static void proc_threads_see(struct proc_threads *t, pid_t tid)
+static void proc_threads_see(struct proc_threads *t, const struct proc_threads_caller *caller,
+			     void *context, pid_t tid)
 {
 	struct proc_thread *thread = proc_threads_find(t, tid);
 	char comm[64];
@@ -151,7 +152,8 @@ static void proc_threads_see(struct proc_threads *t, pid_t tid)
 	bool kernel;
 
 	if (!thread) {
-		if (proc_read(tid, "comm", comm, sizeof(comm)) < 0)
+		if (caller->is_worker(context, tid) ||
+		    proc_read(tid, "comm", comm, sizeof(comm)) < 0)
 			return;
 		worker = proc_thread_owner(comm, &kernel);
 		if (!worker)
@@ -178,8 +180,7 @@ static void proc_threads_resolve(struct proc_threads *t)
 	}
 }
 
-void proc_threads_scan(struct proc_threads *t,
-		       void (*retire)(void *context, const struct proc_thread *thread),
+void proc_threads_scan(struct proc_threads *t, const struct proc_threads_caller *caller,
 		       void *context)
 {
 	DIR *dir;
@@ -196,7 +197,8 @@ void proc_threads_scan(struct proc_threads *t,
 		t->list[i].seen = false;
 	while ((entry = readdir(dir)) != NULL)
 		if (entry->d_name[0] != '.')
-			proc_threads_see(t, (pid_t)strtol(entry->d_name, NULL, 10));
+			proc_threads_see(t, caller, context,
+					 (pid_t)strtol(entry->d_name, NULL, 10));
 	closedir(dir);
 	reserve_refill();
 	proc_threads_resolve(t);
@@ -204,7 +206,7 @@ void proc_threads_scan(struct proc_threads *t,
 		if (t->list[i].seen)
 			t->list[kept++] = t->list[i];
 		else
-			retire(context, &t->list[i]);
+			caller->retire(context, &t->list[i]);
 	}
 	t->count = kept;
 }

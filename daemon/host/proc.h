@@ -38,10 +38,16 @@ struct proc_threads {
 	unsigned dropped; /* in the last scan: threads beyond the list, whose cost is not counted */
 };
 
-/* Reads the list of threads again.  A thread that has ended is passed to retire() with its last
- * known cost, and forgotten. */
-void proc_threads_scan(struct proc_threads *t,
-		       void (*retire)(void *context, const struct proc_thread *thread),
+/* Of the caller, with its context. */
+struct proc_threads_caller {
+	/* Is it a worker, which works for no other?  Its name is not read then. */
+	bool (*is_worker)(void *context, pid_t tid);
+	/* A thread has ended: it is forgotten, with its last known cost. */
+	void (*retire)(void *context, const struct proc_thread *thread);
+};
+
+/* Reads the list of threads again. */
+void proc_threads_scan(struct proc_threads *t, const struct proc_threads_caller *caller,
 		       void *context);
 
 /* `iou-wrk-123`, `iou-sqp-123` and `store-123` give 123, the name of any other thread 0;

@@ -189,14 +189,25 @@ static void retire_thread(void *context, const struct proc_thread *thread)
 	}
 }
 
+static bool is_worker(void *context, pid_t tid)
+{
+	const struct listeners *all = context;
+
+	for (unsigned i = 0; i < all->count; i++)
+		if (listener_worker_of(all->list[i], tid) != LISTENER_NO_WORKER)
+			return true;
+	return false;
+}
+
 struct proc_threads *listeners_scan_threads(struct listeners *all)
 {
+	static const struct proc_threads_caller caller = { is_worker, retire_thread };
 	uint64_t now = clock_ns();
 
 	if (now - all->threads_ns >= NS_PER_MS) {
 		unsigned before = all->threads.dropped;
 
-		proc_threads_scan(&all->threads, retire_thread, all);
+		proc_threads_scan(&all->threads, &caller, all);
 		if (all->threads.dropped && !before)
 			log_warning("%u of more than %d threads of stores and the kernel are not "
 				    "looked at: the CPU time of listeners lacks theirs",

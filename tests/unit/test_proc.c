@@ -215,6 +215,7 @@ static void actor_end(struct actor *actor)
 }
 
 struct retired {
+	pid_t worker; /* of the caller */
 	unsigned count;
 	struct proc_thread last;
 };
@@ -226,6 +227,13 @@ static void on_retire(void *context, const struct proc_thread *thread)
 	r->count++;
 	r->last = *thread;
 }
+
+static bool is_worker(void *context, pid_t tid)
+{
+	return tid == ((const struct retired *)context)->worker;
+}
+
+static const struct proc_threads_caller caller = { is_worker, on_retire };
 
 static const struct proc_thread *find(const struct proc_threads *t, pid_t tid)
 {
@@ -244,15 +252,30 @@ static void a_scan_finds_the_threads_of_rings_and_no_others(void **state)
 	(void)state;
 	actor_start(&wq, "iou-wrk-", 4711);
 	actor_start(&other, "echo/", 0);
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->count, 1);
 	assert_int_equal(t->list[0].tid, wq.tid);
 	assert_int_equal(t->list[0].worker, 4711);
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->count, 1);
 	assert_int_equal(retired.count, 0);
 	actor_end(&wq);
 	actor_end(&other);
+	free(t);
+}
+
+static void a_worker_works_for_no_other_whatever_its_name(void **state)
+{
+	struct proc_threads *t = calloc(1, sizeof(*t));
+	struct actor worker = { 0 };
+	struct retired retired = { 0 };
+
+	(void)state;
+	actor_start(&worker, "iou-wrk-", 4711);
+	retired.worker = worker.tid;
+	proc_threads_scan(t, &caller, &retired);
+	assert_int_equal(t->count, 0);
+	actor_end(&worker);
 	free(t);
 }
 
@@ -266,10 +289,10 @@ static void threads_beyond_the_list_are_counted(void **state)
 	actor_start(&wq, "iou-wrk-", 4711);
 	for (; t->count < PROC_THREADS_MAX; t->count++) /* of threads that have ended */
 		t->list[t->count].tid = -1 - (pid_t)t->count;
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->dropped, 1);
 	assert_int_equal(retired.count, PROC_THREADS_MAX);
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->dropped, 0);
 	assert_int_equal(t->count, 1);
 	actor_end(&wq);
@@ -286,18 +309,18 @@ static void a_thread_that_ended_is_retired_once_with_its_cost(void **state)
 
 	(void)state;
 	actor_start(&wq, "iou-wrk-", 4711);
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->count, 1);
 	seen = t->list[0].cost;
 	tid = wq.tid;
 	actor_end(&wq);
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->count, 0);
 	assert_int_equal(retired.count, 1);
 	assert_int_equal(retired.last.tid, tid);
 	assert_int_equal(retired.last.worker, 4711);
 	assert_memory_equal(&retired.last.cost, &seen, sizeof(seen));
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(retired.count, 1);
 	free(t);
 }
@@ -312,13 +335,13 @@ static void a_helper_of_the_sqpoll_thread_works_for_its_worker(void **state)
 	actor_start(&sqp, "iou-sqp-", 4711);
 	actor_start(&wq, "iou-wrk-", sqp.tid);
 	for (unsigned i = 0; i < 2; i++) {
-		proc_threads_scan(t, on_retire, &retired);
+		proc_threads_scan(t, &caller, &retired);
 		assert_int_equal(t->count, 2);
 		assert_int_equal(find(t, sqp.tid)->worker, 4711);
 		assert_int_equal(find(t, wq.tid)->worker, 4711);
 	}
 	actor_end(&sqp);
-	proc_threads_scan(t, on_retire, &retired);
+	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(find(t, wq.tid)->worker, 4711);
 	actor_end(&wq);
 	free(t);
@@ -335,6 +358,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_is_not_there_is_enoent),
 		cmocka_unit_test(costs_add_up),
 		cmocka_unit_test(a_scan_finds_the_threads_of_rings_and_no_others),
+		cmocka_unit_test(a_worker_works_for_no_other_whatever_its_name),
 		cmocka_unit_test(threads_beyond_the_list_are_counted),
 		cmocka_unit_test(a_thread_that_ended_is_retired_once_with_its_cost),
 		cmocka_unit_test(a_helper_of_the_sqpoll_thread_works_for_its_worker),
