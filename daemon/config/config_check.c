@@ -263,16 +263,13 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	report_transport(r, l, "service", l->service->name, *able);
 }
 
-/* The kernel's TLS is one of TCP, from a connection's begin on. */
+/* The kernel's TLS is one of TCP. */
 static void check_tls(struct config_report *r, struct listener_config *l)
 {
 	char text[ADDRESS_TEXT_MAX];
 
 	if (!tls_in_kernel(l->tls.mode))
 		return;
-	if (l->service && (l->service->flags & SERVICE_STARTS_TLS))
-		REFUSE(r, l, "tls", "expected none or user with service %s, got '%s'",
-		       l->service->name, tls_modes[l->tls.mode]);
 	for (unsigned i = 0; i < l->address_count; i++)
 		if (l->addresses[i].sa.ss_family == AF_UNIX)
 			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),

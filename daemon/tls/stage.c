@@ -277,6 +277,33 @@ static void serve_records(struct stage_conn *t)
 	hold(t, 1);
 }
 
+/* Receives what the client says in clear, as the engine does not.  If there was something c runs
+ * again: more may have come. */
+static void receive_clear(struct conn *c)
+{
+	struct pool *p = &c->worker->pool;
+	struct chunk *k = chunk_with_room(p, &worker_part(c->worker)->opened, STAGE_ROOM);
+	size_t n;
+
+	if (!k) {
+		conn_wait_for_memory(c);
+		return;
+	}
+	n = raw_receive(c, k->base + k->used, p->chunk_size - k->used);
+	if (n == 0)
+		return;
+	chunk_append(p, &c->rx, k, n);
+	conn_ready(c);
+}
+
+static void serve_clear(struct conn *c)
+{
+	if (stage_receives(c) && !conn_is_full(c))
+		receive_clear(c);
+	if (!(c->flags & CONN_CLOSING))
+		stage_of(c->worker)->inner->run(c);
+}
+
 static void stage_run(struct conn *c)
 {
 	struct stage_conn *t = c->stage;
@@ -286,7 +313,7 @@ static void stage_run(struct conn *c)
 		return;
 	}
 	if (unlikely(t->clear)) {
-		stage_of(c->worker)->inner->run(c);
+		serve_clear(c);
 		return;
 	}
 	if (!(t->kernel & KERNEL_RECEIVES))

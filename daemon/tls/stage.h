@@ -110,7 +110,7 @@ static inline void stage_watch(struct stage_conn *t)
  * say so. */
 static inline bool stage_receives(const struct conn *c)
 {
-	return (c->flags & (CONN_RAW | CONN_FRESH)) == CONN_RAW;
+	return (c->flags & (CONN_RAW | CONN_FRESH | CONN_EOF)) == CONN_RAW;
 }
 
 /* wire.c */
@@ -121,7 +121,7 @@ struct chunk *chunk_with_room(struct pool *p, struct chunk **chunk, uint32_t lea
 /* Appends the next `bytes` bytes of the chunk, behind its used ones, to q. */
 void chunk_append(struct pool *p, struct bufq *q, struct chunk *k, size_t bytes);
 
-/* CONN_RAW: receives; 0: there is nothing now, or c has ended. */
+/* CONN_RAW: receives; 0: there is nothing now, or c ends. */
 size_t raw_receive(struct conn *c, void *to, size_t bytes);
 
 /* handshake.c */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "engine.h"
 #include "stage.h"
 
 size_t raw_receive(struct conn *c, void *to, size_t bytes)
@@ -12,8 +13,11 @@ size_t raw_receive(struct conn *c, void *to, size_t bytes)
 	stat_add(c->worker->stats.sys_recv, 1);
 	if (n < 0 && errno != EAGAIN)
 		conn_failed(c, errno);
-	else if (n == 0)
-		conn_close(c, CONN_END_PEER);
+	if (n == 0) {
+		conn_eof(c);
+		c->worker->engine->recv(c, false);
+		conn_close_when_sent(c, CONN_END_PEER);
+	}
 	if (n <= 0)
 		return 0;
 	stat_add(c->worker->stats.bytes_in, (size_t)n);

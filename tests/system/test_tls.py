@@ -612,7 +612,6 @@ def test_keys_that_do_not_fit(start_daemon, pem):
             {"engine": "io_uring", "tls": "ktls", "zero_copy_min": "8K"},
             "zero-copy-min: requires tls = none or user (tls is ktls)",
         ),
-        ({"service": "nbd", "tls": "ktls"}, "tls: expected none or user with service nbd, got 'ktls'"),
         (
             {"address": "unix:/run/x.sock", "tls": "ktls-tx"},
             "address: expected IP:PORT with tls = ktls-tx, got 'unix:/run/x.sock'",

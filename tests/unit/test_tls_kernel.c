@@ -50,6 +50,7 @@ static struct {
 	size_t closed_at; /* how many bytes were sent before close_notify; 0: none was */
 	bool refuses;     /* keys */
 	bool full;        /* the socket has no room */
+	bool ended;       /* the client has sent its FIN */
 } kernel;
 
 static void take_keys(struct side *side, const uint8_t *given, size_t bytes)
@@ -107,7 +108,7 @@ ssize_t recv(int fd, void *buf, size_t n, int flags)
 	assert_int_equal(flags, MSG_DONTWAIT);
 	assert_null(kernel.receives.cipher);
 	n = MIN(n, kernel.wire_bytes - kernel.taken);
-	if (n == 0) {
+	if (n == 0 && !kernel.ended) {
 		errno = EAGAIN;
 		return -1;
 	}
@@ -485,6 +486,87 @@ static void without_the_kernels_keys_nothing_is_served(void **state)
 	}
 }
 
+/* The flags of a client of nbd, and its option STARTTLS; LIST. */
+static const uint8_t nbd_clear[] = { 0,   0,   0, 1, 'I', 'H', 'A', 'V', 'E', 'O',
+				     'P', 'T', 0, 0, 0,   5,   0,   0,   0,   0 };
+static const uint8_t nbd_list[] = {
+	'I', 'H', 'A', 'V', 'E', 'O', 'P', 'T', 0, 0, 0, 3, 0, 0, 0, 0
+};
+enum { NBD_GREETING = 18, NBD_REPLY = 20 };
+
+static void say_in_clear(struct talk *t, const uint8_t *data, size_t bytes)
+{
+	memcpy(kernel.wire + kernel.wire_bytes, data, bytes);
+	kernel.wire_bytes += bytes;
+	deliver(t);
+	t->heard = t->peer->out_bytes;
+}
+
+static void nbd_begins_in_clear(void **state)
+{
+	(void)state;
+	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
+		struct talk t;
+		uint8_t answer[2 * NBD_REPLY];
+
+		talk_start(&t, "nbd", mode, 0);
+		for (size_t i = 0; i < sizeof(nbd_clear); i++)
+			say_in_clear(&t, nbd_clear + i, 1);
+		assert_int_equal(t.heard, NBD_GREETING + NBD_REPLY);
+		shake_hands(&t);
+		assert_true(SSL_write(t.ssl, nbd_list, sizeof(nbd_list)) == sizeof(nbd_list));
+		carry(&t);
+		assert_int_equal(SSL_read(t.ssl, answer, sizeof(answer)), NBD_REPLY);
+		assert_int_equal(stat_load(stats_of(&t)->tls_kernel_sends), 1);
+		assert_int_equal(stat_load(stats_of(&t)->tls_kernel_receives), mode == TLS_KTLS);
+		assert_int_equal(stat_load(stats_of(&t)->tls_plain_in), sizeof(nbd_list));
+		assert_int_equal(stat_load(stats_of(&t)->tls_plain_out), NBD_REPLY);
+		t.kept = 2;
+		talk_stop(&t);
+	}
+}
+
+static void what_is_put_behind_starttls_ends_the_connection(void **state)
+{
+	(void)state;
+	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
+		uint8_t both[sizeof(nbd_clear) + sizeof(nbd_list)];
+		struct talk t;
+
+		memcpy(mempcpy(both, nbd_clear, sizeof(nbd_clear)), nbd_list, sizeof(nbd_list));
+		talk_start(&t, "nbd", mode, 0);
+		say_in_clear(&t, both, sizeof(both));
+		assert_int_equal(t.heard, NBD_GREETING);
+		assert_null(t.peer->conn);
+		assert_int_equal(stat_load(stats_of(&t)->closed_protocol), 1);
+		t.kept = mode == TLS_KTLS; /* it has received */
+		talk_stop(&t);
+	}
+}
+
+/* Which the stage notices by itself before the kernel opens records. */
+static void a_client_goes_before_tls_and_within_it(void **state)
+{
+	static const char *const names[] = { "nbd", "echo" };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		struct talk t;
+
+		talk_start(&t, names[i], TLS_KTLS, 0);
+		SSL_do_handshake(t.ssl); /* its first flight waits in t.out */
+		kernel.ended = true;
+		if (i == 0)
+			say_in_clear(&t, nbd_clear, 10);
+		else
+			carry(&t);
+		assert_null(t.peer->conn);
+		assert_int_equal(stat_load(stats_of(&t)->closed_peer), 1);
+		assert_int_equal(stat_load(stats_of(&t)->tls_failed), 0);
+		talk_stop(&t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -494,6 +576,9 @@ int main(void)
 		cmocka_unit_test(other_keys_end_the_connection),
 		cmocka_unit_test(a_broken_record_ends_the_connection),
 		cmocka_unit_test(without_the_kernels_keys_nothing_is_served),
+		cmocka_unit_test(nbd_begins_in_clear),
+		cmocka_unit_test(what_is_put_behind_starttls_ends_the_connection),
+		cmocka_unit_test(a_client_goes_before_tls_and_within_it),
 	};
 
 	for (unsigned i = 0; i < INPUT; i++)
