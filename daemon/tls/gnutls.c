@@ -30,6 +30,7 @@ struct tls_session {
 	const struct tls_wire *wire;
 	void *wire_context;
 	bool dry, full; /* the wire had no input, or took no output, in this step */
+	bool asked;     /* in it the client has asked for other keys of ours */
 	const char *why;
 };
 
@@ -166,6 +167,18 @@ static void session_free(struct tls_session *s)
 	free(s);
 }
 
+/* A KeyUpdate (RFC 8446, 4.6.3) has one byte, 1: update_requested. */
+static int notice_key_update(gnutls_session_t session, unsigned type, unsigned post,
+			     unsigned incoming, const gnutls_datum_t *message)
+{
+	struct tls_session *s = gnutls_transport_get_ptr(session);
+
+	(void)type, (void)post;
+	if (incoming && message->size == 1 && message->data[0] == 1)
+		s->asked = true;
+	return 0;
+}
+
 static int set_up(struct tls_session *s, struct tls_context *c)
 {
 	/* No tickets: each connection costs the same. */
@@ -185,6 +198,8 @@ static int set_up(struct tls_session *s, struct tls_context *c)
 	gnutls_transport_set_ptr(s->gnutls, s);
 	gnutls_transport_set_pull_function(s->gnutls, wire_pull);
 	gnutls_transport_set_push_function(s->gnutls, wire_push);
+	gnutls_handshake_set_hook_function(s->gnutls, GNUTLS_HANDSHAKE_KEY_UPDATE, GNUTLS_HOOK_PRE,
+					   notice_key_update);
 	return 0;
 }
 
@@ -207,7 +222,7 @@ static struct tls_session *session_new(struct tls_context *c, const struct tls_w
 
 static inline void begin(struct tls_session *s)
 {
-	s->dry = s->full = false;
+	s->dry = s->full = s->asked = false;
 }
 
 /* Unlike OpenSSL GnuTLS leaves it to its user to send the alert. */
@@ -218,7 +233,7 @@ static int result(struct tls_session *s, int rc)
 	if (rc == GNUTLS_E_AGAIN && s->dry)
 		return TLS_WANT_INPUT;
 	if (!gnutls_error_is_fatal(rc))
-		return TLS_CONTROL;
+		return s->asked ? TLS_ASKED : TLS_CONTROL;
 	s->why = gnutls_strerror(rc);
 	if (rc != GNUTLS_E_FATAL_ALERT_RECEIVED)
 		gnutls_alert_send_appropriate(s->gnutls, rc);
@@ -254,6 +269,20 @@ static int session_write(struct tls_session *s, const void *data, size_t bytes)
 	return n > 0 ? (int)n : result(s, (int)n);
 }
 
+/* GnuTLS wipes its own copy when it frees the session. */
+static bool session_keys(struct tls_session *s, bool sends, struct tls_keys *ret_keys)
+{
+	gnutls_datum_t iv, key;
+	unsigned char number[8];
+
+	if (gnutls_record_get_state(s->gnutls, !sends, NULL, &iv, &key, number) < 0 ||
+	    iv.size != sizeof(ret_keys->iv) || key.size > sizeof(ret_keys->key))
+		return false;
+	memcpy(ret_keys->iv, iv.data, iv.size);
+	memcpy(ret_keys->key, key.data, key.size);
+	return true;
+}
+
 static int session_close(struct tls_session *s)
 {
 	int rc;
@@ -276,6 +305,7 @@ const struct tls_library tls_gnutls = {
 	.handshake = session_handshake,
 	.read = session_read,
 	.write = session_write,
+	.keys = session_keys,
 	.close = session_close,
 	.why = session_why,
 	.free = session_free,

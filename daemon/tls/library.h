@@ -59,8 +59,8 @@ struct tls_library {
 	 * next call begins with the same bytes. */
 	int (*write)(struct tls_session *s, const void *data, size_t bytes);
 	/* The keys of the server's records (`sends`), or of the client's, once the handshake is
-	 * done and before any record; once for each direction, as the session wipes what it has of
-	 * them. Only of a context whose mode is tls_in_kernel().  False: it has none.  Optional. */
+	 * done and before any record; once for each direction, as the session may wipe what it has
+	 * of them.  Only of a context whose mode is tls_in_kernel().  False: it has none. */
 	bool (*keys)(struct tls_session *s, bool sends, struct tls_keys *ret_keys);
 	/* Writes close_notify.  0, or enum tls_result. */
 	int (*close)(struct tls_session *s);

@@ -69,12 +69,6 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 		reason_set(reason, -ENOTSUP, "%s", absent);
 		return NULL;
 	}
-	if (tls_in_kernel(options->mode) && !libraries[options->library]->keys) {
-		reason_set(reason, -ENOTSUP,
-			   "%s does not give its keys to the kernel here; `tls-library = openssl`",
-			   tls_library_name(options->library));
-		return NULL;
-	}
 	if (tls_in_kernel(options->mode) &&
 	    tls_kernel_probe(options->mode, options->cipher, reason) < 0)
 		return NULL;
