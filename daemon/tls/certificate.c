@@ -102,11 +102,11 @@ static int add_names(X509 *x)
 static int self_sign(X509 *x, EVP_PKEY *key)
 {
 	X509_NAME *name = X509_get_subject_name(x);
-	uint32_t serial;
+	uint64_t serial;
 
 	return RAND_bytes((unsigned char *)&serial, sizeof(serial)) &&
 	       X509_set_version(x, X509_VERSION_3) &&
-	       ASN1_INTEGER_set(X509_get_serialNumber(x), (long)(serial >> 1)) &&
+	       ASN1_INTEGER_set_uint64(X509_get_serialNumber(x), serial) &&
 	       X509_gmtime_adj(X509_getm_notBefore(x), 0) &&
 	       X509_time_adj_ex(X509_getm_notAfter(x), MADE_DAYS, 0, NULL) &&
 	       X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
