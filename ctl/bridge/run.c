@@ -1,7 +1,8 @@
 /* org.nbserved.Host.Run: a load generator on this host for `nbctl compare --on`.
  *
  * Run(argv, timeout_ms) with `more` replies when it has started, then with its CPU time every 50 ms
- * and with its output as it comes, and at last with its status and its times.  Meanwhile three
+ * and with its output as it comes, and at last with its status, its times, and what went through
+ * this host's network interface.  Meanwhile three
  * calls without a reply are taken: Alive, each second; Idle, there was no load so far; Stop, which
  * ends the command.  So does the end of input, or ten seconds without a call: nothing is left
  * running. */
@@ -179,9 +180,9 @@ static json_t *child_to_json(const struct child *child)
 	char cpus[256] = "";
 
 	host_cpus_text(&child->cpus, cpus, sizeof(cpus));
-	return json_pack("{s:i, s:b, s:I, s:o, s:s}", "status", child->status, "timed_out",
+	return json_pack("{s:i, s:b, s:I, s:o, s:s, s:O*}", "status", child->status, "timed_out",
 			 child->timed_out, "wall_ns", (json_int_t)child->wall_ns, "use",
-			 use_to_json(&child->use), "cpus", cpus);
+			 use_to_json(&child->use), "cpus", cpus, "link", child->link);
 }
 
 bool bridge_run(struct varlink_reader *reader, const struct varlink_request *call)
@@ -189,7 +190,7 @@ bool bridge_run(struct varlink_reader *reader, const struct varlink_request *cal
 	uint64_t timeout_ms = field_uint(call->parameters, "timeout_ms");
 	char **words = bridge_words(call->parameters);
 	struct run run = { .reader = reader, .heard_ns = clock_ns() };
-	struct watcher watcher = { &run, run_fd, run_wait_ms, run_look, run_output };
+	struct watcher watcher = { &run, run_fd, run_wait_ms, run_look, run_output, true };
 	struct child child;
 	json_t *last;
 

@@ -417,7 +417,7 @@ const struct command command_compare = {
 		[VALUE_LAYERS] = { "layers", OPTION_FLAG, NULL, "charge CPU time to layers, by samples" },
 		[VALUE_STACKS] = { "stacks", OPTION_VALUE, "FOLDER", "... save folded stacks and flame graphs there" },
 		[VALUE_ON] = { "on", OPTION_VALUE, "HOST,...", "run COMMAND on these hosts at once, over ssh" },
-		[VALUE_LINK] = { "link", OPTION_VALUE, "SPEED", "bits/s of the network card, if it does not tell: 25G" },
+		[VALUE_LINK] = { "link", OPTION_MANY, "[HOST=]SPEED", "bits/s of network cards that do not tell, of a host's or all: 25G" },
 		[VALUE_QUIET] = { "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails" },
 		[VALUE_SERVE] = { "serve", OPTION_MANY, "SPEC", "start `nbserved --run SPEC` for each round" },
 		[VALUE_BUILD] = { "build", OPTION_MANY, "NAME=PATH", "... of two nbserved or more, and judge the later ones" },

@@ -192,28 +192,25 @@ static int check_on(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-/* Bits per second: 25G, 100M. */
+/* Each host that it names is one of -H or --on. */
 static int check_link(struct ctl *ctl, struct compare *c)
 {
-	static const struct {
-		char letter;
-		double scale;
-	} units[] = { { 'K', 1e3 }, { 'M', 1e6 }, { 'G', 1e9 } };
-	const char *text = ctl->values[VALUE_LINK];
-	double value, scale = 0;
-	char *end;
+	const char *text = ctl->values[VALUE_LINK], *daemon = ctl->target.host;
+	struct reason reason = { "" };
 
 	if (!text)
 		return CTL_DONE;
-	value = strtod(text, &end);
-	for (unsigned i = 0; i < ARRAY_SIZE(units); i++)
-		if (*end == units[i].letter && !end[1])
-			scale = units[i].scale;
-	if (end == text || !(value * scale >= 1e3 && value * scale <= 1e13))
-		return ctl_usage(ctl,
-				 "--link: expected bits per second such as 25G or 100M, got '%s'",
-				 text);
-	c->link_bps = (uint64_t)(value * scale);
+	if (link_speeds_parse(text, &c->links, &reason) < 0)
+		return ctl_usage(ctl, "--link: %s", reason.text);
+	for (unsigned i = 0; i < c->links.count; i++) {
+		const struct host_list *hosts = &c->links.list[i].hosts;
+
+		for (unsigned j = 0; j < hosts->count; j++)
+			if (!host_list_has(&c->hosts, hosts->names[j]) &&
+			    !(daemon && !strcmp(daemon, hosts->names[j])))
+				return ctl_usage(ctl, "--link: neither -H nor --on has a host '%s'",
+						 hosts->names[j]);
+	}
 	return CTL_DONE;
 }
 
@@ -292,6 +289,7 @@ static int check_limits(struct ctl *ctl, struct compare *c)
 void compare_options_fini(struct compare *c)
 {
 	host_list_free(&c->hosts);
+	link_speeds_free(&c->links);
 	for (unsigned i = 0; i < c->limit_count; i++)
 		free(c->limit_list[i].text);
 	free(c->limit_list);

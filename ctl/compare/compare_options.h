@@ -7,6 +7,7 @@
 #include "ctl.h"
 #include "host_list.h"
 #include "limit.h"
+#include "link_speeds.h"
 #include "points.h"
 #include "rounds.h"
 
@@ -49,7 +50,7 @@ struct compare {
 	unsigned interval_ms;
 	struct rounds rounds;
 	unsigned timeout_ms;       /* of a run of COMMAND; 0: none */
-	uint64_t link_bps;         /* of --link; 0: as drivers tell */
+	struct link_speeds links;  /* of --link */
 	double within;             /* see struct measures */
 	FILE *save, *html, *junit; /* files of the options; NULL: not given */
 	struct softirq *softirq;

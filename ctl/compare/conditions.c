@@ -256,7 +256,7 @@ static json_t *words_of(char *const *argv)
 }
 
 static void add_command(const struct conditions *c, json_t *to, const struct measure *row,
-			char *const *argv, const struct child *child)
+			char *const *argv, const struct generator_run *run)
 {
 	json_t *command = words_of(argv), *given = words_of(c->command);
 	cpu_set_t cpus;
@@ -268,11 +268,13 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 	if (c->sweep)
 		json_object_set(to, "sweep", (json_t *)c->sweep);
 	json_object_set_new(to, "generator", json_string(c->generator));
-	set_cpus(to, "generator_cpus", &child->cpus);
+	if (json_array_size(run->nics))
+		json_object_set(to, "generator_nics", run->nics);
+	set_cpus(to, "generator_cpus", &run->child.cpus);
 	if (c->ctl->target.host || c->ctl->on)
 		return;
 	host_listener_cpus(c->pid, row->listener, &cpus);
-	if (cpus_other_nodes(&cpus, &child->cpus))
+	if (cpus_other_nodes(&cpus, &run->child.cpus))
 		json_object_set_new(to, "other_nodes", json_true());
 }
 
@@ -343,7 +345,7 @@ static json_t *visit_of(const struct conditions *c, const json_t *conditions, st
 }
 
 int conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
-		   char *const *argv, const struct child *child)
+		   char *const *argv, const struct generator_run *run)
 {
 	uint64_t throttled = c->throttled;
 	int rc = CTL_DONE;
@@ -358,7 +360,7 @@ int conditions_set(struct conditions *c, struct measures *m, unsigned first, str
 			break;
 		made = conditions_of(c, m->rows[i], now);
 		if (argv)
-			add_command(c, made, m->rows[i], argv, child);
+			add_command(c, made, m->rows[i], argv, run);
 		throttled = MAX(throttled, field_uint(now, "throttled"));
 		json_decref(now);
 		measures_set_conditions(m, m->rows[i], made, visit_of(c, made, place));

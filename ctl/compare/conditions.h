@@ -12,14 +12,15 @@
  * meanwhile, "generator_host": as "host", if
  * it is another one, "generator_hosts": an array of them, if they are several,
  * "on": ["c1"], their names, "nic": what nic_describe() tells of the interface that the listener's
- * clients came through, but for loopback } */
+ * clients came through, but for loopback, "generator_nics": [{ "host": "c1", ... the same of that
+ * by which the generator went out of its host }] } */
 #pragma once
 #include <sys/types.h>
 
 #include "ctl.h"
 #include "measure.h"
 
-struct child;
+struct generator_run;
 struct conditions {
 	struct ctl *ctl;
 	json_t *common;       /* conditions that do not change while nbctl runs */
@@ -47,11 +48,11 @@ void conditions_fini(struct conditions *c);
 json_t *conditions_parameters(const struct conditions *c, const char *listener, json_t *listeners);
 
 /* Sets the conditions of the rows of m from `first` on, which have just been measured, and their
- * place: position in round, both from 1 on.  argv: the command, NULL-terminated, and child its
+ * place: position in round, both from 1 on.  argv: the command, NULL-terminated, and run its
  * result; NULL: none was run.  An exit code: the host of the daemon is asked. */
 struct place {
 	unsigned round, position;
 	uint64_t seed; /* of the order of visits; 0: none */
 };
 int conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
-		   char *const *argv, const struct child *child);
+		   char *const *argv, const struct generator_run *run);

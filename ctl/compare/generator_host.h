@@ -29,11 +29,14 @@ char *generator_host_version(struct ctl *ctl);
 struct generator_run {
 	/* Of several hosts: the status of the first that failed, the sum of their CPU time, the
 	 * busiest thread of all, and as output all lines, each with its host. */
-	struct child child;
+	struct child child;           /* its link: of one host */
 	struct generator_part *parts; /* of several hosts; NULL: of one */
 	unsigned part_count;
 	uint64_t spread_ns; /* from the call to the last that told its start */
-	int failed;         /* the first host whose command failed; -1: none */
+	/* What the drivers of their network interfaces tell: [{ "host": "c1", ... }], of hosts that
+	 * are not the daemon's; owned. */
+	json_t *nics;
+	int failed; /* the first host whose command failed; -1: none */
 };
 
 /* child_run() there, with a command for each host.  All start at the same time, and are ended when

@@ -1,6 +1,8 @@
 /* A list of hosts on the command line: `c1,c2,root@c[01-16,20].lab`, as clush(1) writes it.  Pure.
  */
 #pragma once
+#include <stdbool.h>
+
 #include "reason.h"
 
 enum { HOST_LIST_MAX = 64, HOST_NAME_BYTES = 256 };
@@ -12,4 +14,5 @@ struct host_list {
 
 /* 0, or -EINVAL with the reason.  host_list_free() in both cases. */
 int host_list_parse(const char *text, struct host_list *ret, struct reason *reason);
+bool host_list_has(const struct host_list *hosts, const char *name);
 void host_list_free(struct host_list *hosts);

@@ -83,7 +83,8 @@ static int delta(struct ctl *ctl, const struct compare *c, const struct conditio
 	}
 	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
 	timeline_set(m, first, s->documents);
-	link_set(m, first, s->documents, conditions->interfaces, c->link_bps);
+	link_set(m, first, s->documents, conditions->interfaces,
+		 link_speeds_of(&c->links, ctl->target.host));
 	return CTL_DONE;
 }
 
@@ -109,7 +110,7 @@ static int run_command(struct ctl *ctl, char **const *commands, unsigned timeout
 
 /* Not if several listeners were busy, as the requests cannot be attributed. */
 static void set_generator(struct measures *m, unsigned first, char *const *argv,
-			  const struct generator_run *run)
+			  const struct generator_run *run, const struct link_speeds *links)
 {
 	const struct measure *active = NULL;
 	bool several = false;
@@ -124,7 +125,7 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 	}
 	for (unsigned i = first; i < m->count && !several; i++)
 		if (m->rows[i]->listener_count)
-			visits_set_generator(m->rows[i], argv, run);
+			visits_set_generator(m->rows[i], argv, run, links);
 }
 
 static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
@@ -158,9 +159,9 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 			rc = delta(ctl, c, conditions, &sampler, m);
 		if (rc == CTL_DONE)
 			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
-					    command, child);
+					    command, &run);
 		if (command)
-			set_generator(m, first, command, &run);
+			set_generator(m, first, command, &run, &c->links);
 		sampler_set(&sampler, m, first);
 		layers_end(sampler.layers, m, first);
 		for (unsigned i = first; i < m->count; i++)
@@ -203,7 +204,7 @@ static int measure_listeners(struct ctl *ctl, const struct compare *c, struct ro
 					  .quiet = ctl->values[VALUE_QUIET],
 					  .softirq = ctl->values[VALUE_SOFTIRQ],
 					  .layers = c->layers,
-					  .link_bps = c->link_bps,
+					  .links = &c->links,
 					  .conditions = conditions,
 					  .serve = c->serve,
 					  .listeners = { ctl->words, ctl->word_count, c->serve },

@@ -234,7 +234,7 @@ static int sampler_wait_ms(const void *context)
 
 struct watcher sampler_watcher(struct sampler *s)
 {
-	return (struct watcher){ s, sampler_fd, sampler_wait_ms, sampler_look, NULL };
+	return (struct watcher){ s, sampler_fd, sampler_wait_ms, sampler_look, NULL, false };
 }
 
 int sampler_end(struct sampler *s, const struct use *use)

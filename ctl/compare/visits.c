@@ -14,6 +14,7 @@
 #include "generator_command.h"
 #include "generator_host.h"
 #include "host.h"
+#include "link_speeds.h"
 #include "nic_link.h"
 #include "points.h"
 #include "printable.h"
@@ -28,13 +29,30 @@
 
 /* ---- One visit ---- */
 
-void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run)
+/* --link knows better than the driver. */
+static void set_speed(json_t *link, const struct link_speeds *links)
+{
+	uint64_t bps = link_speeds_of(links, field_text(link, "host"));
+
+	if (bps)
+		json_object_set_new(link, "speed_bps", json_integer((json_int_t)bps));
+}
+
+void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run,
+			  const struct link_speeds *links)
 {
 	struct measure_generator *g = &row->generator;
 	const char *name = generator_name(argv);
 	struct generator_sum sum;
 
 	*g = (struct measure_generator){ .name = name ? name : "", .wall_ns = run->child.wall_ns };
+	set_speed(run->child.link, links);
+	if (run->child.link) {
+		json_object_set(row->source, "generator_link", run->child.link); /* which owns it */
+		g->link = run->child.link;
+	}
+	for (unsigned i = 0; i < run->part_count; i++)
+		set_speed(run->parts[i].link, links);
 	if (run->parts) {
 		sum = generator_sum(run->parts, run->part_count);
 		g->result = sum.result;
@@ -138,9 +156,10 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	}
 	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, point_of(v)->label);
 	timeline_set(m, first, s->documents);
-	link_set(m, first, s->documents, v->options->conditions->interfaces, v->options->link_bps);
+	link_set(m, first, s->documents, v->options->conditions->interfaces,
+		 link_speeds_of(v->options->links, v->ctl->target.host));
 	for (unsigned i = first; i < m->count; i++) {
-		visits_set_generator(m->rows[i], argv, run);
+		visits_set_generator(m->rows[i], argv, run, v->options->links);
 		set_shared_cpus(v, m->rows[i], &run->child.cpus);
 	}
 	sampler_set(s, m, first);
@@ -148,7 +167,7 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 		measure_check_requests(m->rows[i]);
 	rc = conditions_set(v->options->conditions, m, first,
 			    (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
-			    &run->child);
+			    run);
 	for (unsigned i = first; i < m->count; i++) {
 		const char *pair = pair_of(v, t, m->rows[i]->listener);
 

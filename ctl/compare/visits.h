@@ -11,6 +11,7 @@
 enum { VISITS_TIMEOUT_MS = 600 * 1000 };
 
 struct conditions;
+struct link_speeds;
 struct points;
 struct rounds;
 struct serve;
@@ -23,8 +24,8 @@ struct visits_options {
 	bool paired;           /* each second listener is compared with the one before it */
 	bool softirq;          /* count softirqs by port */
 	struct layers *layers; /* take samples by layer; NULL: do not */
-	uint64_t link_bps;     /* speed of the interfaces; 0: as their drivers tell */
-	bool quiet;            /* also hide output of the command that was not recognised */
+	const struct link_speeds *links; /* of --link */
+	bool quiet; /* also hide output of the command that was not recognised */
 };
 
 /* Runs the points' commands against the listeners that ctl->words names (none: all that serve), and
@@ -35,6 +36,7 @@ struct visits_options {
 int visits_run(struct ctl *ctl, const struct visits_options *options, struct rounds *rounds,
 	       struct measures *m, int *ret_status);
 
-/* Sets the row's generator from the output and times of a run. */
+/* Sets the row's generator from the output and times of a run, and its links. */
 struct generator_run;
-void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run);
+void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run,
+			  const struct link_speeds *links);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "kept.h"
+#include "link_watch.h"
 #include "process.h"
 #include "util.h"
 
@@ -301,7 +302,7 @@ static bool has_ended(pid_t pid)
 /* Waits until the command has ended and its pipes are at their end.  Does not wait for output after
  * the command's end, as a grandchild may keep a pipe open. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
-		  unsigned timeout_ms, const struct watcher *watcher)
+		  unsigned timeout_ms, const struct watcher *watcher, struct link_watch *link)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct look *look = calloc(1, sizeof(*look));
@@ -336,6 +337,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 			look_forget(look);
 		else if (said == WATCH_END)
 			give_up(pid, &ends);
+		link_watch_look(link, said == WATCH_IDLE);
 		child->use = look->use;
 		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
 	}
@@ -395,6 +397,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	int out_write = -1, err_write = -1;
 	uint64_t start_ns;
 	struct process_how how = { .in = -1, .parent_end = SIGKILL };
+	struct link_watch link;
 	pid_t pid;
 
 	*ret = (struct child){ 0 };
@@ -418,10 +421,12 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	if (err_write >= 0)
 		close(err_write);
 	if (ret->status == 0) {
+		link_watch_begin(&link, watcher->link);
 		running = 1;
-		watch(pid, ret, &out, &err, timeout_ms, watcher);
+		watch(pid, ret, &out, &err, timeout_ms, watcher, &link);
 		running = 0;
 		reap(pid, ret, start_ns);
+		ret->link = link_watch_end(&link);
 		process_end_descendants(); /* they would go on loading the listeners */
 	}
 	drain(&out);
@@ -441,4 +446,6 @@ void child_free(struct child *child)
 {
 	free(child->output);
 	child->output = NULL;
+	json_decref(child->link);
+	child->link = NULL;
 }

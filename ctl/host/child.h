@@ -1,5 +1,6 @@
 /* Runs a command to its end and measures it: output, wall time, CPU time, its busiest thread. */
 #pragma once
+#include <jansson.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,6 +29,7 @@ struct watcher {
 	enum watch_said (*look)(void *context, const struct use *use); /* is called often */
 	/* With CHILD_PASS: output as it comes.  errors: it is of stderr. */
 	void (*output)(void *context, bool errors, const char *data, size_t bytes);
+	bool link; /* this host's network interfaces are looked at, too */
 };
 
 enum child_show {
@@ -43,6 +45,7 @@ struct child {
 	struct use use;   /* at its end; busiest_ns by samples, 0: unknown */
 	cpu_set_t cpus;   /* its CPU affinity when last sampled */
 	bool timed_out;   /* it was ended, as by SIGTERM, because it ran too long */
+	json_t *link;     /* see link_watch_end(); NULL: unknown, or it was not to be looked at */
 };
 
 /* From here to child_release_signals() SIGINT, SIGTERM, SIGQUIT and SIGHUP end a command that runs,

@@ -7,6 +7,7 @@
 
 #include "compare_group.h"
 #include "field.h"
+#include "hosts.h"
 #include "human.h"
 #include "text.h"
 #include "util.h"
@@ -138,16 +139,39 @@ static void tell_others(FILE *to, const struct groups *all)
 			human_percent(most).text);
 }
 
+/* The most of a generator's host, and which it is; 0: none is known. */
+static double most_again(const struct groups *all, const char **ret_host)
+{
+	double most = 0;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j];
+
+			for (unsigned k = 0; k < hosts_known(row); k++) {
+				double again = hosts_value(row, k, FIGURE_RETRANSMITTED);
+
+				if (!(again > most))
+					continue;
+				most = again;
+				*ret_host = hosts_name(row, k);
+			}
+		}
+	return most;
+}
+
 static void tell_retransmits(FILE *to, const struct groups *all)
 {
 	static const double little = 0.001; /* of all segments */
-	double most = most_of(all, FIGURE_RETRANSMITTED);
+	const char *host = "", *listeners = "The listeners' host";
+	double most = most_of(all, FIGURE_RETRANSMITTED), generators = most_again(all, &host);
 
-	if (most >= little)
+	if (fmax(most, generators) >= little)
 		fprintf(to,
-			"The listeners' host sent up to %s %% of its TCP segments again: packets are "
-			"lost on the way, and rates and round trips are those of waiting for them.\n",
-			human_percent(most).text);
+			"%s sent up to %s %% of its TCP segments again: packets are lost on the way, "
+			"and rates and round trips are those of waiting for them.\n",
+			generators > most ? host : listeners,
+			human_percent(fmax(most, generators)).text);
 }
 
 /* Also where the generator has more threads than there are CPUs. */

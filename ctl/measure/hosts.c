@@ -10,8 +10,9 @@
 #include "util.h"
 
 const enum figure hosts_figures[HOSTS_FIGURES] = {
-	FIGURE_REQUEST_RATE, FIGURE_GENERATOR_BANDWIDTH, FIGURE_TRIP50,
-	FIGURE_TRIP99,       FIGURE_GENERATOR_SHARE,     FIGURE_GENERATOR_CPU
+	FIGURE_REQUEST_RATE,  FIGURE_GENERATOR_BANDWIDTH, FIGURE_TRIP50,
+	FIGURE_TRIP99,        FIGURE_GENERATOR_SHARE,     FIGURE_GENERATOR_CPU,
+	FIGURE_LINK_RECEIVED, FIGURE_LINK_SENT,           FIGURE_RETRANSMITTED
 };
 
 static const json_t *hosts_of(const struct measure *row)
@@ -24,23 +25,53 @@ unsigned hosts_count(const struct measure *row)
 	return (unsigned)json_array_size(hosts_of(row));
 }
 
-const char *hosts_name(const struct measure *row, unsigned host)
+/* NULL: that of the host is not known in this visit. */
+static const json_t *link_in(const struct measure *visit, unsigned host)
 {
-	return field_text(json_array_get(hosts_of(row), host), "host");
+	const struct measure_generator *g = &visit->generator;
+
+	return g->hosts ? field_get(json_array_get(g->hosts, host), "link") : g->link;
 }
 
-/* The part of a host in a visit is the generator of a row. */
+struct measure_link hosts_link(const struct measure *row, unsigned host)
+{
+	const json_t *link = NULL;
+
+	for (unsigned i = 0; i < measure_visits(row) && !link; i++)
+		link = link_in(measure_visit_at(row, i), host);
+	return measure_link_of(link);
+}
+
+unsigned hosts_known(const struct measure *row)
+{
+	unsigned count = hosts_count(row);
+
+	return count ? count : *hosts_link(row, 0).interface != '\0';
+}
+
+const char *hosts_name(const struct measure *row, unsigned host)
+{
+	return hosts_count(row) ? field_text(json_array_get(hosts_of(row), host), "host")
+				: hosts_link(row, host).host;
+}
+
+/* The part of a host in a visit is the generator of a row, and its link that of the row. */
 static double value_in(const struct measure *visit, unsigned host, enum figure figure,
 		       struct measure *part)
 {
 	const json_t *from = json_array_get(visit->generator.hosts, host);
 	struct measure_generator *g = &part->generator;
 
-	*g = (struct measure_generator){ .wall_ns = field_uint(from, "wall_ns"),
-					 .cpu_ns = field_uint(from, "cpu_ns"),
-					 .busiest_ns = field_uint(from, "busiest_ns"),
-					 .peak = json_number_value(field_get(from, "peak")) };
-	generator_result_from_json(&g->result, from);
+	*g = visit->generator;
+	if (from) {
+		*g = (struct measure_generator){ .wall_ns = field_uint(from, "wall_ns"),
+						 .cpu_ns = field_uint(from, "cpu_ns"),
+						 .busiest_ns = field_uint(from, "busiest_ns"),
+						 .peak = json_number_value(
+							 field_get(from, "peak")) };
+		generator_result_from_json(&g->result, from);
+	}
+	part->link = measure_link_of(link_in(visit, host));
 	return figure_value(part, figure);
 }
 
@@ -73,9 +104,10 @@ double hosts_value(const struct measure *row, unsigned host, enum figure figure)
 
 json_t *hosts_to_json(const struct measure *row)
 {
-	json_t *made = hosts_count(row) ? json_array() : NULL;
+	unsigned count = hosts_known(row);
+	json_t *made = count ? json_array() : NULL;
 
-	for (unsigned i = 0; i < hosts_count(row); i++) {
+	for (unsigned i = 0; i < count; i++) {
 		json_t *host = json_pack("{s:s}", "host", hosts_name(row, i));
 
 		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {

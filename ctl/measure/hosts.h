@@ -1,5 +1,5 @@
-/* Rows whose generator ran on several hosts: the part of each, and what it means for the row.
- * Pure. */
+/* The generator's hosts of a row: of several the part of each, and what it means for the row; the
+ * link of each, if it is not the listener's host.  Pure. */
 #pragma once
 #include <jansson.h>
 
@@ -8,17 +8,23 @@
 
 /* 0: it ran on one host. */
 unsigned hosts_count(const struct measure *row);
+/* The same, but 1 if it ran on one host whose link is known. */
+unsigned hosts_known(const struct measure *row);
 const char *hosts_name(const struct measure *row, unsigned host);
 
-/* What is known of each host's part; a new figure of them is a line in hosts.c. */
-enum { HOSTS_FIGURES = 6 };
+/* Its interface is "" if it is not known; the rates are those of the first visit. */
+struct measure_link hosts_link(const struct measure *row, unsigned host);
+
+/* What is known of each host's part, its link among it; a new figure of them is a line in hosts.c.
+ */
+enum { HOSTS_FIGURES = 9 };
 extern const enum figure hosts_figures[HOSTS_FIGURES];
 
 /* The figure of a host's part, the median of the visits; NaN: unknown. */
 double hosts_value(const struct measure *row, unsigned host, enum figure figure);
 
-/* [{ "host": "c1", "requests_per_s": 1, ... }] by hosts_value(), a new reference; NULL: it ran on
- * one host. */
+/* [{ "host": "c1", "requests_per_s": 1, ... }] by hosts_value(), a new reference; NULL: of
+ * no host anything is known but what the row has. */
 json_t *hosts_to_json(const struct measure *row);
 
 /* The share of its busiest thread on the host where that is the smallest; NaN: unknown. */

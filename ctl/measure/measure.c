@@ -27,7 +27,7 @@ struct measure *measures_add(struct measures *m)
 	append(m, row);
 	row->generator.name = row->pair = "";
 	measure_set_visit(row, NULL);
-	measure_set_link(row, NULL);
+	row->link = measure_link_of(NULL);
 	return row;
 }
 

@@ -31,6 +31,9 @@ struct measure_generator {
 	bool elsewhere; /* on another host than the listener */
 	/* Of several hosts, see generator_sum.h: result is their sum.  NULL: it ran on one. */
 	const json_t *hosts;
+	/* The link of its host (of several see hosts), as measure_link_of() takes it; NULL:
+	 * unknown, or it ran on the listener's host. */
+	const json_t *link;
 	double overlap;     /* the part of their time in which all of them had load */
 	uint64_t spread_ns; /* from the call to the last that told its start */
 };
@@ -57,10 +60,12 @@ struct measure_softirq {
 	uint64_t unattributed_ns, total_ns; /* of the whole machine */
 };
 
-/* The network interface of the listener's host through which its clients came. */
+/* The network interface through which the clients of a listener came to its host, or the generator
+ * went out of its own. */
 struct measure_link {
-	const char *interface;            /* "": unknown, or loopback */
-	uint64_t speed_bps;               /* bits per second, in each direction; 0: unknown */
+	const char *host;      /* of the generator, as --on names it; "": the listener's */
+	const char *interface; /* "": unknown, or loopback */
+	uint64_t speed_bps;    /* bits per second, in each direction; 0: unknown */
 	uint64_t received_bps, sent_bps;  /* bits on the wire, see nic_link.h */
 	uint64_t segments, retransmitted; /* of TCP, of that host */
 };
@@ -161,7 +166,9 @@ void measure_set_pair(struct measure *row, json_t *name, const char *pair);
 void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
 			     json_t *visit);
 void measure_set_visit(struct measure *row, const json_t *visit); /* visit is borrowed */
-void measure_set_link(struct measure *row, const json_t *link);   /* likewise */
+
+/* From the saved form, which owns its texts; NULL: unknown. */
+struct measure_link measure_link_of(const json_t *link);
 
 /* Drops the rows of operations with a count of zero, except the first of a listener without any
  * operations. */

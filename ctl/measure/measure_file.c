@@ -62,6 +62,8 @@ static json_t *generator_to_json(const struct measure_generator *g)
 				 (json_int_t)g->refused_requests, "elsewhere", g->elsewhere);
 
 	generator_result_to_json(&g->result, made);
+	if (g->link)
+		json_object_set_new(made, "link", json_deep_copy(g->link));
 	if (g->hosts) {
 		json_object_set_new(made, "hosts", json_deep_copy(g->hosts));
 		json_object_set_new(made, "overlap", json_real(g->overlap));
@@ -82,6 +84,7 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 	g->refused_requests = field_uint(json, "refused_requests");
 	g->elsewhere = field_bool(json, "elsewhere");
 	g->hosts = field_get(json, "hosts");
+	g->link = field_get(json, "link");
 	g->overlap = json_number_value(field_get(json, "overlap"));
 	g->spread_ns = field_uint(json, "spread_ns");
 	generator_result_from_json(&g->result, json);
@@ -145,9 +148,10 @@ static json_t *link_to_json(const struct measure_link *l)
 			 "retransmitted", (json_int_t)l->retransmitted);
 }
 
-void measure_set_link(struct measure *row, const json_t *link)
+struct measure_link measure_link_of(const json_t *link)
 {
-	row->link = (struct measure_link){
+	return (struct measure_link){
+		.host = field_text(link, "host"),
 		.interface = field_text(link, "interface"),
 		.speed_bps = field_uint(link, "speed_bps"),
 		.received_bps = field_uint(link, "received_bps"),
@@ -232,7 +236,7 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->layers = field_get(source, "layers");
 	row->conditions = field_get(source, "conditions");
 	measure_set_visit(row, field_get(source, "visit"));
-	measure_set_link(row, field_get(source, "link"));
+	row->link = measure_link_of(field_get(source, "link"));
 	numbers_from_json(row, source, numbers, ARRAY_SIZE(numbers));
 	numbers_from_json(row, field_get(source, "softirq"), softirq_numbers,
 			  ARRAY_SIZE(softirq_numbers));

@@ -56,7 +56,7 @@ static void add_generator(struct measure_generator *to, const struct measure_gen
 	to->cpu_ns += from->cpu_ns;
 	to->busiest_ns += from->busiest_ns;
 	to->peak = MAX(to->peak, from->peak);
-	to->hosts = NULL; /* those of each visit: see hosts.h */
+	to->hosts = to->link = NULL; /* those of each visit: see hosts.h */
 }
 
 static void add_softirq(struct measure_softirq *to, const struct measure_softirq *from)

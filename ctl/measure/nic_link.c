@@ -8,6 +8,7 @@
 #include "compare_group.h"
 #include "field.h"
 #include "figure.h"
+#include "hosts.h"
 #include "human.h"
 #include "text.h"
 #include "util.h"
@@ -106,10 +107,14 @@ static uint64_t median_rate(const json_t *documents, const char *name, const str
 	return median;
 }
 
-/* The interface with the most bytes, and at least so many; NULL: there is none. */
-static const char *busiest(const json_t *first, const json_t *last, const json_t *names,
-			   uint64_t least)
+static const json_t *last_of(const json_t *documents)
 {
+	return json_array_get(documents, json_array_size(documents) - 1);
+}
+
+const char *link_busiest(const json_t *documents, const json_t *names, uint64_t least)
+{
+	const json_t *first = json_array_get(documents, 0), *last = last_of(documents);
 	const char *found = NULL;
 	uint64_t most = MAX(least, (uint64_t)1) - 1;
 	json_t *name;
@@ -128,12 +133,10 @@ static const char *busiest(const json_t *first, const json_t *last, const json_t
 	return found;
 }
 
-static json_t *link_of(const json_t *documents, const char *name, const json_t *nic,
-		       uint64_t speed_bps)
+json_t *link_of(const json_t *documents, const char *name, const json_t *nic, uint64_t speed_bps)
 {
 	static const uint64_t mbit = 1000 * 1000;
-	const json_t *first = json_array_get(documents, 0);
-	const json_t *last = json_array_get(documents, json_array_size(documents) - 1);
+	const json_t *first = json_array_get(documents, 0), *last = last_of(documents);
 	uint64_t mtu = field_uint(nic, "mtu");
 
 	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "interface", name, "speed_bps",
@@ -148,69 +151,90 @@ static json_t *link_of(const json_t *documents, const char *name, const json_t *
 void link_set(struct measures *m, unsigned first, const json_t *documents, const json_t *interfaces,
 	      uint64_t speed_bps)
 {
-	const json_t *from = json_array_get(documents, 0);
-	const json_t *to = json_array_get(documents, json_array_size(documents) - 1);
-
 	for (unsigned i = first; i < m->count; i++) {
 		struct measure *row = m->rows[i];
 		json_t *names = link_names(interfaces, row->listener);
 		/* Clients on the same host came over loopback: what went through it is of others.
 		 */
-		const char *name = busiest(from, to, names, (row->bytes_in + row->bytes_out) / 2);
+		const char *name =
+			link_busiest(documents, names, (row->bytes_in + row->bytes_out) / 2);
 
 		if (name)
 			json_object_set_new(
 				row->source, "link",
 				link_of(documents, name, link_nic(interfaces, name), speed_bps));
-		measure_set_link(row, field_get(row->source, "link"));
+		row->link = measure_link_of(field_get(row->source, "link"));
 		json_decref(names);
 	}
 }
 
 /* ---- The limit ---- */
 
-static double received_share(const struct measure *row)
+static const double full = 0.95;
+
+/* One direction of one link. */
+struct fullest {
+	double share; /* of its speed; 0: none is known */
+	bool sends;
+	struct measure_link link;
+};
+
+static void look_at(struct fullest *f, double in_share, double out_share,
+		    const struct measure_link *link)
 {
-	return figure_spread(row, FIGURE_LINK_RECEIVED).median;
+	if (in_share > f->share)
+		*f = (struct fullest){ in_share, false, *link };
+	if (out_share > f->share)
+		*f = (struct fullest){ out_share, true, *link };
 }
 
-static double sent_share(const struct measure *row)
+/* That of the listener if it is full: the other end of it may be the link of the only generator. */
+static struct fullest fullest_of(const struct measure *row)
 {
-	return figure_spread(row, FIGURE_LINK_SENT).median;
+	struct fullest f = { .link = measure_link_of(NULL) };
+
+	look_at(&f, figure_spread(row, FIGURE_LINK_RECEIVED).median,
+		figure_spread(row, FIGURE_LINK_SENT).median, &measure_visit_at(row, 0)->link);
+	for (unsigned i = 0; i < hosts_known(row) && f.share < full; i++) {
+		struct measure_link link = hosts_link(row, i);
+
+		if (link.speed_bps)
+			look_at(&f, hosts_value(row, i, FIGURE_LINK_RECEIVED),
+				hosts_value(row, i, FIGURE_LINK_SENT), &link);
+	}
+	return f;
 }
 
 bool link_is_limit(const struct measure *row)
 {
-	static const double full = 0.95;
-
-	return received_share(row) >= full || sent_share(row) >= full;
+	return fullest_of(row).share >= full;
 }
 
 char *groups_link_limit(const struct groups *all)
 {
-	const struct measure *first = NULL;
+	struct fullest first = { .link = measure_link_of(NULL) };
+	const char *listener = NULL;
 	unsigned count = 0, rows = 0;
-	double share, speed;
-	bool sends;
+	double speed;
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
+			struct fullest f = fullest_of(all->list[i].rows[j]);
 
 			rows++;
-			if (!link_is_limit(row))
+			if (f.share < full)
 				continue;
-			first = first ? first : row;
-			count++;
+			if (count++ == 0) {
+				first = f;
+				listener = all->list[i].rows[j]->listener;
+			}
 		}
-	if (!first)
+	if (!count)
 		return NULL;
-	sends = !(received_share(first) >= sent_share(first));
-	share = sends ? sent_share(first) : received_share(first);
-	speed = (double)measure_visit_at(first, 0)->link.speed_bps / NS_PER_S;
-	return text_new("The link was the limit in %u of %u rows (%s: %s %s %.3g of %.3g Gbit/s, "
-			"%s %%): rates there are the link's.",
-			count, rows, first->listener, measure_visit_at(first, 0)->link.interface,
-			sends ? "sent" : "received", share * speed, speed,
-			human_percent(share).text);
+	speed = (double)first.link.speed_bps / NS_PER_S;
+	return text_new("The link was the limit in %u of %u rows (%s: %s%s%s %s %.3g of %.3g "
+			"Gbit/s, %s %%): rates there are the link's.",
+			count, rows, listener, first.link.interface, *first.link.host ? " of " : "",
+			first.link.host, first.sends ? "sent" : "received", first.share * speed,
+			speed, human_percent(first.share).text);
 }

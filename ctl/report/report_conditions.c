@@ -31,8 +31,7 @@ static bool array_has(const json_t *array, const json_t *value)
 	return false;
 }
 
-/* Takes ownership of value; adds it unless the array contains it. */
-static void add_distinct(json_t *array, json_t *value)
+void report_add_distinct(json_t *array, json_t *value)
 {
 	if (value && !array_has(array, value))
 		json_array_append(array, value);
@@ -46,7 +45,7 @@ json_t *report_distinct(const struct measures *m, json_t *(*make)(const struct m
 	for (unsigned i = 0; i < m->count; i++)
 		for (unsigned j = 0; j < visits_of(m->rows[i]); j++)
 			if (visit_of(m->rows[i], j)->conditions)
-				add_distinct(all, make(visit_of(m->rows[i], j)));
+				report_add_distinct(all, make(visit_of(m->rows[i], j)));
 	return all;
 }
 

@@ -12,7 +12,7 @@ static void put_text(FILE *to, const char *text)
 
 static void put_rows(FILE *to, const struct measure *row)
 {
-	for (unsigned i = 0; i < hosts_count(row); i++) {
+	for (unsigned i = 0; i < hosts_known(row); i++) {
 		fputs("<tr>", to);
 		put_text(to, row->listener);
 		put_text(to, hosts_name(row, i));
@@ -30,7 +30,7 @@ void report_hosts(FILE *to, const struct group *g)
 	unsigned hosts = 0;
 
 	for (unsigned i = 0; i < g->count; i++)
-		hosts += hosts_count(g->rows[i]);
+		hosts += hosts_known(g->rows[i]);
 	if (!hosts)
 		return;
 	fputs("<div class=\"scroll\"><table>\n<thead><tr><th class=\"left\">listener</th>"

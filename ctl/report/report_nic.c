@@ -1,4 +1,4 @@
-/* The network interfaces through which clients came, side by side.  See report_page.h. */
+/* The network interfaces through which clients came, and went, side by side.  See report_page.h. */
 #include <stdlib.h>
 
 #include "field.h"
@@ -6,11 +6,37 @@
 #include "svg.h"
 #include "util.h"
 
-enum { NICS_MAX = 8 }; /* columns: where interrupts wander each visit has its own */
+enum { NICS_MAX = 16 }; /* columns: where interrupts wander each visit has its own */
 
+/* As those of the generator's hosts have it, with the host first. */
 static json_t *make_nic(const struct measure *visit)
 {
-	return json_incref(field_get(visit->conditions, "nic"));
+	json_t *nic = field_get(visit->conditions, "nic"), *made;
+
+	if (!json_is_object(nic))
+		return NULL;
+	made = json_pack("{s:s}", "host", "the listeners'");
+	json_object_update(made, nic);
+	return made;
+}
+
+static json_t *make_generator_nics(const struct measure *visit)
+{
+	return json_incref(field_get(visit->conditions, "generator_nics"));
+}
+
+/* A column for each host, and for each state that its interface was in. */
+static json_t *columns_of(const struct measures *m)
+{
+	json_t *columns = report_distinct(m, make_nic), *nic;
+	json_t *lists = report_distinct(m, make_generator_nics), *list;
+	size_t i, j;
+
+	json_array_foreach(lists, i, list)
+		json_array_foreach(list, j, nic)
+			report_add_distinct(columns, json_incref(nic));
+	json_decref(lists);
+	return columns;
 }
 
 /* All facts of all columns, in the order in which they come first. */
@@ -48,13 +74,13 @@ static void put_fact(FILE *to, const char *fact, const json_t *nics, size_t coun
 
 void report_nics(FILE *to, const struct measures *m)
 {
-	json_t *nics = report_distinct(m, make_nic), *facts, *unused;
+	json_t *nics = columns_of(m), *facts, *unused;
 	size_t all = json_array_size(nics), count = MIN(all, (size_t)NICS_MAX);
 	const char *fact;
 
 	facts = facts_of(nics, count);
 	if (count)
-		fputs("<h3>Network interfaces of the listeners' host</h3>\n"
+		fputs("<h3>Network interfaces</h3>\n"
 		      "<div class=\"scroll\"><table><tbody>\n",
 		      to);
 	json_object_foreach(facts, fact, unused)

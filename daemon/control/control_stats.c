@@ -4,6 +4,7 @@
 
 #include "control_internal.h"
 #include "document.h"
+#include "nic_traffic.h"
 
 enum { US_PER_MS = 1000 };
 
@@ -18,10 +19,12 @@ struct stream {
 /* The document that a call with these parameters asks for. */
 static json_t *make_document(struct server *s, const json_t *parameters)
 {
+	const json_t *interfaces = json_object_get(parameters, "interfaces");
 	json_t *document = document_stats(s, json_object_get(parameters, "listeners"),
 					  json_is_true(json_object_get(parameters, "by_worker")));
 
-	document_add_interfaces(document, json_object_get(parameters, "interfaces"));
+	if (interfaces)
+		nic_traffic_add(document, interfaces);
 	return document;
 }
 

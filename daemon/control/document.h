@@ -21,10 +21,6 @@ json_t *document_status(struct server *s);
  * "nic", for which drivers are asked, see nic_describe(). */
 json_t *document_interfaces(const struct server *s, bool facts);
 
-/* Adds counters of the interfaces in names (an array of strings; NULL: none) and of TCP to a
- * document of GetStats. */
-void document_add_interfaces(json_t *document, const json_t *names);
-
 /* An array of names: features in use (bits of enum engine_feature), and `-NAME` of those in `off`.
  */
 json_t *document_features(uint64_t mask, uint64_t off);

@@ -1,13 +1,11 @@
-/* Documents of network interfaces: which listeners are behind each, what its driver tells, and what
- * went through it.  See document.h. */
+/* Documents of network interfaces: which listeners are behind each, and what its driver tells.  See
+ * document.h. */
 #include <string.h>
 
 #include "document_internal.h"
 #include "listener.h"
 #include "nic.h"
 #include "server.h"
-#include "snmp.h"
-#include "util.h"
 
 /* The interfaces of the addresses that it has bound, or if it is unavailable is to bind. */
 static struct nic_names names_of(const struct listener *l)
@@ -59,31 +57,4 @@ json_t *document_interfaces(const struct server *s, bool facts)
 				add_listener(interfaces, l, names.list[j], facts);
 	}
 	return interfaces;
-}
-
-void document_add_interfaces(json_t *document, const json_t *names)
-{
-	json_t *interfaces, *name;
-	struct snmp_counters tcp;
-	struct nic_counters n;
-	size_t i;
-
-	if (!names)
-		return;
-	interfaces = json_array();
-	json_array_foreach(names, i, name)
-		if (nic_count(&nic_host, json_string_value(name), &n))
-			json_array_append_new(
-				interfaces,
-				json_pack("{s:O, s:o, s:o, s:o, s:o}", "name", name,
-					  "received_bytes", json_count(n.received_bytes),
-					  "received_packets", json_count(n.received_packets),
-					  "sent_bytes", json_count(n.sent_bytes), "sent_packets",
-					  json_count(n.sent_packets)));
-	snmp_read(&tcp);
-	json_object_set_new(document, "interfaces", interfaces);
-	json_object_set_new(document, "host_tcp",
-			    json_pack("{s:o, s:o}", "segments_sent", json_count(tcp.segments_sent),
-				      "segments_retransmitted",
-				      json_count(tcp.segments_retransmitted)));
 }

@@ -370,13 +370,17 @@ static void interfaces_stand_side_by_side(void **state)
 	(void)state;
 	add(&m, "a", "", ", \"conditions\": {\"nic\": {\"name\": \"eth1\", \"rx_usecs\": 8}}");
 	add(&m, "b", "", ", \"conditions\": {\"nic\": {\"name\": \"eth1\", \"rx_usecs\": 0}}");
-	add(&m, "c", "", ", \"conditions\": {\"nic\": 7}");
+	add(&m, "c", "",
+	    ", \"conditions\": {\"nic\": 7, \"generator_nics\": [{\"host\": \"c1\", \"name\": "
+	    "\"eth9\", \"rx_usecs\": 8}, 5]}");
 	measures_merge(&m);
 	page = written(&m, page_of);
+	assert_non_null(strstr(page, "<b>c1</b>"));
 	assert_non_null(strstr(page, "<td class=\"left\">name</td><td class=\"left\">eth1</td>"
-				     "<td class=\"left\">eth1</td>"));
+				     "<td class=\"left\">eth1</td>"
+				     "<td class=\"left\"><b>eth9</b></td>"));
 	assert_non_null(strstr(page, "<td class=\"left\">rx_usecs</td><td class=\"left\">8</td>"
-				     "<td class=\"left\"><b>0</b></td>"));
+				     "<td class=\"left\"><b>0</b></td><td class=\"left\">8</td>"));
 	free(page);
 	measures_free(&m);
 }

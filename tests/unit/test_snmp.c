@@ -1,4 +1,4 @@
-/* host/snmp.c */
+/* base/snmp.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

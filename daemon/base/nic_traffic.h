@@ -1,0 +1,8 @@
+/* What has gone through network interfaces, as GetStats tells it of the daemon's host, and nbctl of
+ * a generator's. */
+#pragma once
+#include <jansson.h>
+
+/* Sets in a document `interfaces`, with the counters of those of the names (texts) that there are,
+ * and `host_tcp`, the segments of TCP of this network namespace. */
+void nic_traffic_add(json_t *document, const json_t *names);
