@@ -55,7 +55,7 @@ static int open_said(void)
 }
 
 /* What it said, or why it could not be started. */
-static json_t *failure(int rc, int said)
+static json_t *failure(const char *program, int rc, int said)
 {
 	char text[SAID_BYTES + 1] = "";
 	ssize_t n = said >= 0 ? pread(said, text, SAID_BYTES, 0) : 0;
@@ -63,7 +63,7 @@ static json_t *failure(int rc, int said)
 
 	text[MAX(n, (ssize_t)0)] = '\0';
 	if (!*text)
-		snprintf(text, sizeof(text), "nbserved: %s",
+		snprintf(text, sizeof(text), "%s: %s", program,
 			 rc < 0 && rc != -ECHILD ? strerror(-rc) : "it ended before it served");
 	made = json_string(text);
 	return json_pack("{s:o}", "message", made ? made : json_string("nbserved failed"));
@@ -86,7 +86,9 @@ static bool make_directory(struct bridge_daemon *d)
 
 json_t *bridge_serve(struct bridge_daemon *d, const json_t *parameters)
 {
-	char *specs[SERVED_SPECS_MAX + 1] = { NULL }, *program = served_program();
+	const char *build = field_text(parameters, "program");
+	char *specs[SERVED_SPECS_MAX + 1] = { NULL };
+	char *program = *build ? text_new("%s", build) : served_program();
 	json_t *list = field_get(parameters, "specs"), *spec, *made;
 	int said = open_said(), rc = -EINVAL;
 	size_t i;
@@ -98,7 +100,7 @@ json_t *bridge_serve(struct bridge_daemon *d, const json_t *parameters)
 	if (specs[0])
 		rc = make_directory(d) ? served_start(program, specs, d->socket, said, &d->pid)
 				       : -errno;
-	made = rc == 0 ? json_object() : failure(rc, said);
+	made = rc == 0 ? json_object() : failure(program, rc, said);
 	if (rc != 0)
 		bridge_unserve(d);
 	if (said >= 0)

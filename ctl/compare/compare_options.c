@@ -142,7 +142,6 @@ static int check_host(const struct ctl *ctl)
 		const char *name, *why;
 	} here[] = {
 		{ VALUE_LOAD, "load", "asks no daemon" },
-		{ VALUE_BUILD, "build", "names programs of this host" },
 		{ VALUE_SOFTIRQ, "softirq", "sees the packets of this host alone" },
 		{ VALUE_LAYERS, "layers", "samples threads of this host alone" },
 	};

@@ -38,7 +38,8 @@ static int add_build(struct serve *s, const char *text)
 	if (!equals || equals == text || !equals[1])
 		return ctl_usage(s->ctl, "--build: expected NAME=PATH of an nbserved, got '%s'",
 				 text);
-	if (strchr(equals, '/') && access(equals + 1, X_OK) < 0)
+	/* On another host the bridge says so, when it starts it. */
+	if (!s->ctl->target.host && strchr(equals, '/') && access(equals + 1, X_OK) < 0)
 		return ctl_usage(s->ctl, "--build: %s: %s", equals + 1, strerror(errno));
 	b->name = strndup(text, (size_t)(equals - text));
 	b->path = strdup(equals + 1);
@@ -118,9 +119,11 @@ static int start_here(struct serve *s, unsigned build, char *const *specs)
 	return rc == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
 }
 
-/* The bridge starts it over there.  Only this host is let in, if the generator runs here. */
-static int start_there(struct serve *s, char *const *specs)
+/* The bridge starts it over there, where its path is one of that host.  Only this host is let in,
+ * if the generator runs here. */
+static int start_there(struct serve *s, unsigned build, char *const *specs)
 {
+	const struct serve_build *b = &s->builds[build];
 	json_t *words = json_array(), *reply = NULL;
 	const char *host = s->ctl->target.host;
 	char *text, *rest;
@@ -129,7 +132,9 @@ static int start_there(struct serve *s, char *const *specs)
 	for (; *specs; specs++)
 		json_array_append_new(words, json_string(*specs));
 	rc = ctl_call(s->ctl, "Host.Serve",
-		      json_pack("{s:o, s:b}", "specs", words, "allow", !s->ctl->on), &reply);
+		      json_pack("{s:o, s:b, s:s*}", "specs", words, "allow", !s->ctl->on, "program",
+				b->name ? b->path : NULL),
+		      &reply);
 	s->there = rc == CTL_DONE && !field_get(reply, "message");
 	text = strdup(field_text(reply, "message"));
 	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
@@ -148,7 +153,7 @@ int serve_start(struct serve *s, unsigned build)
 
 	for (unsigned i = 0; s->specs[i]; i++)
 		specs[i] = fill_spec(s, s->specs[i]);
-	rc = s->ctl->target.host ? start_there(s, specs) : start_here(s, build, specs);
+	rc = s->ctl->target.host ? start_there(s, build, specs) : start_here(s, build, specs);
 	for (char **spec = specs; *spec; spec++)
 		free(*spec);
 	return rc;

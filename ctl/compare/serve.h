@@ -15,7 +15,7 @@ struct serve {
 	char *specs[SERVE_SPECS_MAX + 1]; /* each as of nbserved's --run; NULL-terminated */
 	struct serve_build {
 		char *name; /* NULL: there is one build, without a name */
-		char *path; /* of nbserved */
+		char *path; /* of nbserved, with -H on the other host */
 	} builds[SERVE_BUILDS_MAX];
 	unsigned build_count;
 	const struct sweeps *sweeps; /* whose values the specs take; NULL: none */

@@ -293,6 +293,21 @@ def test_the_command_ends_with_the_daemon(start_daemon, far, tmp_path):
         wait_until(lambda name=name: not processes(name), "the command has ended")
 
 
+def test_builds_are_programs_of_the_other_host(far, tmp_path):
+    old, new, client = tmp_path / "old", tmp_path / "new", "exec 3<>/dev/tcp/127.0.0.1/$0; printf x >&3; read -rn1 <&3"
+    old.symlink_to(NBCTL.parent / "nbserved")
+
+    def compare():
+        return remote(far, "compare", "--serve", "echo,engine=epoll", "--build", f"old={old}", "--build", f"new={new}",
+                      "--repeat", "2", "--json", "--", "bash", "-c", client, "{port}")  # fmt: skip
+
+    ran = compare()
+    assert ran.returncode != 0 and f"on server1: {new}: No such file or directory" in ran.stderr
+    new.symlink_to(NBCTL.parent / "nbserved")
+    rows = json.loads(compare().stdout)["rows"]
+    assert [(row["listener"], row["count"]) for row in rows] == [("echo-epoll (old)", 2), ("echo-epoll (new)", 2)]
+
+
 # ---- The command on several hosts ----
 
 
