@@ -223,6 +223,14 @@ static int parse_reply(const char *text, size_t bytes, json_t **ret_parameters, 
 	return 0;
 }
 
+/* Has a shell printed a line, where a reply begins with a brace?  More is not waited for: it may go
+ * on for ever. */
+static bool is_talk(const struct client *c)
+{
+	return c->used && *c->buffer != '{' &&
+	       (c->used > CLIENT_READ || memchr(c->buffer, '\n', c->used));
+}
+
 int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_text,
 			size_t *ret_bytes)
 {
@@ -240,6 +248,8 @@ int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_
 	while (!(end = c->used > seen ? memchr(c->buffer + seen, 0, c->used - seen) : NULL)) {
 		seen = c->used;
 		rc = fill(c, deadline_ns);
+		if (rc == 0 && is_talk(c))
+			rc = -EPROTO;
 		if (rc < 0)
 			return rc;
 	}

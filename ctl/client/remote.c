@@ -89,17 +89,7 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 	return rc;
 }
 
-void remote_close(struct remote *r)
-{
-	process_spare(0);
-	if (r->pid > 0) {
-		kill(r->pid, SIGTERM);
-		waitpid(r->pid, NULL, 0);
-	}
-	close(r->errors);
-}
-
-/* ssh's exit status; -1: it still runs, or a signal ended it. */
+/* ssh's exit status; -1: it still runs (its pid is not 0) after some time, or a signal ended it. */
 static int remote_status(struct remote *r)
 {
 	uint64_t end_ns = clock_ns() + REMOTE_END_MS * (uint64_t)NS_PER_MS;
@@ -113,6 +103,19 @@ static int remote_status(struct remote *r)
 		poll(NULL, 0, 5);
 	}
 	return -1;
+}
+
+void remote_close(struct remote *r)
+{
+	process_spare(0);
+	if (r->pid > 0)
+		kill(r->pid, SIGTERM);
+	remote_status(r);
+	if (r->pid > 0) {
+		kill(r->pid, SIGKILL);
+		waitpid(r->pid, NULL, 0);
+	}
+	close(r->errors);
 }
 
 /* The last line of text that is not empty, with its control characters replaced. */
