@@ -1,4 +1,4 @@
-"""The generator on one host and the daemon on another: doc/lab.md, in two network namespaces.  Each has a /run and
+"""The generator on one host and the daemon on another: doc/lab.md, in network namespaces.  Each has a /run and
 processes of its own, so that the daemon is found by nothing but the real sshd between them."""
 
 import json
@@ -22,7 +22,6 @@ echo
 exec cat
 """
 SSHD_CONFIG = """
-ListenAddress 10.77.0.1
 HostKey {directory}/host
 AuthorizedKeysFile {directory}/key.pub
 PidFile none
@@ -33,6 +32,11 @@ SetEnv PATH={build}:/usr/bin:/bin
 SSH_CONFIG = """
 Host server1
 HostName 10.77.0.1
+Host c1
+HostName 10.77.0.11
+Host c2
+HostName 10.77.0.12
+Host *
 IdentityFile {directory}/key
 IdentitiesOnly yes
 UserKnownHostsFile {directory}/known
@@ -41,7 +45,7 @@ LogLevel ERROR
 """
 INI = """
 [listener echo-epoll]
-address = 127.0.0.1:7007
+address = {address}:7007
 engine = epoll
 service = echo
 
@@ -50,13 +54,24 @@ address = 127.0.0.1:7008
 engine = epoll
 service = echo
 """
+# What a test leaves behind: all processes but the first, sshd and its own; what it did to the network.
+CLEAR = """
+for p in /proc/[0-9]*; do
+    p=${p#/proc/}
+    [ $p = 1 ] || [ $p = $$ ] || grep -qsx sshd /proc/$p/comm || kill -9 $p
+done
+tc qdisc del dev eth0 root
+ip address del 10.77.0.9/24 dev eth0
+ip neigh flush dev eth0 nud permanent
+rm -rf /run/nbserved/*
+"""
 
 
 class Host:
     """A network namespace, with mounts, a name and processes of its own.  It ends with its first process."""
 
-    def __init__(self, directory):
-        self.directory = directory
+    def __init__(self, keys):
+        self.keys = self.directory = keys
         self.first = subprocess.Popen(
             ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", "-c", HOST],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -72,7 +87,7 @@ class Host:
                 f"--wd={self.directory}", "--", *map(str, words)]  # fmt: skip
 
     def environment(self):
-        return {**os.environ, "PATH": f"{self.directory}:{BUILD}:{os.environ['PATH']}",
+        return {**os.environ, "PATH": f"{self.keys}:{BUILD}:{os.environ['PATH']}",
                 "XDG_STATE_HOME": str(self.directory), "ASAN_OPTIONS": "detect_leaks=0"}  # fmt: skip
 
     def run(self, *words, status=0, **options):
@@ -98,40 +113,77 @@ def make_keys(directory):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name], check=True)
     (directory / "ssh").write_text(f'#!/bin/sh\nexec {requires("ssh")} -F {directory}/ssh_config "$@"\n')
     (directory / "ssh").chmod(0o755)
+    (directory / "sshd_config").write_text(SSHD_CONFIG.format(directory=directory, build=BUILD))
+    (directory / "ssh_config").write_text(SSH_CONFIG.format(directory=directory))
 
 
-@pytest.fixture
-def lab(tmp_path):
-    """(generator's host, server1), on which nbserved runs with INI."""
+def join(host, switch, number):
+    """Outside the processes of either, where their pids are known."""
+    subprocess.run(["nsenter", "-t", str(switch.pid), "--net", "ip", "link", "add", f"port{number}", "type", "veth",
+                    "peer", "name", "eth0", "netns", str(host.pid)], check=True)  # fmt: skip
+    switch.run("ip", "link", "set", f"port{number}", "master", "br0", "up")
+    host.run("ip", "address", "add", f"10.77.0.{number}/24", "dev", "eth0")
+    host.run("ip", "link", "set", "eth0", "up")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """(server1, c1, c2), each with an sshd, on one switch: 10.77.0.1, .11 and .12.  For all tests, as it takes longer than
+    most of them."""
     if os.getuid() != 0:
         pytest.skip("hosts with networks of their own need root")
     if not os.path.exists(SSHD):
         pytest.skip("openssh-server is not installed (make deps)")
-    hosts = Host(tmp_path), Host(tmp_path)
-    client, server = hosts
+    keys = tmp_path_factory.mktemp("keys")
+    make_keys(keys)
+    all_hosts = [Host(keys) for _ in range(4)]
+    switch, *hosts = all_hosts
     try:
-        # Outside the processes of either, where server.pid is known.
-        subprocess.run(["nsenter", "-t", str(client.pid), "--net", "ip", "link", "add", "eth0", "type", "veth",
-                        "peer", "name", "eth0", "netns", str(server.pid)], check=True)  # fmt: skip
-        for host, address in (client, "10.77.0.2/24"), (server, "10.77.0.1/24"):
-            host.run("ip", "address", "add", address, "dev", "eth0")
-            host.run("ip", "link", "set", "eth0", "up")
-        make_keys(tmp_path)
-        (tmp_path / "sshd_config").write_text(SSHD_CONFIG.format(directory=tmp_path, build=BUILD))
-        (tmp_path / "ssh_config").write_text(SSH_CONFIG.format(directory=tmp_path))
-        (tmp_path / "nbserved.ini").write_text(INI)
-        server.start(SSHD, "-D", "-e", "-f", tmp_path / "sshd_config", stderr=subprocess.DEVNULL)
-        daemon = server.start(BUILD / "nbserved", "-c", tmp_path / "nbserved.ini", stderr=subprocess.DEVNULL)
-        wait_until(lambda: client.run("nbctl", "-H", "server1", "status", status=None).returncode == 0,
-                   "nbserved serves, and sshd")  # fmt: skip
-        pid = json.loads(client.run("nbctl", "-H", "server1", "status", "--json").stdout)["pid"]
+        switch.run("ip", "link", "add", "br0", "type", "bridge")
+        switch.run("ip", "link", "set", "br0", "up")
+        for host, number in zip(hosts, (1, 11, 12)):
+            join(host, switch, number)
+            host.start(SSHD, "-D", "-e", "-f", keys / "sshd_config", stderr=subprocess.DEVNULL)
+        for host, other in zip(hosts, ("c1", "c2", "server1")):
+            wait_until(lambda host=host, other=other: host.run("ssh", other, "true", status=None).returncode == 0, "sshd answers")
         yield hosts
-        wait_until(lambda: not bridges(server), "no bridge is left")
+    finally:
+        for host in all_hosts:
+            host.close()
+
+
+def serve(hosts, directory, address):
+    """nbserved on the first of the hosts, with INI; afterwards nothing of nbctl is left on any, nor of the test."""
+    server = hosts[0]
+    for host in hosts:
+        host.directory = directory
+    (directory / "nbserved.ini").write_text(INI.format(address=address))
+    daemon = server.start(BUILD / "nbserved", "-c", directory / "nbserved.ini", stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: server.run("nbctl", "status", status=None).returncode == 0, "nbserved serves")
+        pid = json.loads(server.run("nbctl", "status", "--json").stdout)["pid"]
+        yield
+        for host in hosts:
+            wait_until(lambda host=host: not bridges(host), "no bridge is left")
         server.run("kill", str(pid))
         assert daemon.wait(TIMEOUT) == 0
     finally:
         for host in hosts:
-            host.close()
+            host.run("sh", "-c", CLEAR, status=None)
+
+
+@pytest.fixture
+def lab(network, tmp_path):
+    """(generator's host, server1), on which nbserved runs with INI, on loopback."""
+    server, client, _ = network
+    yield from ((client, server) for _ in serve(network, tmp_path, "127.0.0.1"))
+
+
+@pytest.fixture
+def hosts(network, tmp_path):
+    """(server1, c1, c2): nbserved runs on the first, for all of them."""
+    requires("redis-benchmark")
+    yield from (network for _ in serve(network, tmp_path, "0.0.0.0"))
 
 
 def running(host, word):
@@ -218,7 +270,7 @@ def test_the_generator_runs_on_the_other_host(lab, tmp_path):
     """Daemon and nbctl here: `{host}` is the address that ssh came from."""
     requires("redis-benchmark")
     client, server = lab
-    (tmp_path / "here.ini").write_text(INI.replace("127.0.0.1:7007", "0.0.0.0:7007\nallow = 10.0.0.0/8"))
+    (tmp_path / "here.ini").write_text(INI.format(address="0.0.0.0").replace(":7007", ":7007\nallow = 10.0.0.0/8"))
     client.start(BUILD / "nbserved", "-c", tmp_path / "here.ini", stderr=subprocess.DEVNULL)
     wait_until(lambda: client.run("nbctl", "status", status=None).returncode == 0, "nbserved serves here")
     done = client.run("nbctl", "compare", "echo-epoll", "--on", "server1", "--repeat", "2", "--json", "--",
@@ -226,7 +278,7 @@ def test_the_generator_runs_on_the_other_host(lab, tmp_path):
     (row,) = json.loads(done.stdout)["rows"]
     generator, conditions = row["generator"], row["conditions"]
     assert generator["requests"] == 2000 and generator["elsewhere"] and generator["cpu_ns"] > 0
-    assert conditions["command"][2:5] == ["10.77.0.2", "-p", "7007"]
+    assert conditions["command"][2:5] == ["10.77.0.11", "-p", "7007"]
     assert conditions["generator"].startswith("redis-benchmark") and conditions["generator_host"]["name"] == "server1"
     done = client.run("nbctl", "compare", "--on", "server1", "--", "true", "{uri}", "{listener}", status=2)
     assert "listener 'echo-uring' has no {uri}: it listens on its host's loopback alone" in done.stderr
@@ -273,47 +325,6 @@ def test_ctrl_c_leaves_no_bridge(lab):
 
 
 # ---- Several generators: the daemon and nbctl on one host, c1 and c2 beside it ----
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    """(server, c1, c2) on one network, with 10.77.0.1, .11 and .12; a daemon on the first, an sshd on the others."""
-    if os.getuid() != 0:
-        pytest.skip("hosts with networks of their own need root")
-    if not os.path.exists(SSHD):
-        pytest.skip("openssh-server is not installed (make deps)")
-    requires("redis-benchmark")
-    all_hosts = [Host(tmp_path) for _ in range(3)]
-    server, *clients = all_hosts
-    try:
-        server.run("ip", "link", "add", "eth0", "type", "bridge")
-        for number, client in enumerate(clients, 1):
-            subprocess.run(["nsenter", "-t", str(server.pid), "--net", "ip", "link", "add", f"port{number}", "type", "veth",
-                            "peer", "name", "eth0", "netns", str(client.pid)], check=True)  # fmt: skip
-            server.run("ip", "link", "set", f"port{number}", "master", "eth0", "up")
-            (tmp_path / f"c{number}").mkdir()
-        for host, address in zip(all_hosts, ("10.77.0.1", "10.77.0.11", "10.77.0.12")):
-            host.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
-            host.run("ip", "link", "set", "eth0", "up")
-        make_keys(tmp_path)
-        names = "".join(SSH_CONFIG.format(directory=tmp_path).replace("server1", f"c{n}").replace("10.77.0.1", f"10.77.0.1{n}")
-                        for n in (1, 2))  # fmt: skip
-        (tmp_path / "ssh_config").write_text(names)
-        for number, client in enumerate(clients, 1):
-            config = SSHD_CONFIG.format(directory=tmp_path, build=BUILD).replace("10.77.0.1", f"10.77.0.1{number}")
-            (tmp_path / f"c{number}/sshd_config").write_text(config)
-            client.start(SSHD, "-D", "-e", "-f", tmp_path / f"c{number}/sshd_config", stderr=subprocess.DEVNULL)
-        (tmp_path / "nbserved.ini").write_text(INI.replace("127.0.0.1:7007", "0.0.0.0:7007"))
-        server.start(BUILD / "nbserved", "-c", tmp_path / "nbserved.ini", stderr=subprocess.DEVNULL)
-        wait_until(lambda: server.run("nbctl", "status", status=None).returncode == 0, "nbserved serves")
-        for name in ("c1", "c2"):
-            wait_until(lambda name=name: server.run("ssh", name, "true", status=None).returncode == 0, "sshd answers")
-        yield all_hosts
-        for client in clients:
-            wait_until(lambda client=client: not bridges(client), "no bridge is left")
-    finally:
-        for host in all_hosts:
-            host.close()
 
 
 REDIS = ("redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")
@@ -407,7 +418,7 @@ def test_a_daemon_for_one_run_serves_on_another_host(lab):
     (row,) = json.loads(client.run(*run).stdout)["rows"]
     assert row["generator"]["requests"] == 2000 and row["generator"]["elsewhere"] and row["count"] >= 2000
     assert row["conditions"]["command"][2] == "10.77.0.1"
-    assert "10.77.0.2" in str(row["conditions"]["listener"]["allow"])
+    assert "10.77.0.11" in str(row["conditions"]["listener"]["allow"])
     assert row["conditions"]["invocation"][1:5] == ["--at", "server1", "--repeat", "2"]
     done = client.run("nbserved", "--run", "echo,engine=epoll,batch-delay=x", "--at", "server1", "--", *REDIS, status=1)
     assert "nbserved: on server1: " in done.stderr and "batch-delay" in done.stderr
