@@ -41,6 +41,17 @@ static void add_rows(struct table *t, const struct measure *row)
 	}
 }
 
+static void add_group(struct table *t, const struct group *g, bool titled)
+{
+	char *title = titled && hosts_count(g->rows[0]) ? group_title(g) : NULL;
+
+	if (title)
+		table_heading(t, STYLE_BOLD, "%s", title);
+	for (unsigned i = 0; i < g->count; i++)
+		add_rows(t, g->rows[i]);
+	free(title);
+}
+
 void hosts_render(struct output *out, const struct groups *all)
 {
 	struct column columns[COLUMN_FIGURES + HOSTS_FIGURES] = {
@@ -56,8 +67,7 @@ void hosts_render(struct output *out, const struct groups *all)
 					 .optional = true };
 	t = table_new(columns, ARRAY_SIZE(columns));
 	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			add_rows(t, all->list[i].rows[j]);
+		add_group(t, &all->list[i], all->count > 1);
 	if (!table_is_empty(t)) {
 		table_print(t, out, 2, true);
 		putc('\n', out->file);

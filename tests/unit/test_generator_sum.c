@@ -142,6 +142,30 @@ static void a_percentile_of_all_hosts_is_a_bound(void **state)
 	measures_free(&m);
 }
 
+static void the_table_of_hosts_names_each_load(void **state)
+{
+	struct measures m = {};
+	struct output out = { .width = 200 };
+	struct groups groups;
+	char *table;
+	size_t bytes;
+
+	(void)state;
+	add_visit(&m, "a", 0.5, 0.5, 1);
+	add_visit(&m, "a", 0.5, 0.5, 1);
+	m.rows[0]->label = "c=1";
+	m.rows[1]->label = "c=5";
+	groups_init(&groups, &m);
+	out.file = open_memstream(&table, &bytes);
+	hosts_render(&out, &groups);
+	fclose(out.file);
+	assert_non_null(strstr(table, "\necho: c=1\n"));
+	assert_non_null(strstr(table, "\necho: c=5\n"));
+	free(table);
+	groups_fini(&groups);
+	measures_free(&m);
+}
+
 static void saved_rows_have_each_host(void **state)
 {
 	struct measures m = {}, loaded = {};
@@ -283,6 +307,7 @@ int main(void)
 		cmocka_unit_test(hosts_that_did_not_overlap_make_no_rate_higher),
 		cmocka_unit_test(what_one_host_does_not_tell_is_unknown),
 		cmocka_unit_test(a_percentile_of_all_hosts_is_a_bound),
+		cmocka_unit_test(the_table_of_hosts_names_each_load),
 		cmocka_unit_test(saved_rows_have_each_host),
 		cmocka_unit_test(the_limit_is_judged_by_each_host),
 		cmocka_unit_test(hosts_that_hardly_ran_together_are_named),
