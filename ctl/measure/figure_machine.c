@@ -45,11 +45,13 @@ double figure_steal_share(const struct measure *row)
 	return machine_share(row, (double)row->machine.steal_ns);
 }
 
+/* The machine is read a little after the daemon, longer if it is another host's. */
 double figure_pressure_share(const struct measure *row)
 {
-	return row->machine.pressure_ns
-		       ? ratio((double)row->machine.pressure_ns, (double)row->interval_ns)
-		       : NAN;
+	const struct measure_machine *m = &row->machine;
+
+	return m->pressure_ns ? fmin(ratio((double)m->pressure_ns, (double)row->interval_ns), 1)
+			      : NAN;
 }
 
 /* CPU time of other programs: the busy time of the machine less that of the listener and of the

@@ -93,12 +93,23 @@ static void connections_over_rate_are_those_that_were_open_meanwhile(void **stat
 	json_decref(documents);
 }
 
+static void threads_wait_no_longer_than_all_the_time(void **state)
+{
+	struct measure row = { .interval_ns = 1000, .machine = { .pressure_ns = 1030 } };
+
+	(void)state;
+	assert_true(figure_value(&row, FIGURE_PRESSURE) == 1);
+	row.machine.pressure_ns = 250;
+	assert_true(figure_value(&row, FIGURE_PRESSURE) == 0.25);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(percentiles_of_short_visits_have_their_spread_over_blocks),
 		cmocka_unit_test(parts_of_cpu_time_are_unknown_below_a_second),
 		cmocka_unit_test(connections_over_rate_are_those_that_were_open_meanwhile),
+		cmocka_unit_test(threads_wait_no_longer_than_all_the_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
