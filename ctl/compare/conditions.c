@@ -255,6 +255,14 @@ static json_t *words_of(char *const *argv)
 	return words;
 }
 
+static bool has_address(char *const *command)
+{
+	for (; *command; command++)
+		if (strstr(*command, "{host}") || strstr(*command, "{uri}"))
+			return true;
+	return false;
+}
+
 static void add_command(const struct conditions *c, json_t *to, const struct measure *row,
 			char *const *argv, const struct generator_run *run)
 {
@@ -265,6 +273,8 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 	if (!json_equal(command, given))
 		json_object_set(to, "command_given", given);
 	json_decref(given);
+	if (c->by_ssh && has_address(c->command))
+		json_object_set_new(to, "host_by_ssh", json_string(c->by_ssh));
 	if (c->sweep)
 		json_object_set(to, "sweep", (json_t *)c->sweep);
 	json_object_set_new(to, "generator", json_string(c->generator));

@@ -5,6 +5,7 @@
  *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
  *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...],
+ *   "host_by_ssh": "10.0.0.1", {host} where it is ssh's address of the listener's host,
  *   "command_given": the same with its placeholders, "generator_cpus": "1",
  *   "sweep": { "label": that of --label, "place": 2, "values": { "c": "10" } }, if there was one,
  *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
@@ -30,6 +31,7 @@ struct conditions {
 	char *generator;      /* its version; NULL: unknown */
 	char run[17];         /* names this run of nbctl */
 	const json_t *sweep;  /* of the point; NULL: none */
+	const char *by_ssh;   /* {host}, if it is an address that ssh uses; else NULL */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */
 	uint64_t throttled;   /* host_throttled() of its host at the end of the last visit */

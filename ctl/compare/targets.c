@@ -114,6 +114,7 @@ static void set_address(struct target_address *t, const struct way *way, const c
 	bound = text_new("%.*s", (int)(colon ? colon - address : 0) - 2 * bracket,
 			 address + bracket);
 	host = reach(way, bound, &t->lacks);
+	t->by_ssh = host == way->address;
 	t->host = must(strdup(host ? host : ""));
 	t->port = must(strdup(colon ? colon + 1 : ""));
 	if (host) /* only a URI needs brackets */

@@ -8,6 +8,7 @@
 struct target_address {
 	char *host, *port, *uri; /* "": it has none */
 	const char *lacks;       /* ... why not */
+	bool by_ssh;             /* the listener has every address; this is the one that ssh uses */
 	char source[64];         /* from which address; "": not known */
 };
 

@@ -200,6 +200,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	rc = generator_host_run(v->ctl, commands, CHILD_SHOW_ON_FAILURE, true,
 				v->options->timeout_ms, &watcher, &run);
 	rc = rc == CTL_DONE ? sampler.failed : rc;
+	v->options->conditions->by_ssh = t->addresses[0].by_ssh ? t->addresses[0].host : NULL;
 	t->timed_out = child->timed_out;
 	*ret_status = rc == CTL_DONE && !child->timed_out ? child->status : 0;
 	if (*ret_status > 0 && !child_interrupted())

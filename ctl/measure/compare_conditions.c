@@ -85,14 +85,26 @@ static bool was_elsewhere(const struct measure *visit)
 	return visit->generator.elsewhere;
 }
 
+static bool was_by_ssh(const struct measure *visit)
+{
+	return *field_text(visit->conditions, "host_by_ssh");
+}
+
+/* ssh may use another network than that of the card to be measured. */
 static void tell_hosts(FILE *to, const struct groups *all)
 {
 	unsigned visits;
 
-	if (count_visits(all, was_elsewhere, &visits))
-		fputs("The generator and the listeners were on different hosts: what is said of the "
-		      "machine, its CPUs and its other programs is of the listeners'.\n",
+	if (!count_visits(all, was_elsewhere, &visits))
+		return;
+	fputs("The generator and the listeners were on different hosts: what is said of the "
+	      "machine, its CPUs and its other programs is of the listeners'.",
+	      to);
+	if (count_visits(all, was_by_ssh, &visits))
+		fputs(" {host} was the address that ssh uses: for another card give the listener "
+		      "an address of its own.",
 		      to);
+	putc('\n', to);
 }
 
 static void tell_nodes(FILE *to, const struct groups *all)

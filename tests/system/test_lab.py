@@ -217,7 +217,7 @@ def test_the_commands_of_the_page(lab, tmp_path):
     assert list(said) == ["reload", "doctor", "compare", "connections", "report", "history"]
     assert re.search("^ok +eth0 +veth, virtual: there is no card to look at$", said["doctor"], re.M)
     assert "echo-epoll" in said["compare"] and "echo-uring" in said["compare"]
-    assert "on different hosts" in said["compare"]
+    assert "on different hosts" in said["compare"] and "{host} was the address that ssh uses" in " ".join(said["compare"].split())
     assert "The generator's host" in (tmp_path / "lab.html").read_text()
     assert "-H server1" in said["history"]
     load, before, after, report = days.splitlines()
@@ -239,6 +239,7 @@ def test_rows_are_of_both_hosts(lab, tmp_path):
     assert generator["requests"] == 2000 and generator["elsewhere"] and generator["shared_cpus"] == 0
     assert conditions["command"][2:5] == ["10.77.0.1", "-p", "7007"]
     assert conditions["generator_host"]["kernel"] == conditions["host"]["kernel"]  # one machine after all
+    assert conditions["host_by_ssh"] == "10.77.0.1"
     assert conditions["listener_cpus"] and row["machine"]["cpus"] == os.cpu_count()
     assert row["bytes_in"] > 0 and row["cpu_ns"] > 0
 
@@ -405,7 +406,7 @@ def test_a_daemon_for_one_run_serves_other_hosts(hosts):
     """`nbserved --run --on`, which is refused without an address."""
     run = ("nbserved", "--run", "echo,engine=epoll,address=10.77.0.1", "--on", "c[1-2]", "--repeat", "2", "--json", "--", *REDIS)
     (row,) = json.loads(hosts[0].run(*run).stdout)["rows"]
-    assert row["generator"]["requests"] == 4000
+    assert row["generator"]["requests"] == 4000 and "host_by_ssh" not in row["conditions"]
     done = hosts[0].run("nbserved", "--run", "echo", "--on", "c1", "--", *REDIS, status=2)
     assert "what --run serves is on loopback, which another host does not reach: give it an address" in done.stderr
 
