@@ -27,7 +27,7 @@ struct groups {
 };
 
 /* Makes groups in the order in which their rows first appear. m must outlive them and be merged.
- * An operation with less than 1 % of its listener's operations gets no row. */
+ * An operation with less than 2 % of its listener's operations gets no row. */
 void groups_init(struct groups *g, const struct measures *m);
 void groups_fini(struct groups *g);
 

@@ -346,7 +346,7 @@ static void render_warnings(struct output *out, const struct groups *all)
 	render_steps(out, all);
 	if (*all->minor)
 		output_wrapped(out, STYLE_DIM, 2,
-			       "Not shown, as less than 1 %% of their listener's operations: %s.",
+			       "Not shown, as less than 2 %% of their listener's operations: %s.",
 			       all->minor);
 }
 

@@ -16,7 +16,7 @@ const struct measure *measure_visit_at(const struct measure *row, unsigned i)
 
 bool measure_is_minor(const struct measure *row)
 {
-	return row->count > 0 && row->count < row->listener_count / 100;
+	return row->count > 0 && row->count < row->listener_count / 50;
 }
 
 bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns)

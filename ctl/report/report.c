@@ -187,7 +187,7 @@ static void put_verdict(FILE *to, const struct groups *all)
 	put_paragraph(to, "warn", groups_saturated(all));
 	put_paragraph(to, "warn", groups_inexact(all));
 	if (*all->minor) {
-		fputs("<p class=\"dim\">Not shown, as less than 1 % of their listener's "
+		fputs("<p class=\"dim\">Not shown, as less than 2 % of their listener's "
 		      "operations: ",
 		      to);
 		svg_escape(to, all->minor);

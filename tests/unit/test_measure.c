@@ -312,6 +312,25 @@ static void load_names_the_bad_line(void **state)
 	measures_free(&m);
 }
 
+/* Of sockperf's answers under load a listener has some more than a hundredth, another some less. */
+static void what_comes_with_each_hundredth_is_minor_in_each_row(void **state)
+{
+	static const struct {
+		uint64_t count, all;
+		bool minor;
+	} cases[] = { { 0, 10000, false },
+		      { 99, 10000, true },
+		      { 101, 10000, true },
+		      { 200, 10000, false },
+		      { 10000, 10000, false } };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(measure_is_minor(&(struct measure){
+					 .count = cases[i].count, .listener_count = cases[i].all }),
+				 cases[i].minor);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -327,6 +346,7 @@ int main(void)
 		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
 		cmocka_unit_test(saved_rows_come_back_the_same),
 		cmocka_unit_test(load_names_the_bad_line),
+		cmocka_unit_test(what_comes_with_each_hundredth_is_minor_in_each_row),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
