@@ -123,7 +123,7 @@ struct phrase limit_case_text(const struct limit_case *c)
 		snprintf(p.text, sizeof(p.text), "%s %s, %+.1f to %+.1f %% from the limit",
 			 figure_text(c->figure, c->value).text, f->unit, 100 * v->low,
 			 100 * v->high);
-	else if (v->rounds < visits && visits >= v->least)
+	else if (v->rounds < visits)
 		snprintf(p.text, sizeof(p.text), "known in %u of %u visits, it takes %u", v->rounds,
 			 visits, v->least);
 	else

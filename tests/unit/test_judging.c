@@ -421,6 +421,9 @@ static void a_row_fails_a_limit_if_its_whole_interval_does(void **state)
 	assert_int_equal(limited("cost>1ns", 5, &text), GATE_NOT_COMPARABLE);
 	assert_non_null(strstr(text, "too few rounds: 5 of 7"));
 	free(text);
+	assert_int_equal(limited("trip99>2us", 5, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "known in 0 of 5 visits, it takes 7"));
+	free(text);
 }
 
 int main(void)
