@@ -192,16 +192,17 @@ static bool unreachable(struct bridge *b, int rc)
 				json_pack("{s:s, s:i}", "socket", b->target.socket, "errno", -rc));
 }
 
-/* Waits for the daemon's next message, or for the end of input while a stream of replies runs: 1,
- * 0, or -errno. */
+/* Waits for the daemon's next message: 1; 0: nobody reads it, or input has ended while a stream of
+ * replies runs; or -errno. */
 static int await_reply(struct bridge *b, bool stream)
 {
 	struct pollfd fds[] = { { .fd = client_fd(b->daemon), .events = POLLIN },
+				{ .fd = STDOUT_FILENO },
 				{ .fd = stream ? STDIN_FILENO : -1, .events = POLLRDHUP } };
 
-	if (poll(fds, 2, -1) < 0)
+	if (poll(fds, ARRAY_SIZE(fds), -1) < 0)
 		return errno == EINTR ? 1 : -errno;
-	return !(fds[1].revents & (POLLRDHUP | POLLHUP | POLLERR));
+	return !((fds[1].revents | fds[2].revents) & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 static bool continues(const char *text, size_t bytes)

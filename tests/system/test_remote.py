@@ -53,6 +53,14 @@ def bridges(socket):
     return found
 
 
+def connections(pid):
+    """Its descriptors but for stdin, stdout and stderr; none if it has ended."""
+    try:
+        return set(os.listdir(f"/proc/{pid}/fd")) - {"0", "1", "2"}
+    except OSError:
+        return set()
+
+
 # ---- The far end is here: a shell instead of ssh ----
 
 
@@ -121,6 +129,21 @@ def test_a_stream_ends_with_its_client(daemon, program):
     process.kill()
     process.communicate(timeout=TIMEOUT)
     wait_until(lambda: not bridges(daemon.control), "the bridge ends with its client")
+
+
+def test_a_daemon_that_hangs_keeps_no_bridge(daemon, program):
+    """It ends with its connection, and does not wait for the reply; nobody but nbctl ends it here."""
+    ssh = program('sh -c "$last"; true')
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        process = subprocess.Popen([NBCTL, "-H", "server1", "-s", daemon.control, "status"],
+                                   env=dict(os.environ, NBCTL_SSH=str(ssh)))  # fmt: skip
+        wait_until(lambda: any(connections(pid) for pid in bridges(daemon.control)), "the bridge waits for the daemon")
+        process.kill()
+        process.wait(TIMEOUT)
+        wait_until(lambda: not bridges(daemon.control), "the bridge ends with its connection")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
 
 
 def test_the_paths_there_are_quoted(tmp_path, program):
