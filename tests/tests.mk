@@ -106,6 +106,14 @@ bench-kernels: ## as root: echo, NBD and UDP by instructions and system calls on
 	$(Q)$(BUILD)/nbctl report $(BUILD)/vm/kernels/*.jsonl >$(BUILD)/kernels.html
 	@echo "the rows of all kernels on one page: $(BUILD)/kernels.html"
 
+.PHONY: check-layers
+check-layers: ## as root: the functions that --layers knows, against those of Linux 6.1, 6.12 and 7.3 in VMs, and of this kernel
+	@tools/deps.sh test vm
+	@mkdir -p $(BUILD)/vm/layers
+	$(Q)set -e; for suite in $(BENCH_KERNELS); do \
+		NBSERVED_VM_SUITE=$$suite tests/vm/vm.sh $(BUILD)/vm/layers cp /proc/kallsyms /vm/$$suite; done
+	$(Q)$(PYTHON) -B tests/vm/check_layers.py /proc/kallsyms $(BENCH_KERNELS:%=$(BUILD)/vm/layers/%)
+
 .PHONY: check check-all
 check: ## unit tests and system tests: some five minutes on two CPUs
 	@tools/deps.sh build test

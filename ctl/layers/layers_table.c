@@ -32,103 +32,125 @@ const struct layer_info layer_infos[LAYER_COUNT] = {
 /* Patterns, separated by blanks: a name, the beginning of names (`tcp_*`), or an owner (`[ext4]`,
  * `[vdso]`).  The longest that fits decides.  Names stand here without their leading underscores,
  * the prefix of an architecture's system calls, and what a compiler appends.  What is not here
- * (locks, lists, timers, RCU) belongs to its caller.  What a libc has no names for, as
- * Debian's, is memcpy() and its like.  Checked on Linux 6.18. */
+ * (locks, lists, timers, RCU) belongs to its caller.
+ *
+ * kernel: each fits a function of Linux 6.1, 6.12, 6.18 or 7.3 on x86 (`make check-layers`).
+ * elsewhere: of modules, which may not be loaded, of libraries, and of other machines; NULL: none.
+ * What a libc has no names for, as Debian's, is memcpy() and its like. */
 static const struct {
 	enum layer layer;
-	const char *patterns;
+	const char *kernel, *elsewhere;
 } functions[] = {
-	{ LAYER_CORE, "[vdso] vdso_* clock_gettime gettimeofday" },
+	{ LAYER_CORE, .elsewhere = "[vdso] vdso_* clock_gettime gettimeofday" },
 	{ LAYER_SYSCALL,
-	  "entry_SYSCALL_* do_syscall_* syscall_* x64_sys_call exit_to_user_mode* "
-	  "exit_to_usermode* entry_SYSRETQ_* el0_svc* el0t_64_sync* invoke_syscall* "
-	  "rseq_* fdget* fput fget* send recv sendto recvfrom sendmsg recvmsg syscall "
-	  "read write pread* pwrite* readv writev preadv* pwritev* epoll_wait epoll_pwait* "
-	  "epoll_ctl accept accept4 shutdown close" },
-	{ LAYER_IO_URING,
-	  "io_* sys_io_uring_* do_sys_io_uring_* tctx_task_work* req_ref_* [liburing*]" },
-	{ LAYER_EPOLL, "ep_* epi_* eventpoll_* sys_epoll_* do_epoll_* epoll_*" },
+	  .kernel = "entry_SYSCALL_* do_syscall_* syscall_* x64_sys_call exit_to_user_mode* "
+		    "entry_SYSRETQ_* rseq_* fdget* fput fget*",
+	  .elsewhere = "el0_svc* el0t_64_sync* invoke_syscall* send recv sendto recvfrom sendmsg "
+		       "recvmsg syscall read write pread* pwrite* "
+		       "readv writev preadv* pwritev* epoll_wait epoll_pwait* epoll_ctl accept "
+		       "accept4 shutdown close" },
+	{ LAYER_IO_URING, .kernel = "io_* sys_io_uring_* do_sys_io_uring_* tctx_task_work*",
+	  .elsewhere = "[liburing*]" },
+	{ LAYER_EPOLL, .kernel = "ep_* epi_* eventpoll_* sys_epoll_* do_epoll_* epoll_*" },
 	{ LAYER_SOCKETS,
-	  "sock_* sk_* skb_* alloc_skb* alloc_skb_* build_skb* kfree_skb* consume_skb* napi_skb_* "
-	  "sys_send* sys_recv* sys_accept* sys_shutdown sys_getsockopt sys_setsockopt "
-	  "import_iovec import_ubuf import_single_range move_addr_* sockfd_* sockaddr_* "
-	  "lock_sock* release_sock* datagram_* csum_partial* security_sock* security_sk_* "
-	  "unix_* recv* send* copy_msghdr* kmalloc_reserve copy_skb_header "
-	  "sendmsg_* recvmsg_* do_sock_*" },
+	  .kernel = "sock_* sk_* skb_* alloc_skb* alloc_skb_* build_skb* kfree_skb* consume_skb* "
+		    "napi_skb_* sys_send* sys_recv* sys_accept* sys_shutdown sys_getsockopt "
+		    "sys_setsockopt import_iovec import_ubuf import_single_range move_addr_* "
+		    "sockfd_* lock_sock* release_sock* datagram_* csum_partial* "
+		    "security_sock* security_sk_* unix_* recv* send* copy_msghdr* kmalloc_reserve "
+		    "copy_skb_header sendmsg_* recvmsg_* do_sock_*" },
 	{ LAYER_TCP_IP,
-	  "tcp_* inet_* inet6_* inet6_csk_* ip_* ip6_* ipv6_* ipv4_* udp_* udpv6_* udp4_* udp6_* "
-	  "raw_local_deliver raw6_local_deliver raw_v4_* fib_* fib4_* fib6_* dst_* neigh_* icmp_* "
-	  "bbr_* cubictcp_* bictcp_* bpf_skops_* reqsk_* xfrm_* rt_dst_* rt_cache_* route_* bpf_tcp_* mptcp_* "
-	  "sk_dst_check recently_deleted secure_tcp_* siphash_* tls_* [tls] [tcp_bbr] [tcp_cubic]" },
-	{ LAYER_NETFILTER,
-	  "nf_* nft_* ipt_* ip6t_* xt_* ctnetlink_* ipt_do_table nfnl_* br_nf_* "
-	  "[nf_*] [nft_*] [xt_*] [ip_tables] [ip6_tables] [iptable_*] [br_netfilter] "
-	  "bpf_prog_run_generic_xdp" },
+	  .kernel = "tcp_* inet_* inet6_* inet6_csk_* ip_* ip6_* ipv6_* ipv4_* udp_* udpv6_* "
+		    "udp4_* udp6_* raw_local_deliver raw6_local_deliver raw_v4_* fib_* fib4_* "
+		    "fib6_* dst_* neigh_* icmp_* cubictcp_* bpf_skops_* reqsk_* xfrm_* "
+		    "rt_dst_* rt_cache_* bpf_tcp_* sk_dst_check recently_deleted "
+		    "secure_tcp_* siphash_*",
+	  .elsewhere = "bbr_* mptcp_* tls_* [tls] [tcp_bbr] [tcp_cubic]" },
+	{ LAYER_NETFILTER, .kernel = "nf_* bpf_prog_run_generic_xdp",
+	  .elsewhere = "nft_* ipt_* ip6t_* xt_* ctnetlink_* ipt_do_table nfnl_* br_nf_* [nf_*] "
+		       "[nft_*] [xt_*] [ip_tables] [ip6_tables] [iptable_*] [br_netfilter]" },
 	{ LAYER_DEVICE,
-	  "dev_* netif_* net_rx_action net_tx_action napi_* process_backlog loopback_* "
-	  "enqueue_to_backlog validate_xmit_* eth_* sch_direct_xmit qdisc_* pfifo_* fq_* "
-	  "netdev_* get_rps_cpu xmit_one gro_* dql_* veth_* virtnet_* virtqueue_* vring_* "
-	  "e1000* ixgbe_* i40e_* ice_* igb_* mlx4_en_* mlx5e_* ena_* bnxt_* br_* tun_* tap_* "
-	  "skb_flow_dissect* flow_dissect* packet_rcv* tpacket_rcv tcf_* cls_* "
-	  "skb_csum_hwoffload_help [veth] [virtio_net] [e1000*] [ixgbe] [i40e] [ice] [igb] "
-	  "[mlx5_core] [ena] [bnxt_en] [tun] [bridge] [sch_*] [cls_*]" },
+	  .kernel = "dev_* netif_* net_rx_action net_tx_action napi_* process_backlog loopback_* "
+		    "enqueue_to_backlog validate_xmit_* eth_* sch_direct_xmit qdisc_* pfifo_* "
+		    "netdev_* get_rps_cpu gro_* dql_* virtqueue_* vring_* "
+		    "skb_flow_dissect* flow_dissect* tcf_* skb_csum_hwoffload_help",
+	  .elsewhere =
+		  "fq_* veth_* virtnet_* e1000* ixgbe_* i40e_* ice_* igb_* mlx4_en_* mlx5e_* "
+		  "ena_* bnxt_* br_* tun_* tap_* packet_rcv* tpacket_rcv cls_* [veth] "
+		  "[virtio_net] [e1000*] [ixgbe] [i40e] [ice] [igb] [mlx5_core] [ena] [bnxt_en] "
+		  "[tun] [bridge] [sch_*] [cls_*]" },
 	{ LAYER_COPY,
-	  "copy_* copyin copyout rep_movs_alternative rep_stos_alternative memcpy* memmove* memset* "
-	  "skb_copy_datagram_* skb_datagram_iter skb_copy_bits simple_copy_to_iter "
-	  "raw_copy_* csum_and_copy_* check_object_size check_heap_object check_stack_object "
-	  "memcmp* iov_iter_* arch_copy_* pi_memcpy* clear_user* [libc.so*]" },
+	  .kernel = "copy_* rep_movs_alternative rep_stos_alternative memcpy* "
+		    "memmove* memset* skb_copy_datagram_* skb_datagram_iter skb_copy_bits "
+		    "simple_copy_to_iter csum_and_copy_* check_object_size "
+		    "check_heap_object check_stack_object memcmp* iov_iter_* "
+		    "clear_user*",
+	  .elsewhere = "arch_copy_* pi_memcpy* [libc.so*]" },
 	{ LAYER_MEMORY,
-	  "kmem_cache_* kmalloc* kfree kvfree* kvmalloc* slab_* free_to_pcs* alloc_slab allocate_slab "
-	  "new_slab* put_cpu_partial get_partial* alloc_pages* get_free_pages* free_pages* "
-	  "free_unref_* rmqueue* get_page_from_freelist page_frag_* skb_page_frag_refill "
-	  "sk_page_frag_refill folio_put* put_page* release_pages lruvec_* lru_* "
-	  "mem_cgroup_* obj_cgroup_* memcg_* memcg1_* charge_memcg try_charge* page_counter_* "
-	  "refill_stock consume_stock drain_stock* refill_obj_stock consume_obj_stock "
-	  "handle_mm_fault do_anonymous_page do_user_addr_fault exc_page_fault asm_exc_page_fault "
-	  "do_fault* do_pte_missing vma_* mmap_* clear_page* clear_huge_page pin_user_pages* "
-	  "gup_* get_user_pages* unpin_user_* follow_page* alloc_anon_folio folio_alloc* "
-	  "tlb_* flush_tlb_* rcu_do_batch rcu_core rcu_free_* free_percpu madvise_* zap_* unmap_* "
-	  "malloc calloc realloc free int_malloc int_free* libc_malloc libc_free posix_memalign "
-	  "kthread_blkcg find_vma* lock_vma_* bvec_* is_vmalloc_addr virt_addr_valid "
-	  "mod_node_page_state mod_memcg_* vmalloc* vfree*" },
+	  .kernel = "kmem_cache_* kmalloc* kfree kvfree* kvmalloc* slab_* free_to_pcs* "
+		    "allocate_slab put_cpu_partial get_partial* alloc_pages* "
+		    "get_free_pages* free_pages* free_unref_* rmqueue* get_page_from_freelist "
+		    "page_frag_* skb_page_frag_refill sk_page_frag_refill folio_put* put_page* "
+		    "release_pages lruvec_* lru_* mem_cgroup_* obj_cgroup_* memcg_* memcg1_* "
+		    "charge_memcg try_charge* page_counter_* refill_stock "
+		    "drain_stock* refill_obj_stock handle_mm_fault "
+		    "do_anonymous_page do_user_addr_fault exc_page_fault asm_exc_page_fault "
+		    "do_fault* vma_* mmap_* clear_page* clear_huge_page "
+		    "pin_user_pages* gup_* get_user_pages* unpin_user_* follow_page* "
+		    "folio_alloc* tlb_* flush_tlb_* rcu_do_batch rcu_core "
+		    "rcu_free_* free_percpu madvise_* zap_* unmap_* kthread_blkcg find_vma* "
+		    "lock_vma_* bvec_* is_vmalloc_addr virt_addr_valid mod_node_page_state "
+		    "mod_memcg_* vmalloc* vfree*",
+	  .elsewhere = "malloc calloc realloc free int_malloc int_free* libc_malloc libc_free "
+		       "posix_memalign" },
 	{ LAYER_FILES,
-	  "vfs_* ksys_read ksys_write ksys_pread64 ksys_pwrite64 sys_read sys_write sys_pread* "
-	  "sys_pwrite* sys_preadv* sys_pwritev* sys_fsync sys_fdatasync sys_fallocate sys_lseek "
-	  "do_iter_* do_preadv do_pwritev rw_verify_area new_sync_* generic_file_* generic_perform_* "
-	  "filemap_* file_* pagecache_* page_cache_* readahead* force_page_cache_* write_cache_* "
-	  "writeback_* balance_dirty_* folio_mark_* folio_wait_* folio_unlock folio_end_* "
-	  "set_page_dirty* iomap_* ext4_* ext2_* jbd2_* xfs_* btrfs_* f2fs_* shmem_* ramfs_* "
-	  "nfs_* nfs4_* fuse_* ovl_* overlay_* fat_* erofs_* simple_write_* hugetlbfs_* "
-	  "do_sys_open* do_filp_open path_* security_file_* fsnotify* atime_* touch_atime "
-	  "mnt_* xas_* xa_load xa_* aio_* bpf_lsm_file_* inode_* dquot_* splice_* "
-	  "[ext4] [xfs] [btrfs] [jbd2] [f2fs] [nfs] [nfsv4] [fuse] [overlay]" },
+	  .kernel = "vfs_* ksys_read ksys_write ksys_pread64 ksys_pwrite64 sys_read sys_write "
+		    "sys_pread* sys_pwrite* sys_preadv* sys_pwritev* sys_fsync sys_fdatasync "
+		    "sys_fallocate sys_lseek do_iter_* do_preadv do_pwritev rw_verify_area "
+		    "generic_file_* generic_perform_* filemap_* file_* pagecache_* "
+		    "page_cache_* readahead* force_page_cache_* write_cache_* writeback_* "
+		    "balance_dirty_* folio_mark_* folio_wait_* folio_unlock folio_end_* "
+		    "set_page_dirty* iomap_* shmem_* ramfs_* simple_write_* hugetlbfs_* "
+		    "do_sys_open* do_filp_open path_* security_file_* fsnotify* atime_* "
+		    "touch_atime mnt_* xas_* xa_load xa_* aio_* bpf_lsm_file_* inode_* dquot_* "
+		    "splice_*",
+	  .elsewhere = "ext4_* ext2_* jbd2_* xfs_* btrfs_* f2fs_* nfs_* nfs4_* fuse_* ovl_* "
+		       "overlay_* fat_* erofs_* [ext4] [xfs] [btrfs] [jbd2] [f2fs] [nfs] [nfsv4] "
+		       "[fuse] [overlay]" },
 	{ LAYER_BLOCK,
-	  "blk_* bio_* submit_bio* blkdev_* elv_* dd_* bfq_* kyber_* sbitmap_* nvme_* scsi_* sd_* "
-	  "virtblk_* virtscsi_* ata_* ahci_* dm_* md_* raid* loop_* lo_* zram_* null_* nbd_* brd_* "
-	  "blkcg_* rq_qos_* wbt_* mq_* disk_* part_* direct_* iocb_bio_* block_* "
-	  "[nvme*] [virtio_blk] [virtio_scsi] [sd_mod] [scsi_mod] [dm_*] [loop] [nbd] [null_blk] "
-	  "[zram] [ahci] [libata] [libahci]" },
+	  .kernel = "blk_* bio_* submit_bio* blkdev_* elv_* dd_* sbitmap_* blkcg_* rq_qos_* wbt_* "
+		    "mq_* disk_* part_* direct_* iocb_bio_* block_*",
+	  .elsewhere =
+		  "bfq_* kyber_* nvme_* scsi_* sd_* virtblk_* virtscsi_* ata_* ahci_* dm_* md_* "
+		  "raid* loop_* lo_* zram_* null_* nbd_* brd_* [nvme*] [virtio_blk] "
+		  "[virtio_scsi] [sd_mod] [scsi_mod] [dm_*] [loop] [nbd] [null_blk] [zram] "
+		  "[ahci] [libata] [libahci]" },
 	{ LAYER_RDMA,
-	  "ib_* rdma_* uverbs_* ibv_* rxe_* siw_* mlx4_ib_* mlx5_ib_* irdma_* hns_roce_* efa_* "
-	  "bnxt_re_* qedr_* iw_* cma_* ucma_* [ib_*] [rdma_*] [rdma_rxe] [siw] [mlx5_ib] [mlx4_ib] "
-	  "[irdma] [libibverbs*] [librdmacm*] [libmlx*] [librxe*] [libsiw*]" },
+	  .elsewhere = "ib_* rdma_* uverbs_* ibv_* rxe_* siw_* mlx4_ib_* mlx5_ib_* irdma_* "
+		       "hns_roce_* efa_* bnxt_re_* qedr_* iw_* cma_* ucma_* [ib_*] [rdma_*] "
+		       "[rdma_rxe] [siw] [mlx5_ib] [mlx4_ib] [irdma] [libibverbs*] [librdmacm*] "
+		       "[libmlx*] [librxe*] [libsiw*]" },
 	{ LAYER_SCHEDULER,
-	  "schedule* sched_* try_to_wake_up ttwu_* wake_up* default_wake_function "
-	  "autoremove_wake_function finish_task_switch switch_to* switch_mm* context_switch "
-	  "enqueue_task* dequeue_task* enqueue_entity dequeue_entity dequeue_entities update_curr* "
-	  "update_load_avg* pick_next_* pick_task_* put_prev_* set_next_* select_task_rq* "
-	  "select_idle_* activate_task deactivate_task check_preempt_* wakeup_preempt* resched_* "
-	  "update_rq_clock* psi_* preempt_schedule* io_schedule* futex_* do_futex sys_futex* "
-	  "prepare_to_wait* finish_wait* add_wait_queue* remove_wait_queue* wait_woken "
-	  "woken_wake_function native_smp_send_reschedule smp_call_* flush_smp_call_* "
-	  "call_function_* hrtimer_nanosleep cpuacct_* reweight_* place_entity avg_vruntime "
-	  "update_min_vruntime task_tick_* scheduler_tick cond_resched mutex_lock* mutex_unlock* "
-	  "rwsem_* down_* up_read up_write swake_up* wait_for_completion* complete complete_* "
-	  "poll_schedule_* schedule_hrtimeout_* pthread_* lll_lock_* io_wq_worker_sleeping "
-	  "io_wq_worker_running sys_sched_* do_sched_yield" },
+	  .kernel = "schedule* sched_* try_to_wake_up ttwu_* wake_up* default_wake_function "
+		    "autoremove_wake_function finish_task_switch switch_to* switch_mm* "
+		    "enqueue_task* dequeue_task* enqueue_entity dequeue_entity "
+		    "dequeue_entities update_curr* update_load_avg* pick_next_* pick_task_* "
+		    "put_prev_* set_next_* select_task_rq* select_idle_* activate_task "
+		    "deactivate_task check_preempt_* wakeup_preempt* resched_* update_rq_clock* "
+		    "psi_* preempt_schedule* io_schedule* futex_* do_futex sys_futex* "
+		    "prepare_to_wait* finish_wait* add_wait_queue* remove_wait_queue* wait_woken "
+		    "woken_wake_function native_smp_send_reschedule smp_call_* flush_smp_call_* "
+		    "call_function_* hrtimer_nanosleep cpuacct_* reweight_* place_entity "
+		    "avg_vruntime update_min_vruntime task_tick_* scheduler_tick cond_resched "
+		    "mutex_lock* mutex_unlock* rwsem_* down_* up_read up_write swake_up* "
+		    "wait_for_completion* complete complete_* poll_schedule_* "
+		    "schedule_hrtimeout_* io_wq_worker_sleeping io_wq_worker_running sys_sched_* "
+		    "do_sched_yield",
+	  .elsewhere = "pthread_* lll_lock_*" },
 	/* An interrupt: it is not the work of the function that it interrupts. */
-	{ LAYER_OTHER, "asm_sysvec_* sysvec_* asm_common_interrupt common_interrupt "
-		       "el1h_64_irq* el0t_64_irq* asm_exc_nmi" },
+	{ LAYER_OTHER,
+	  .kernel = "asm_sysvec_* sysvec_* asm_common_interrupt common_interrupt asm_exc_nmi",
+	  .elsewhere = "el1h_64_irq* el0t_64_irq*" },
 };
 
 /* How many characters of the pattern fit: 0, it does not; of equal ones a whole name counts more.
@@ -142,12 +164,12 @@ static size_t fits(const char *pattern, size_t bytes, const char *text)
 	return strncmp(pattern, text, bytes) == 0 && text[bytes] == '\0' ? bytes + 2 : 0;
 }
 
-/* The longest of the patterns that fit. */
+/* The longest of the patterns that fit.  patterns NULL: there are none. */
 static size_t longest(const char *patterns, const char *text)
 {
 	size_t best = 0;
 
-	while (*patterns) {
+	while (patterns && *patterns) {
 		size_t bytes = strcspn(patterns, " "), fit = fits(patterns, bytes, text);
 
 		best = MAX(best, fit);
@@ -162,7 +184,8 @@ static enum layer look_up(const char *text)
 	size_t best = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(functions); i++) {
-		size_t fit = longest(functions[i].patterns, text);
+		size_t fit = MAX(longest(functions[i].kernel, text),
+				 longest(functions[i].elsewhere, text));
 
 		if (fit > best) {
 			best = fit;
