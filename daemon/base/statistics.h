@@ -75,6 +75,10 @@ struct json_t;
 		SPAN(turn_ns, turn_ns, "nbserved_turn_seconds",                                    \
 		     "From the end of a wait to the end of the next one, which may have slept, of " \
 		     "a sample of the turns.")                                                     \
+		COUNTER(spins, spins, "nbserved_spins",                                            \
+		        "Waits that began with spinning (busy-poll, sqpoll).")                     \
+		COUNTER(spins_in_vain, spins_in_vain, "nbserved_spins_in_vain",                    \
+		        "Those that went on longer.")                                              \
 		COUNTER(gathered, gathered, "nbserved_gathered_turns",                             \
 		        "Turns that waited for more requests (batch-delay).")                      \
 		FOUND(GAUGE, batch_delay_ns, batch_delay_ns, "nbserved_batch_delay_seconds",       \

@@ -171,7 +171,7 @@ static struct nic_use use_of(const struct config *config, const char *name)
 			continue;
 		use.workers = MAX(use.workers, listener_workers(l));
 		CPU_OR(&use.cpus, &use.cpus, &l->options.cpus);
-		use.busy_poll |= l->options.busy_poll_ns > 0;
+		use.busy_poll |= options_kernel_polls_ns(&l->options) > 0;
 	}
 	return use;
 }

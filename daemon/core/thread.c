@@ -59,6 +59,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	pressure_check_init(w);
 	w->mailbox_op.done = worker_mailbox;
 	batch_init(w);
+	spin_init(&w->spin, w->options.busy_poll_ns);
 	rc = w->engine->init(w, reason);
 	if (rc < 0) {
 		pool_fini(&w->pool);

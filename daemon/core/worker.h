@@ -19,6 +19,7 @@
 #include "op.h"
 #include "parse.h"
 #include "service.h"
+#include "spin.h"
 #include "stats.h"
 #include "util.h"
 #include "worker_options.h"
@@ -308,6 +309,7 @@ struct worker {
 	struct pool pool;
 	uint32_t pool_posted; /* by the engine: chunks posted to the kernel to receive into */
 	struct batching batch;
+	struct spin spin;
 	struct worker_io io;
 
 	/* Warm: used while connections wait, and by timers. */
@@ -405,6 +407,21 @@ static inline void worker_awake(struct worker *w)
 {
 	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
 	atomic_store_explicit(&w->idle, false, memory_order_release);
+}
+
+/* An engine's wait() calls both if w->spin.max_ns is set: before it would sleep, and when that wait
+ * is over.  Returns for how long the engine is to spin, from w->spin.begun_ns on; 0: not at all. */
+static inline uint64_t worker_begin_spin(struct worker *w)
+{
+	return spin_begin(&w->spin, clock_ns());
+}
+
+static inline void worker_end_spin(struct worker *w)
+{
+	bool in_vain = spin_end(&w->spin, clock_ns());
+
+	stat_add(w->stats.spins, w->spin.ns > 0);
+	stat_add(w->stats.spins_in_vain, in_vain);
 }
 
 /* An engine's wait() calls it before worker_awake() if its system call has failed.  Sleeps for

@@ -26,7 +26,8 @@ struct stall_options {
 struct worker_options {
 	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
 	uint64_t idle_timeout_ns;      /* 0: never */
-	uint64_t busy_poll_ns;         /* how long to spin before sleeping; 0: sleep at once */
+	/* How long to spin before sleeping; 0: sleep at once; UINT64_MAX: auto. */
+	uint64_t busy_poll_ns;
 	/* Longest delay for requests to gather; 0: none; UINT64_MAX: auto. */
 	uint64_t batch_delay_ns;
 	uint64_t features_off; /* bits of enum engine_feature, within FEATURES_OPTIONAL */
@@ -52,6 +53,13 @@ static inline const void *options_of(const struct worker_options *options,
 		if (options->values[i].table == table)
 			return options->values[i].bytes;
 	return none.bytes;
+}
+
+/* How long the kernel is asked to poll a network card's queue before a sleep.  With `auto` it is
+ * not: it would do so before each one. */
+static inline uint64_t options_kernel_polls_ns(const struct worker_options *options)
+{
+	return options->busy_poll_ns == UINT64_MAX ? 0 : options->busy_poll_ns;
 }
 
 /* Copies the struct that the table describes; for options that come from no file. */

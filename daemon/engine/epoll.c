@@ -222,7 +222,7 @@ int epoll_watch(struct worker *w, int fd, struct op *op)
  * A Unix socket has no device to poll. */
 static void epoll_socket_busy_poll(struct worker *w)
 {
-	int us = (int)(w->options.busy_poll_ns / NS_PER_US);
+	int us = (int)(options_kernel_polls_ns(&w->options) / NS_PER_US);
 	unsigned local = 0;
 
 	for (unsigned i = 0; i < w->accept.count; i++) {
@@ -242,10 +242,10 @@ int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
 	e->fd = epoll_create1(EPOLL_CLOEXEC);
 	if (e->fd < 0)
 		return reason_set(reason, -errno, "epoll_create1: %s", strerror(errno));
-	if (w->options.busy_poll_ns) {
+	if (w->spin.max_ns)
 		worker_feature(w, FEATURE_busy_poll);
+	if (options_kernel_polls_ns(&w->options))
 		epoll_socket_busy_poll(w);
-	}
 	return 0;
 }
 
@@ -254,13 +254,14 @@ int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
  * act. */
 static void epoll_poll_nic(struct epoll *e, struct worker *w)
 {
+	uint64_t polls_ns = options_kernel_polls_ns(&w->options);
 	struct nb_epoll_params params = {
-		.busy_poll_usecs = (uint32_t)MAX(w->options.busy_poll_ns / NS_PER_US, 1),
+		.busy_poll_usecs = (uint32_t)MAX(polls_ns / NS_PER_US, 1),
 		.busy_poll_budget = 64,
 		.prefer_busy_poll = 1,
 	};
 
-	e->polls_nic = w->options.busy_poll_ns && worker_wants(w, FEATURE_epoll_busy_poll) &&
+	e->polls_nic = polls_ns && worker_wants(w, FEATURE_epoll_busy_poll) &&
 		       ioctl(e->fd, NB_EPIOCSPARAMS, &params) == 0;
 	if (e->polls_nic)
 		worker_feature(w, FEATURE_epoll_busy_poll);
@@ -332,11 +333,11 @@ static int epoll_sleep(struct worker *w, uint64_t deadline_ns)
 	return epoll_poll(w, (int)MIN((left_ns + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000));
 }
 
-/* Polls repeatedly for `busy-poll` before it sleeps: for what does not come through a queue that
- * the kernel can poll. */
+/* Polls repeatedly before it sleeps: for what does not come through a queue that the kernel can
+ * poll. */
 static int epoll_spin(struct worker *w)
 {
-	uint64_t end_ns = clock_ns() + w->options.busy_poll_ns, wake_ns = w->deadlines.wake_ns;
+	uint64_t end_ns = w->spin.begun_ns + w->spin.ns, wake_ns = w->deadlines.wake_ns;
 	int n;
 
 	if (wake_ns)
@@ -351,11 +352,13 @@ static int epoll_spin(struct worker *w)
 __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool block)
 {
 	const struct epoll *e = w->engine_state;
+	bool spins = block && w->spin.max_ns && !e->on_nic;
 	uint64_t delay_ns;
 	int n = 0;
 
-	if (block && w->options.busy_poll_ns && !e->on_nic) {
-		n = epoll_spin(w);
+	if (spins) {
+		if (worker_begin_spin(w))
+			n = epoll_spin(w);
 	} else if (block && w->batch.on && batch_must_look(w)) {
 		n = epoll_poll(w, 0);
 		batch_look(w, n > 0);
@@ -366,6 +369,8 @@ __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool blo
 	}
 	if (n == 0)
 		n = block ? epoll_sleep(w, w->deadlines.wake_ns) : epoll_poll(w, 0);
+	if (spins)
+		worker_end_spin(w);
 	return n;
 }
 
@@ -374,7 +379,7 @@ void epoll_wait_turn(struct worker *w, bool block)
 	struct epoll *e = w->engine_state;
 	int n;
 
-	if (likely(block && !w->deadlines.wake_ns && !w->options.busy_poll_ns && !w->batch.on))
+	if (likely(block && !w->deadlines.wake_ns && !w->spin.max_ns && !w->batch.on))
 		n = epoll_poll(w, -1);
 	else
 		n = epoll_poll_timed(w, block);

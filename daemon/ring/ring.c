@@ -76,14 +76,34 @@ int ring_try(struct ring *r)
 	return -EAGAIN;
 }
 
-bool ring_wait(struct ring *r, bool block)
+/* Looks at the completion queue; true: there are completions other than of quiet operations.  Makes
+ * a system call only to submit, and to run deferred work. */
+static bool ring_spin(struct ring *r)
+{
+	struct worker *w = r->worker;
+	unsigned want = r->sqpoll ? 1 : r->quiet + 1;
+	uint64_t end_ns;
+
+	ring_enter(r, false, 0); /* queued entries are submitted before the wait begins */
+	w->spin.begun_ns = clock_ns();
+	end_ns = w->spin.begun_ns + w->spin.ns;
+	if (w->deadlines.wake_ns)
+		end_ns = MIN(end_ns, w->deadlines.wake_ns);
+	do {
+		if (ring_ready(r) >= want)
+			return true;
+		if (ring_sq_flags(r) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW))
+			ring_enter(r, false, 0);
+		cpu_relax();
+	} while (clock_ns() < end_ns);
+	return ring_ready(r) >= want;
+}
+
+/* ring_wait() without spinning; inline, as it is on the path of each request. */
+__attribute__((always_inline)) static inline bool ring_sleep(struct ring *r, bool block)
 {
 	struct worker *w = r->worker;
 
-	if (unlikely(r->unbatched))
-		ring_submit(r);
-	if (block && r->spin_ns && ring_spin(r))
-		return false;
 	if (ring_ready(r)) {
 		if (r->sqpoll)
 			ring_submit(r);
@@ -104,6 +124,24 @@ bool ring_wait(struct ring *r, bool block)
 		return ring_enter_special(r, submit, want, w->deadlines.wake_ns);
 	}
 	return ring_enter(r, block, w->deadlines.wake_ns);
+}
+
+__attribute__((noinline)) static bool ring_spin_or_sleep(struct ring *r)
+{
+	bool found = worker_begin_spin(r->worker) && ring_spin(r);
+	bool taken = !found && ring_sleep(r, true);
+
+	worker_end_spin(r->worker);
+	return taken;
+}
+
+bool ring_wait(struct ring *r, bool block)
+{
+	if (unlikely(r->unbatched))
+		ring_submit(r);
+	if (unlikely(block && r->worker->spin.max_ns))
+		return ring_spin_or_sleep(r);
+	return ring_sleep(r, block);
 }
 
 bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t deadline_ns)
@@ -142,27 +180,6 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 	ts.tv_sec = now < deadline_ns ? (long long)((deadline_ns - now) / NS_PER_S) : 0;
 	ts.tv_nsec = now < deadline_ns ? (long long)((deadline_ns - now) % NS_PER_S) : 0;
 	return ring_call(r, submit, want, flags, &arg);
-}
-
-/* Looks at the completion queue; true: there are completions other than of quiet operations.  Makes
- * a system call only to submit, and to run deferred work. */
-bool ring_spin(struct ring *r)
-{
-	unsigned want = r->sqpoll ? 1 : r->quiet + 1;
-	uint64_t end_ns;
-
-	ring_enter(r, false, 0); /* queued entries are submitted before we wait */
-	end_ns = clock_ns() + r->spin_ns;
-	if (r->worker->deadlines.wake_ns)
-		end_ns = MIN(end_ns, r->worker->deadlines.wake_ns);
-	do {
-		if (ring_ready(r) >= want)
-			return true;
-		if (ring_sq_flags(r) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW))
-			ring_enter(r, false, 0);
-		cpu_relax();
-	} while (clock_ns() < end_ns);
-	return ring_ready(r) >= want;
 }
 
 /* The kernel runs 20 items of work for a caller that does not wait.  IORING_SQ_TASKRUN is only a

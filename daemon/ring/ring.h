@@ -53,8 +53,7 @@ struct ring {
 	 * for. ring_enter() waits for this many, so that Linux runs the deferred work in large
 	 * batches: it runs 20 items, or as many as are waited for. */
 	unsigned quiet;
-	bool waits;       /* ring_wait() does more than ring_enter_plain() */
-	uint64_t spin_ns; /* how long to spin for completions before sleeping */
+	bool waits; /* ring_wait() does more than ring_enter_plain() */
 	/* How long the next wait is for several completions; after that it is for one. */
 	uint64_t batch_ns;
 	bool sqpoll, deferred;
@@ -278,10 +277,9 @@ static inline bool ring_has_work(const struct ring *r)
 				 (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
 
-/* For an engine's wait(): ring_enter() with spinning for spin_ns before it sleeps, and with the
- * delay of core/batch.h; no system call while completions are there.  Returns as ring_enter(), and
- * false without a call. */
-bool ring_spin(struct ring *r);
+/* For an engine's wait(): ring_enter() with spinning before it sleeps, and with the delay of
+ * core/batch.h; no system call while completions are there.  Returns as ring_enter(), and false
+ * without a call. */
 bool ring_wait(struct ring *r, bool block);
 
 /* Runs op->done() for up to WORKER_TURN_MAX completions; completions without an op are skipped.

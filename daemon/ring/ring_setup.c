@@ -103,20 +103,21 @@ static void ring_fill_array(struct ring *r)
 		r->io.sq.array[i] = i;
 }
 
-/* How long the worker looks for completions before it sleeps.  With SQPOLL it does so as long as
- * the kernel's thread looks for submissions, so that neither needs a system call under load.  On
- * one CPU the two threads would only delay each other. */
-static uint64_t ring_spin_ns(const struct worker *w)
+/* With SQPOLL the worker spins as long as the kernel's thread looks for submissions, so that
+ * neither needs a system call under load.  On one CPU the two threads would only delay each other.
+ */
+static void ring_spin_beside(struct worker *w)
 {
 	const struct ring_options *o = ring_options(&w->options);
-	uint64_t busy_ns = w->options.busy_poll_ns;
+	uint64_t busy_ns = w->spin.adapts ? 0 : w->spin.max_ns;
 	cpu_set_t cpus;
 
-	if (!o->sqpoll || sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
-		return busy_ns;
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		return;
 	if (o->sqpoll_cpu < CPU_SETSIZE)
 		CPU_SET((size_t)o->sqpoll_cpu, &cpus);
-	return CPU_COUNT(&cpus) > 1 ? MAX(busy_ns, o->sqpoll_idle_ns) : busy_ns;
+	if (CPU_COUNT(&cpus) > 1)
+		spin_init(&w->spin, MAX(busy_ns, o->sqpoll_idle_ns));
 }
 
 /* The kernel's threads for blocking work (io-wq) inherit the worker's CPUs since Linux 6.2; before,
@@ -140,12 +141,13 @@ static int ring_enable(struct ring *r, unsigned uses)
 		r->enter_flags = IORING_ENTER_REGISTERED_RING;
 		worker_feature(r->worker, FEATURE_registered_ring);
 	}
-	if (o->busy_poll_ns) {
+	if (o->busy_poll_ns)
+		worker_feature(r->worker, FEATURE_busy_poll);
+	if (options_kernel_polls_ns(o)) {
 		struct nb_io_uring_napi napi = {
 			.busy_poll_to = (uint32_t)(o->busy_poll_ns / NS_PER_US),
 		};
 
-		worker_feature(r->worker, FEATURE_busy_poll);
 		if (ring_register(r, NB_REGISTER_NAPI, &napi, 1) == 0)
 			worker_feature(r->worker, FEATURE_napi_busy_poll);
 	}
@@ -188,12 +190,13 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	if (r->sqpoll) {
 		worker_feature(w, FEATURE_sqpoll);
 		batch_off(w);
+		if (uses & RING_LISTENS) /* it is the ring in which the worker waits */
+			ring_spin_beside(w);
 	}
-	r->spin_ns = ring_spin_ns(w);
 	r->unbatched = o->batch == RING_BATCH_NO && !r->sqpoll;
 	if (r->unbatched)
 		worker_feature(w, FEATURE_unbatched_for_comparison);
-	r->waits = r->sqpoll || r->spin_ns || w->batch.on || r->unbatched;
+	r->waits = r->sqpoll || w->spin.max_ns || w->batch.on || r->unbatched;
 	return 0;
 }
 

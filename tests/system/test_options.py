@@ -219,23 +219,47 @@ def test_busy_poll(start_daemon, engine):
     assert "busy_poll" in stats["engine_features"]
 
 
+def await_sleep(daemon, name):
+    """Until the listener makes no turn and no call while another one is busy."""
+
+    def is_asleep():
+        before = daemon.stats(name)["cost"]
+        with daemon.connect("other") as o:
+            for _ in range(100):
+                echo(o)
+        after = daemon.stats(name)["cost"]
+        return (after["turns"], after["syscalls"]) == (before["turns"], before["syscalls"])
+
+    wait_until(is_asleep, "the worker sleeps")
+
+
 def test_busy_poll_ends_in_sleep(start_daemon, engine):
     daemon = start_daemon(
         listener("echo", engine=engine, busy_poll="100us") + listener("other", engine="epoll")
     )
     with daemon.connect("echo") as s:
         echo(s)
-
-        def is_asleep():
-            before = daemon.stats("echo")["cost"]
-            with daemon.connect("other") as o:
-                for _ in range(100):
-                    echo(o)
-            after = daemon.stats("echo")["cost"]
-            return (after["turns"], after["syscalls"]) == (before["turns"], before["syscalls"])
-
-        wait_until(is_asleep, "the worker sleeps")
+        await_sleep(daemon, "echo")
         echo(s)
+    daemon.wait_closed("echo")
+    cost = daemon.stats("echo")["cost"]
+    assert 0 < cost["spins_in_vain"] <= cost["spins"]
+
+
+def test_busy_poll_auto(start_daemon, engine):
+    """The worker spins, and no longer once clients are slow.  The figures are those of core/spin.h."""
+    daemon = start_daemon(listener("echo", engine=engine, busy_poll="auto") + listener("other", engine="epoll"))
+    assert "busy_poll" in daemon.status("echo")["engine_features"]
+    with daemon.connect("echo") as s:
+        for _ in range(300):
+            echo(s)
+            daemon.stats("echo")
+        await_sleep(daemon, "echo")
+        cost = daemon.stats("echo")["cost"]
+    assert cost["spins"] > 0
+    in_vain = cost["spins_in_vain"]
+    earned_us = (cost["spins"] - in_vain) * 50 / 8 + cost["turns"] * 100 / 128
+    assert in_vain * 50 <= 16 * 50 + earned_us
     daemon.wait_closed("echo")
 
 

@@ -104,9 +104,10 @@ static void values_out_of_range_name_the_range(void **state)
 			    "max-connections: expected a number from 0 to 1000000, got '-1'\n");
 	assert_string_equal(refusal("buffers = 15"),
 			    "buffers: expected a number from 16 to 32768, got '15'\n");
-	assert_string_equal(refusal("busy-poll = 2s"),
-			    "busy-poll: expected a duration (us, ms, s, min, h) from 0 to 1s, "
-			    "got '2s'\n");
+	assert_string_equal(
+		refusal("busy-poll = 2s"),
+		"busy-poll: expected a duration (us, ms, s, min, h) from 0 to 1s or auto, "
+		"got '2s'\n");
 	assert_string_equal(refusal("idle-timeout = 30"),
 			    "idle-timeout: expected a duration (us, ms, s, min, h) from 0 to 24h, "
 			    "got '30'\n");

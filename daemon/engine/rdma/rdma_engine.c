@@ -58,7 +58,7 @@ static int rdma_other_events(struct worker *w, int timeout_ms)
 /* Handles other events now and then, or requests to connect would wait until the spinning ends. */
 static unsigned rdma_spin(struct worker *w)
 {
-	uint64_t now = clock_ns(), end = now + w->options.busy_poll_ns;
+	uint64_t now = clock_ns(), end = w->spin.begun_ns + w->spin.ns;
 	uint64_t look = now + RDMA_LOOK_NS;
 	unsigned n = 0;
 
@@ -78,13 +78,15 @@ void rdma_wait(struct worker *w, bool block)
 	struct rdma *e = w->engine_state;
 	int timeout_ms;
 	unsigned n;
+	bool spins;
 
 	e->mode->tend(w);
 	rdma_device_sweep(e);
 	e->mode->feed(w);
 	block = block && !w->turn.ready;
 	n = rdma_poll(e);
-	if (n == 0 && block && w->options.busy_poll_ns)
+	spins = n == 0 && block && w->spin.max_ns;
+	if (spins && worker_begin_spin(w))
 		n = rdma_spin(w);
 	if (n == 0 && block)
 		n = rdma_arm(e);
@@ -95,6 +97,8 @@ void rdma_wait(struct worker *w, bool block)
 		worker_awake(w);
 	if (n == 0 || ++e->unwatched >= RDMA_UNWATCHED_MAX)
 		rdma_other_events(w, timeout_ms);
+	if (spins)
+		worker_end_spin(w);
 }
 
 /* ---- Life ---- */
@@ -222,7 +226,7 @@ int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *rea
 		return rc;
 	}
 	worker_feature(w, FEATURE_selective_signalling);
-	if (w->options.busy_poll_ns)
+	if (w->spin.max_ns)
 		worker_feature(w, FEATURE_busy_poll);
 	return 0;
 }
