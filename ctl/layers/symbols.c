@@ -46,6 +46,7 @@ void symbols_free(struct symbols *s)
 const struct symbol *symbols_find(const struct symbols *s, uint64_t address)
 {
 	size_t low = 0, high = s->count;
+	struct symbol *found;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -56,7 +57,14 @@ const struct symbol *symbols_find(const struct symbols *s, uint64_t address)
 			high = middle;
 	}
 	/* Several symbols may have one address: any of their names will do. */
-	return low > 0 && address < s->list[low - 1].end ? &s->list[low - 1] : NULL;
+	found = low > 0 ? &s->list[low - 1] : NULL;
+	if (!found || address >= found->end)
+		return NULL;
+	if (!found->layered)
+		found->layer = s->own ? layer_of_own(found->name, found->owner)
+				      : layer_of_function(found->name, found->owner);
+	found->layered = true;
+	return found;
 }
 
 /* ---- /proc/kallsyms: ffffffff81000000 T name, or ... T name [module] ---- */
@@ -92,7 +100,6 @@ int symbols_kernel(struct symbols *ret, char *text)
 			*end++ = '\0';
 		if (!kernel_line(line, &found) || !found.start)
 			continue;
-		found.layer = layer_of_function(found.name, found.owner);
 		found.kernel = true;
 		*add(ret, &room) = found;
 	}
@@ -188,7 +195,6 @@ static void read_table(struct symbols *s, const struct image *image, const ElfW(
 			.end = offset + symbol.st_size,
 			.name = name,
 			.owner = owner,
-			.layer = own ? layer_of_own(name, owner) : layer_of_function(name, owner),
 		};
 	}
 }
@@ -198,7 +204,7 @@ int symbols_elf(struct symbols *ret, const void *bytes, size_t size, bool own, c
 	struct image image = { .bytes = bytes, .size = size };
 	ElfW(Shdr) table, names;
 
-	*ret = (struct symbols){};
+	*ret = (struct symbols){ .own = own };
 	if (!take(&image, 0, &image.header, sizeof(image.header)) ||
 	    memcmp(image.header.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    image.header.e_ident[EI_CLASS] !=

@@ -14,12 +14,14 @@ struct symbol {
 	const char *owner; /* see layer_of_function() and, of nbserved, layer_of_own() */
 	enum layer layer;  /* LAYER_NONE: its caller tells */
 	bool kernel;
+	bool layered; /* the layer is known */
 };
 
 struct symbols {
 	struct symbol *list; /* by address */
 	size_t count;
 	char *text; /* has the names */
+	bool own;   /* of nbserved */
 };
 
 /* Takes ownership of text, that of /proc/kallsyms, from malloc(): 0, or -EACCES: it has no
@@ -30,7 +32,8 @@ int symbols_kernel(struct symbols *ret, char *text);
  * file, or -ENODATA: it has no functions, as when it was stripped.  Pure. */
 int symbols_elf(struct symbols *ret, const void *bytes, size_t size, bool own, const char *owner);
 void symbols_free(struct symbols *s);
-/* NULL: there is no function at the address. */
+/* NULL: there is no function at the address.  The layer of a function is looked up when it is found
+ * first: of the kernel's 100,000 and more a run meets some hundreds. */
 const struct symbol *symbols_find(const struct symbols *s, uint64_t address);
 
 /* The functions of all processes seen, each file read once. */
