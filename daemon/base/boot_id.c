@@ -1,17 +1,13 @@
 /* random(4): /proc/sys/kernel/random/boot_id.  See boot_id.h. */
 #include "boot_id.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "text.h"
 
 const char *boot_id(void)
 {
 	static char text[40];
-	FILE *from = *text ? NULL : fopen("/proc/sys/kernel/random/boot_id", "re");
 
-	if (from && fgets(text, sizeof(text), from))
-		text[strcspn(text, "\n")] = '\0';
-	if (from)
-		fclose(from);
+	if (!*text)
+		file_line("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 	return text;
 }

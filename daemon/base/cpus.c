@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 /* ---- Cores ---- */
 
 /* Adds the CPUs of a list such as "0-1,4". */
@@ -33,7 +35,6 @@ void cpus_parse(const char *text, cpu_set_t *ret)
 void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings)
 {
 	char path[80], list[256];
-	FILE *from;
 
 	CPU_ZERO(ret_siblings);
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -41,11 +42,8 @@ void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t
 			continue;
 		snprintf(path, sizeof(path),
 			 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-		from = fopen(path, "re");
-		if (from && fgets(list, sizeof(list), from))
+		if (file_line(path, list, sizeof(list)))
 			add_listed(list, ret_siblings);
-		if (from)
-			fclose(from);
 	}
 	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, cpus) || !CPU_ISSET(cpu, candidates))

@@ -3,6 +3,5 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of `bytes` at data.  crc: the checksum of the bytes before them, 0 at the beginning.
- */
+/* The checksum of `bytes` at data.  crc: the checksum of the bytes before them, 0 at first. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t bytes);

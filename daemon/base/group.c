@@ -25,8 +25,6 @@ static bool copy_interface(char to[static IF_NAMESIZE], const char *name)
 int parse_group(const char *text, struct multicast_group *ret_group)
 {
 	struct multicast_group group = { 0 };
-	struct sockaddr_in *in = (struct sockaddr_in *)&group.sa;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&group.sa;
 	size_t bytes = strcspn(text, "%");
 	char host[INET6_ADDRSTRLEN];
 
@@ -36,9 +34,7 @@ int parse_group(const char *text, struct multicast_group *ret_group)
 	memcpy(host, text, bytes);
 	host[bytes] = '\0';
 	group.sa.ss_family = strchr(host, ':') ? AF_INET6 : AF_INET;
-	if (inet_pton(group.sa.ss_family, host,
-		      group.sa.ss_family == AF_INET6 ? (void *)&in6->sin6_addr
-						     : (void *)&in->sin_addr) != 1 ||
+	if (inet_pton(group.sa.ss_family, host, sockaddr_host(&group.sa)) != 1 ||
 	    !sockaddr_is_multicast(&group.sa))
 		return -EINVAL;
 	*ret_group = group;
@@ -47,13 +43,9 @@ int parse_group(const char *text, struct multicast_group *ret_group)
 
 char *format_group(const struct multicast_group *group, char text[static GROUP_TEXT_MAX])
 {
-	const void *host =
-		group->sa.ss_family == AF_INET6
-			? (const void *)&((const struct sockaddr_in6 *)&group->sa)->sin6_addr
-			: (const void *)&((const struct sockaddr_in *)&group->sa)->sin_addr;
 	size_t length;
 
-	inet_ntop(group->sa.ss_family, host, text, GROUP_TEXT_MAX);
+	inet_ntop(group->sa.ss_family, sockaddr_host(&group->sa), text, GROUP_TEXT_MAX);
 	length = strlen(text);
 	if (group->interface[0])
 		snprintf(text + length, GROUP_TEXT_MAX - length, "%%%s", group->interface);

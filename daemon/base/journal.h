@@ -9,8 +9,7 @@ struct journal_field {
 	const char *name, *value; /* value may hold any bytes; NULL: the field is left out */
 };
 
-/* Connects to path (JOURNAL_SOCKET).  To be called before other threads are started.  0 or -errno.
- */
+/* Connects to path (JOURNAL_SOCKET), before other threads are started.  0 or -errno. */
 int journal_open(const char *path);
 
 /* Sends a message of at most JOURNAL_FIELDS_MAX fields and JOURNAL_BYTES_MAX bytes including names;

@@ -164,40 +164,42 @@ static void log_journal(int level, const char *text, const char *listener, const
 	journal_send(fields, ARRAY_SIZE(fields));
 }
 
-void log_write(int level, const char *listener, const char *format, ...)
+__attribute__((format(printf, 5, 0))) static void log_message(int level, const char *listener,
+							      const char *connection,
+							      const char *peer, const char *format,
+							      va_list args)
 {
 	char text[LOG_LINE_MAX];
-	va_list args;
 
 	if (level > log_get_level())
 		return;
-	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
 	printable_clean(text);
 	if (log_target != LOG_TO_JOURNAL)
 		log_stderr(level, text);
 	else
-		log_journal(level, text, listener, NULL, NULL);
+		log_journal(level, text, listener, connection, peer);
+}
+
+void log_write(int level, const char *listener, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	log_message(level, listener, NULL, NULL, format, args);
+	va_end(args);
 }
 
 void log_connection(int level, const char *listener, uint64_t connection, const char *peer,
 		    const char *format, ...)
 {
-	char text[LOG_LINE_MAX], number[24];
+	char number[24];
 	va_list args;
 
-	if (level > log_get_level())
-		return;
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	printable_clean(text);
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)connection);
-	if (log_target != LOG_TO_JOURNAL)
-		log_stderr(level, text);
-	else
-		log_journal(level, text, listener, number, peer);
+	va_start(args, format);
+	log_message(level, listener, number, peer, format, args);
+	va_end(args);
 }
 
 int log_limited(struct log_limit *limit, unsigned *ret_missed)

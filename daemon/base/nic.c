@@ -13,37 +13,26 @@
 #include "cpus.h"
 #include "json.h"
 #include "parse.h"
+#include "text.h"
 #include "util.h"
 
 enum { NIC_PATH_BYTES = 256, NIC_CPUS_BYTES = 256 };
 
 /* ---- Files ---- */
 
-static void in_root(const struct nic_host *host, const char *path, char text[NIC_PATH_BYTES])
+/* The path of a file of the interface. */
+static void path_of(const struct nic_host *host, const char *name, const char *file,
+		    char text[NIC_PATH_BYTES])
 {
-	snprintf(text, NIC_PATH_BYTES, "%s%s", host->root, path);
-}
-
-/* The path of a file of the interface, within the root. */
-static void file_of(const char *name, const char *file, char text[NIC_PATH_BYTES])
-{
-	snprintf(text, NIC_PATH_BYTES, "/sys/class/net/%s/%s", name, file);
+	snprintf(text, NIC_PATH_BYTES, "%s/sys/class/net/%s/%s", host->root, name, file);
 }
 
 bool nic_read_line(const struct nic_host *host, const char *path, char *text, int bytes)
 {
 	char whole[NIC_PATH_BYTES];
-	FILE *from;
-	bool found;
 
-	in_root(host, path, whole);
-	from = fopen(whole, "re");
-	found = from && fgets(text, bytes, from);
-	if (found)
-		text[strcspn(text, "\n")] = '\0';
-	if (from)
-		fclose(from);
-	return found;
+	snprintf(whole, sizeof(whole), "%s%s", host->root, path);
+	return file_line(whole, text, bytes);
 }
 
 static bool read_file(const struct nic_host *host, const char *name, const char *file, char *text,
@@ -51,20 +40,19 @@ static bool read_file(const struct nic_host *host, const char *name, const char 
 {
 	char path[NIC_PATH_BYTES];
 
-	file_of(name, file, path);
-	return nic_read_line(host, path, text, bytes);
+	path_of(host, name, file, path);
+	return file_line(path, text, bytes);
 }
 
 /* Paths of the interface's files that match; globfree() in any case. */
 static size_t find_files(const struct nic_host *host, const char *name, const char *pattern,
 			 glob_t *ret_found)
 {
-	char path[NIC_PATH_BYTES], whole[NIC_PATH_BYTES];
+	char path[NIC_PATH_BYTES];
 
 	*ret_found = (glob_t){ 0 };
-	file_of(name, pattern, path);
-	in_root(host, path, whole);
-	return glob(whole, 0, NULL, ret_found) == 0 ? ret_found->gl_pathc : 0;
+	path_of(host, name, pattern, path);
+	return glob(path, 0, NULL, ret_found) == 0 ? ret_found->gl_pathc : 0;
 }
 
 uint64_t nic_statistic(const struct nic_host *host, const char *name, const char *statistic)
@@ -83,7 +71,7 @@ bool nic_count(const struct nic_host *host, const char *name, struct nic_counter
 	bool found = false;
 	FILE *from;
 
-	in_root(host, "/proc/self/net/dev", path);
+	snprintf(path, sizeof(path), "%s/proc/self/net/dev", host->root);
 	from = fopen(path, "re");
 	while (from && !found && fgets(line, sizeof(line), from)) {
 		const char *at = line + strspn(line, " ");
@@ -113,11 +101,10 @@ static bool is_shown(const struct nic_host *host, const char *name)
 
 static bool is_card(const struct nic_host *host, const char *name)
 {
-	char path[NIC_PATH_BYTES], whole[NIC_PATH_BYTES];
+	char path[NIC_PATH_BYTES];
 
-	file_of(name, "device", path);
-	in_root(host, path, whole);
-	return access(whole, F_OK) == 0 && is_shown(host, name);
+	path_of(host, name, "device", path);
+	return access(path, F_OK) == 0 && is_shown(host, name);
 }
 
 static void describe_numbers(const struct nic_host *host, const char *name, json_t *to)

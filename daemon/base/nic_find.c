@@ -84,14 +84,15 @@ void nic_names_add(const struct nic_host *host, const struct sockaddr_storage *s
 		   struct nic_names *to)
 {
 	const struct sockaddr_in *ipv4 = (const void *)sa;
-	const struct sockaddr_in6 *ipv6 = (const void *)sa;
 	bool is_ipv6 = sa->ss_family == AF_INET6;
-	struct search s = { .host = host, .to = to, .all = sockaddr_is_wildcard(sa) };
+	struct search s = { .host = host,
+			    .wanted = sockaddr_host(sa),
+			    .bytes = is_ipv6 ? sizeof(struct in6_addr) : sizeof(struct in_addr),
+			    .all = sockaddr_is_wildcard(sa),
+			    .to = to };
 
 	if (sa->ss_family != AF_INET && !is_ipv6)
 		return;
-	s.wanted = is_ipv6 ? (const void *)&ipv6->sin6_addr : &ipv4->sin_addr;
-	s.bytes = is_ipv6 ? sizeof(ipv6->sin6_addr) : sizeof(ipv4->sin_addr);
 	s.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (s.fd < 0)
 		return;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "sockaddr.h"
 #include "util.h"
 
 enum { UNIT_NAMES_MAX = 3 };
@@ -120,24 +121,30 @@ int parse_bool(const char *text, bool *ret_value)
 	return -EINVAL;
 }
 
+/* Reads `3` or `3-5` at *text and moves *text behind it. */
+static int parse_range(const char **text, uint64_t *ret_first, uint64_t *ret_last)
+{
+	int err = parse_digits(text, ret_first);
+
+	*ret_last = *ret_first;
+	if (!err && **text == '-') {
+		++*text;
+		err = parse_digits(text, ret_last);
+	}
+	return !err && *ret_first > *ret_last ? -EINVAL : err;
+}
+
 int parse_cpus(const char *text, cpu_set_t *ret_cpus)
 {
 	cpu_set_t cpus;
 
 	CPU_ZERO(&cpus);
 	for (;;) {
-		uint64_t first, last;
-		int err = parse_digits(&text, &first);
+		uint64_t first = 0, last;
+		int err = parse_range(&text, &first, &last);
 
-		last = first;
-		if (!err && *text == '-') {
-			text++;
-			err = parse_digits(&text, &last);
-		}
 		if (err)
 			return err;
-		if (first > last)
-			return -EINVAL;
 		if (last >= CPU_SETSIZE)
 			return -ERANGE;
 		for (uint64_t cpu = first; cpu <= last; cpu++)
@@ -155,19 +162,13 @@ int parse_cpus(const char *text, cpu_set_t *ret_cpus)
 
 static int parse_ports(const char *text, uint16_t *ret_first, uint16_t *ret_last)
 {
-	uint64_t first, last;
-	int err = parse_digits(&text, &first);
+	bool is_range = strchr(text, '-') != NULL;
+	uint64_t first = 0, last;
+	int err = parse_range(&text, &first, &last);
 
-	last = first;
-	if (!err && *text == '-') {
-		text++;
-		err = parse_digits(&text, &last);
-		if (!err && first == 0)
-			return -EINVAL;
-	}
 	if (err)
 		return err;
-	if (*text || first > last)
+	if (*text || (first == 0 && is_range))
 		return -EINVAL;
 	if (last > UINT16_MAX)
 		return -ERANGE;
@@ -222,8 +223,6 @@ static int parse_unix(const char *name, struct address *ret_address)
 int parse_address(const char *text, struct address *ret_address)
 {
 	struct address address = { 0 };
-	struct sockaddr_in *in = (struct sockaddr_in *)&address.sa;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address.sa;
 	bool bracket = text[0] == '[';
 	const char *end = strchr(text, bracket ? ']' : ':');
 	char host[INET6_ADDRSTRLEN];
@@ -237,8 +236,7 @@ int parse_address(const char *text, struct address *ret_address)
 	if (!bracket && !strcmp(host, "localhost"))
 		strcpy(host, "127.0.0.1");
 	address.sa.ss_family = bracket ? AF_INET6 : AF_INET;
-	if (inet_pton(address.sa.ss_family, host,
-		      bracket ? (void *)&in6->sin6_addr : (void *)&in->sin_addr) != 1)
+	if (inet_pton(address.sa.ss_family, host, sockaddr_host(&address.sa)) != 1)
 		return -EINVAL;
 	end += bracket;
 	if (*end != ':')
@@ -252,18 +250,14 @@ int parse_address(const char *text, struct address *ret_address)
 
 char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX])
 {
-	const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
 	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
 	bool abstract = !un->sun_path[0] && un->sun_path[1];
 	char host[INET6_ADDRSTRLEN];
 
-	if (sa->ss_family == AF_INET) {
-		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-		snprintf(text, ADDRESS_TEXT_MAX, "%s:%u", host, ntohs(in->sin_port));
-	} else if (sa->ss_family == AF_INET6) {
-		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
-		snprintf(text, ADDRESS_TEXT_MAX, "[%s]:%u", host, ntohs(in6->sin6_port));
+	if (sa->ss_family == AF_INET || sa->ss_family == AF_INET6) {
+		inet_ntop(sa->ss_family, sockaddr_host(sa), host, sizeof(host));
+		snprintf(text, ADDRESS_TEXT_MAX, sa->ss_family == AF_INET ? "%s:%u" : "[%s]:%u",
+			 host, sockaddr_port(sa));
 	} else if (sa->ss_family == AF_UNIX) {
 		snprintf(text, ADDRESS_TEXT_MAX, "unix:%s%.*s", abstract ? "@" : "",
 			 (int)sizeof(un->sun_path) - abstract, un->sun_path + abstract);

@@ -5,6 +5,13 @@
 #include <string.h>
 #include <sys/un.h>
 
+void *sockaddr_host(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		return &((struct sockaddr_in6 *)sa)->sin6_addr;
+	return &((struct sockaddr_in *)sa)->sin_addr;
+}
+
 uint16_t sockaddr_port(const struct sockaddr_storage *sa)
 {
 	if (sa->ss_family == AF_INET6)
@@ -56,13 +63,9 @@ bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_st
 		return memcmp(((const struct sockaddr_un *)a)->sun_path,
 			      ((const struct sockaddr_un *)b)->sun_path,
 			      sizeof(((struct sockaddr_un *)0)->sun_path)) == 0;
-	if (a->ss_family == AF_INET6) {
-		const struct sockaddr_in6 *x = (const void *)a, *y = (const void *)b;
-
-		return memcmp(&x->sin6_addr, &y->sin6_addr, sizeof(x->sin6_addr)) == 0;
-	}
-	return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	return memcmp(sockaddr_host(a), sockaddr_host(b),
+		      a->ss_family == AF_INET6 ? sizeof(struct in6_addr)
+					       : sizeof(struct in_addr)) == 0;
 }
 
 bool sockaddr_is_multicast(const struct sockaddr_storage *sa)

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+/* Where the address is in an AF_INET or AF_INET6 one, as inet_pton() takes it. */
+void *sockaddr_host(const struct sockaddr_storage *sa);
 uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 for a Unix socket */
 bool sockaddr_is_multicast(const struct sockaddr_storage *sa);
 bool sockaddr_is_wildcard(const struct sockaddr_storage *sa); /* IPv4 or IPv6 */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 char *text_new(const char *format, ...)
 {
@@ -24,4 +25,16 @@ FILE *text_open(char **ret_text, size_t *ret_bytes)
 	if (!to)
 		abort();
 	return to;
+}
+
+bool file_line(const char *path, char *text, int bytes)
+{
+	FILE *from = fopen(path, "re");
+	bool found = from && fgets(text, bytes, from);
+
+	if (found)
+		text[strcspn(text, "\n")] = '\0';
+	if (from)
+		fclose(from);
+	return found;
 }

@@ -10,8 +10,7 @@
 /* Embedded in the data that the thread needs; no other thread may touch them while it runs. */
 struct detached_call {
 	void (*run)(struct detached_call *e); /* runs on the thread */
-	/* Runs on the thread after run(), if the call was abandoned: undoes its effects and frees
-	 * the data. */
+	/* Runs there after run(), if the call was abandoned: undoes it and frees the data. */
 	void (*left)(struct detached_call *e);
 	sem_t done;
 	pthread_t thread;

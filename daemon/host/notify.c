@@ -225,8 +225,7 @@ int notify(struct notify *n, const char *format, ...)
 	return notify_send(n, text, NULL, 0);
 }
 
-/* The manager reads messages in order: when it has closed this pipe's end it has handled all
- * before. */
+/* The manager reads in order: when it has closed this pipe's end it has handled all before. */
 void notify_barrier(struct notify *n, uint64_t end_ns)
 {
 	int ends[2];

@@ -8,8 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The sum of the CPU times is exact; its split into user and system time is sampled by
- * Linux. */
+/* The sum of the CPU times is exact; Linux samples its split into user and system time. */
 struct proc_cost {
 	uint64_t cpu_user_ns, cpu_system_ns;
 	uint64_t switches_voluntary, switches_involuntary;

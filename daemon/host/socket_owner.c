@@ -12,6 +12,7 @@
 
 #include "parse.h"
 #include "sockaddr.h"
+#include "text.h"
 #include "util.h"
 
 /* ---- Processes ---- */
@@ -84,15 +85,10 @@ static bool process_has(const char *pid, owner_match *match, const void *wanted)
 static void name_process(const char *pid, char name[static 16])
 {
 	char path[32];
-	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/%.10s/comm", pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(name, 16, file))
+	if (!file_line(path, name, 16))
 		name[0] = '\0';
-	name[strcspn(name, "\n")] = '\0';
-	if (file)
-		fclose(file);
 }
 
 /* skip: a process to leave out; 0: none. */
