@@ -19,6 +19,7 @@
 #include "open_file.h"
 #include "runtime.h"
 #include "suggest.h"
+#include "text.h"
 #include "util.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 }; /* bytes of one file */
@@ -72,17 +73,6 @@ static void init_section(enum config_section kind, struct config_head *section, 
 		config_init_values((struct listener_config *)section);
 }
 
-static struct config_head *find_section(const struct config *config, enum config_section kind,
-					const char *name)
-{
-	struct config_head *section;
-
-	for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
-		if (!strcmp(section->name, name))
-			return section;
-	return NULL;
-}
-
 /* The array has room for all sections from the start, so that pointers into it stay valid. */
 static struct config_head *add_section(struct loader *l, const char *name, unsigned line)
 {
@@ -116,7 +106,7 @@ static bool check_header(struct loader *l, struct config_head *section, unsigned
 static void open_section(struct loader *l, enum config_section kind, unsigned line,
 			 const char *name)
 {
-	struct config_head *section = find_section(l->config, kind, name);
+	struct config_head *section = config_section_find(l->config, kind, name);
 
 	l->kind = kind;
 	l->section = &l->scratch;
@@ -200,13 +190,13 @@ static void set_value(struct loader *l, const struct config_key *key, unsigned l
 		return;
 	case -E2BIG:
 		config_report(&l->report, here(l, line), l->section_text, key->name,
-			      "expected at most %u entries, got '%s' as well",
-			      *key->type->count(l->section), value);
+			      "expected at most %u entries, got '%s' as well", key->type->list->max,
+			      value);
 		return;
 	case -EEXIST:
 		config_report(&l->report, here(l, line), l->section_text, key->name,
 			      "expected either '%s' or %s, got '%s' as well", key->preset,
-			      key->type->entries, value);
+			      key->type->list->others, value);
 		return;
 	default:
 		config_key_expect(key, expected);
@@ -251,7 +241,7 @@ static void on_setting(void *context, unsigned line, const char *name, const cha
 	}
 	origin = config_key_origin(key, l->section);
 	first = origin->file != l->file;
-	if (!first && !key->type->count) {
+	if (!first && !key->type->list) {
 		config_report(&l->report, here(l, line), l->section_text, name,
 			      "expected one value, got '%s' as well (first in line %u)", value,
 			      origin->line);
@@ -259,9 +249,9 @@ static void on_setting(void *context, unsigned line, const char *name, const cha
 	}
 	if (first)
 		*origin = here(l, line);
-	if (first && key->type->count)
-		*key->type->count(l->section) = 0;
-	if (key->type->count)
+	if (first && key->type->list)
+		*config_key_count(key, l->section) = 0;
+	if (key->type->list)
 		set_list(l, key, line, value);
 	else
 		set_value(l, key, line, value);
@@ -349,13 +339,9 @@ static int in_byte_order(const struct dirent **a, const struct dirent **b)
 static void load_drop_ins(struct loader *l, const char *path)
 {
 	const char *slash = strrchr(path, '/');
-	char *folder, *name;
+	char *folder = text_new("%.*sconf.d", slash ? (int)(slash + 1 - path) : 0, path), *name;
 	struct dirent **entries;
-	int count;
-
-	if (asprintf(&folder, "%.*sconf.d", slash ? (int)(slash + 1 - path) : 0, path) < 0)
-		abort();
-	count = scandir(folder, &entries, is_drop_in, in_byte_order);
+	int count = scandir(folder, &entries, is_drop_in, in_byte_order);
 	if (count < 0 && errno != ENOENT) {
 		int err = errno;
 
@@ -363,8 +349,7 @@ static void load_drop_ins(struct loader *l, const char *path)
 			config_report(&l->report, here(l, 0), NULL, NULL, "%s", strerror(err));
 	}
 	for (int i = 0; i < count; i++) {
-		if (asprintf(&name, "%s/%s", folder, entries[i]->d_name) < 0)
-			abort();
+		name = text_new("%s/%s", folder, entries[i]->d_name);
 		load_file(l, name);
 		free(name);
 		free(entries[i]);

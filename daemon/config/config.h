@@ -147,6 +147,10 @@ bool config_has_datagrams(const struct listener_config *l);
 /* Why this build cannot serve the listener on any host; NULL: it can. */
 const char *config_absent(const struct listener_config *l);
 
+/* The section of that kind and name; NULL: there is none. */
+struct config_head *config_section_find(const struct config *config, enum config_section kind,
+					const char *name);
+
 void config_free(struct config *config);
 void config_errors_free(struct config_errors *errors);
 

@@ -49,7 +49,7 @@ int config_change_set(const char *listener, const char *const *settings, unsigne
 static bool is_taken(const struct config *in_force, const char *text)
 {
 	struct config_errors errors = { 0 };
-	const struct config_head *section, *other;
+	const struct config_head *section;
 	struct config *config = NULL;
 	bool taken = false;
 
@@ -57,8 +57,7 @@ static bool is_taken(const struct config *in_force, const char *text)
 	config_errors_free(&errors);
 	for (unsigned kind = CONFIG_SERVER + 1; config && kind < CONFIG_SECTION_COUNT; kind++)
 		for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
-			for (unsigned j = 0; (other = config_section_at(in_force, kind, j)); j++)
-				taken |= !strcmp(section->name, other->name);
+			taken |= config_section_find(in_force, kind, section->name) != NULL;
 	config_free(config);
 	return taken;
 }

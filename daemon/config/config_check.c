@@ -5,11 +5,11 @@
 #include "config_keys.h"
 #include "config_report.h"
 #include "registry.h"
+#include "sockaddr.h"
 #include "store.h"
 #include "suggest.h"
 
 enum {
-	CHECK_TEXT_MAX = CONFIG_NAME_MAX + 32,
 	/* `buffer-size = auto`: the longest datagram of IPv6, 65527 bytes, fits. */
 	BUFFER_SIZE = 16 * 1024,
 	BUFFER_SIZE_UDP = 64 * 1024,
@@ -30,71 +30,53 @@ static const char *service_text(uint32_t flag)
 }
 
 /* True: the key has no effect here, so only its default is valid; also writes under which condition
- * it would have one, and why. */
-static bool is_idle(const struct config_key *key, const void *section,
-		    char needs[static CHECK_TEXT_MAX], char because[static CHECK_TEXT_MAX])
+ * it would have one, and what is the case instead. */
+static bool is_idle(const struct config_key *key, const void *section, struct reason *ret_needs)
 {
 	const struct listener_config *l = section;
 	const struct export_config *e = section;
+	char owners[CONFIG_NAME_MAX];
 
 	if (key->engine && (is_refused(CONFIG_LISTENER, "transport", section) ||
 			    is_refused(CONFIG_LISTENER, "engine", section)))
 		return false;
-	if (key->engine && !config_may_use(l, key->engine)) {
-		snprintf(needs, CHECK_TEXT_MAX, "engine = %s", key->engine->name);
-		snprintf(because, CHECK_TEXT_MAX, "%s is %s", l->engine ? "engine" : "transport",
-			 l->engine ? l->engine->name : l->transport->name);
-		return true;
-	}
-	if (key->streams && l->transport->messages) {
-		snprintf(needs, CHECK_TEXT_MAX, "transport = tcp");
-		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
-		return true;
-	}
-	if (key->sockets && l->transport->verbs) {
-		snprintf(needs, CHECK_TEXT_MAX, "transport = tcp or udp");
-		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
-		return true;
-	}
-	if (key->datagrams && !config_has_datagrams(l)) {
-		snprintf(needs, CHECK_TEXT_MAX, "transport = udp, or rdma with qp-type = ud");
-		snprintf(because, CHECK_TEXT_MAX, "transport is %s", l->transport->name);
-		return true;
-	}
+	if (key->engine && !config_may_use(l, key->engine))
+		return reason_set(ret_needs, true, "engine = %s (%s is %s)", key->engine->name,
+				  l->engine ? "engine" : "transport",
+				  l->engine ? l->engine->name : l->transport->name);
+	if (key->streams && l->transport->messages)
+		return reason_set(ret_needs, true, "transport = tcp (transport is %s)",
+				  l->transport->name);
+	if (key->sockets && l->transport->verbs)
+		return reason_set(ret_needs, true, "transport = tcp or udp (transport is %s)",
+				  l->transport->name);
+	if (key->datagrams && !config_has_datagrams(l))
+		return reason_set(ret_needs, true,
+				  "transport = udp, or rdma with qp-type = ud (transport is %s)",
+				  l->transport->name);
 	if (key->table && l->service && key->table != l->service->keys) {
-		char owners[CHECK_TEXT_MAX / 2];
-
 		config_table_owners(key->table, owners, sizeof(owners));
-		snprintf(needs, CHECK_TEXT_MAX, "service = %s", owners);
-		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
-		return true;
+		return reason_set(ret_needs, true, "service = %s (service is %s)", owners,
+				  l->service->name);
 	}
-	if (key->of_services && l->service && !(l->service->flags & key->of_services)) {
-		snprintf(needs, CHECK_TEXT_MAX, "%s", service_text(key->of_services));
-		snprintf(because, CHECK_TEXT_MAX, "service is %s", l->service->name);
-		return true;
-	}
-	if ((key->of_tls && l->tls.mode == TLS_NONE) || (key->plain && l->tls.mode != TLS_NONE)) {
-		snprintf(needs, CHECK_TEXT_MAX, "tls = %s",
-			 tls_modes[key->plain ? TLS_NONE : TLS_USER]);
-		snprintf(because, CHECK_TEXT_MAX, "tls is %s", tls_modes[l->tls.mode]);
-		return true;
-	}
-	if (key->of_user && tls_in_kernel(l->tls.mode)) {
-		snprintf(needs, CHECK_TEXT_MAX, "tls = none or user");
-		snprintf(because, CHECK_TEXT_MAX, "tls is %s", tls_modes[l->tls.mode]);
-		return true;
-	}
-	if (key->of_files && e->options.store && !e->options.store->file) {
-		snprintf(needs, CHECK_TEXT_MAX, "an export that is a file");
-		snprintf(because, CHECK_TEXT_MAX, "store is %s", e->options.store->name);
-		return true;
-	}
+	if (key->of_services && l->service && !(l->service->flags & key->of_services))
+		return reason_set(ret_needs, true, "%s (service is %s)",
+				  service_text(key->of_services), l->service->name);
+	if ((key->of_tls && l->tls.mode == TLS_NONE) || (key->plain && l->tls.mode != TLS_NONE))
+		return reason_set(ret_needs, true, "tls = %s (tls is %s)",
+				  tls_modes[key->plain ? TLS_NONE : TLS_USER],
+				  tls_modes[l->tls.mode]);
+	if (key->of_user && tls_in_kernel(l->tls.mode))
+		return reason_set(ret_needs, true, "tls = none or user (tls is %s)",
+				  tls_modes[l->tls.mode]);
+	if (key->of_files && e->options.store && !e->options.store->file)
+		return reason_set(ret_needs, true, "an export that is a file (store is %s)",
+				  e->options.store->name);
 	return false;
 }
 
 static void check_idle(struct config_report *r, const struct config_key *key, void *section,
-		       const char *needs, const char *because)
+		       const struct reason *needs)
 {
 	char value[CONFIG_TEXT_MAX];
 
@@ -103,8 +85,7 @@ static void check_idle(struct config_report *r, const struct config_key *key, vo
 	key->type->format(key, section, 0, value);
 	if (key->preset && !strcmp(value, key->preset))
 		return;
-	config_report(r, *config_key_origin(key, section), SECTION_TEXT(key->section, section),
-		      key->name, "requires %s (%s)", needs, because);
+	REFUSE_IN(r, key->section, section, key->name, "requires %s", needs->text);
 }
 
 /* Checks that mandatory keys are given, and that keys without effect are not set.  With `engine =
@@ -113,10 +94,10 @@ static void check_key(struct config_report *r, const struct config_key *key,
 		      struct config_head *section)
 {
 	char expected[CONFIG_TEXT_MAX];
-	char needs[CHECK_TEXT_MAX], because[CHECK_TEXT_MAX];
+	struct reason needs;
 
-	if (is_idle(key, section, needs, because)) {
-		check_idle(r, key, section, needs, because);
+	if (is_idle(key, section, &needs)) {
+		check_idle(r, key, section, &needs);
 		return;
 	}
 	if (key->preset || config_key_origin(key, section)->file ||
@@ -161,14 +142,6 @@ static void check_sockets(struct config_report *r, struct listener_config *l)
 	}
 }
 
-static bool is_wildcard(const struct sockaddr_storage *sa)
-{
-	struct in6_addr mapped = sockaddr_mapped(sa);
-	const uint32_t *ipv4 = (const uint32_t *)&mapped.s6_addr[12];
-
-	return sa->ss_family == AF_INET ? *ipv4 == INADDR_ANY : IN6_IS_ADDR_UNSPECIFIED(&mapped);
-}
-
 /* Do both receive connections to the same address and port, or Unix socket? [::] does not include
  * IPv4, as the sockets are IPV6_V6ONLY. */
 static bool overlap(const struct address *a, const struct address *b)
@@ -182,7 +155,8 @@ static bool overlap(const struct address *a, const struct address *b)
 		return false;
 	if (IN6_ARE_ADDR_EQUAL(&host_a, &host_b))
 		return true;
-	return a->sa.ss_family == b->sa.ss_family && (is_wildcard(&a->sa) || is_wildcard(&b->sa));
+	return a->sa.ss_family == b->sa.ss_family &&
+	       (sockaddr_is_wildcard(&a->sa) || sockaddr_is_wildcard(&b->sa));
 }
 
 /* Do a and b share one space of ports?  Each transport has its own, and RDMA datagrams
@@ -347,19 +321,7 @@ static void check_psk(struct config_report *r, struct listener_config *l)
 
 /* ---- Exports ---- */
 
-/* Origin of a key if it was given, else of its section. */
-static struct config_origin place_of(enum config_section kind, const char *name, void *section)
-{
-	const struct config_origin *origin =
-		config_key_origin(config_key_find(kind, name), section);
-
-	return origin->file ? *origin : ((struct config_head *)section)->section;
-}
-
-/* Reports an error of a key of export e. */
-#define REFUSE_EXPORT(r, e, key, ...)                                                              \
-	config_report(r, place_of(CONFIG_EXPORT, key, e), SECTION_TEXT(CONFIG_EXPORT, e), key,     \
-		      __VA_ARGS__)
+#define REFUSE_EXPORT(r, e, key, ...) REFUSE_IN(r, CONFIG_EXPORT, e, key, __VA_ARGS__)
 
 static void check_export_path(struct config_report *r, struct export_config *e)
 {
@@ -415,8 +377,7 @@ static void unknown_export(struct config_report *r, const struct listener_config
 		      suggest_hint(&s));
 }
 
-/* A listener's exports exist, each once, and its `store` can reach them.  Also sets the pointers to
- * their sections. */
+/* A listener's exports exist, each once, and its `store` can reach them.  Finds their sections. */
 static void check_listener_exports(struct config_report *r, struct listener_config *l)
 {
 	if (l->service && !(l->service->flags & SERVICE_EXPORTS)) /* reported already */
@@ -431,20 +392,17 @@ static void check_listener_exports(struct config_report *r, struct listener_conf
 					      "exports",
 					      "expected each export once, got '%s' as well",
 					      name->name);
-		for (unsigned j = 0; j < r->config->export_count; j++)
-			if (!strcmp(r->config->exports[j].name, name->name))
-				name->config = &r->config->exports[j];
+		name->config = (void *)config_section_find(r->config, CONFIG_EXPORT, name->name);
 		if (!name->config) {
 			unknown_export(r, l, name);
 			continue;
 		}
 		store = name->config->options.store;
 		if (l->store && store && !store->file)
-			config_report(r, place_of(CONFIG_LISTENER, "store", l),
-				      SECTION_TEXT(CONFIG_LISTENER, l), "store",
-				      "expected export unless all exports are files, got '%s' "
-				      "(store of '%s' is %s)",
-				      l->store->name, name->name, store->name);
+			REFUSE(r, l, "store",
+			       "expected export unless all exports are files, got '%s' "
+			       "(store of '%s' is %s)",
+			       l->store->name, name->name, store->name);
 	}
 }
 
@@ -470,7 +428,7 @@ void config_check(struct config_report *r)
 		check_service(r, l);
 		check_psk(r, l);
 		config_check_united(r, l);
-		/* See parse_networks(). */
+		/* See parse_entry() in config_lists.c. */
 		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)
 			l->allow_count = 0;
 	}

@@ -40,7 +40,7 @@ static unsigned split(const char *text, char copy[static CONFIG_VALUE_MAX + 1],
 static int parse_delay(const struct config_key *key, const char *text,
 		       UNUSED struct config_origin at, void *section)
 {
-	struct delay_options *field = (void *)((char *)section + key->offset), o = *field;
+	struct delay_options *field = config_field(key, section), o = *field;
 	char copy[CONFIG_VALUE_MAX + 1];
 	const char *words[WORDS_MAX] = { "" };
 	unsigned count = split(text, copy, words), skip;
@@ -68,7 +68,7 @@ static int parse_delay(const struct config_key *key, const char *text,
 static void format_delay(const struct config_key *key, const void *section, UNUSED unsigned index,
 			 char text[static CONFIG_TEXT_MAX])
 {
-	const struct delay_options *o = (const void *)((const char *)section + key->offset);
+	const struct delay_options *o = config_field(key, section);
 	char number[NUMBER_TEXT_MAX];
 	int n = snprintf(text, CONFIG_TEXT_MAX, "%s", forms[o->kind].word);
 
@@ -77,17 +77,9 @@ static void format_delay(const struct config_key *key, const void *section, UNUS
 			      format_duration(o->ns[i], number));
 }
 
-static void expect_delay(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
-	snprintf(text, CONFIG_TEXT_MAX,
-		 "a duration up to 10s, `uniform LEAST GREATEST` of such, or "
-		 "`exponential MEAN` up to 1s");
-}
-
 static int parse_stall(const struct config_key *key, const char *text,
 		       UNUSED struct config_origin at, void *section)
 {
-	struct stall_options *field = (void *)((char *)section + key->offset);
 	char copy[CONFIG_VALUE_MAX + 1];
 	const char *words[WORDS_MAX] = { "" };
 	unsigned count = split(text, copy, words);
@@ -105,14 +97,15 @@ static int parse_stall(const struct config_key *key, const char *text,
 	}
 	if (rc < 0)
 		return rc;
-	*field = (struct stall_options){ .ns = ns, .every_ns = every_ns };
+	*(struct stall_options *)config_field(key, section) =
+		(struct stall_options){ .ns = ns, .every_ns = every_ns };
 	return 0;
 }
 
 static void format_stall(const struct config_key *key, const void *section, UNUSED unsigned index,
 			 char text[static CONFIG_TEXT_MAX])
 {
-	const struct stall_options *o = (const void *)((const char *)section + key->offset);
+	const struct stall_options *o = config_field(key, section);
 	char length[NUMBER_TEXT_MAX], every[NUMBER_TEXT_MAX];
 
 	if (o->ns)
@@ -130,20 +123,16 @@ static void expect_stall(const struct config_key *key, char text[static CONFIG_T
 		 format_duration(key->max, max));
 }
 
-static const char *word_stall(const struct config_key *key, unsigned index, uint64_t *ret_value)
-{
-	*ret_value = 0;
-	return index == 0 ? key->word : NULL;
-}
-
 const struct config_type config_delay = {
 	.parse = parse_delay,
 	.format = format_delay,
-	.expect = expect_delay,
+	.expects =
+		"a duration up to 10s, `uniform LEAST GREATEST` of such, or `exponential MEAN` up "
+		"to 1s",
 };
 const struct config_type config_stall = {
 	.parse = parse_stall,
 	.format = format_stall,
 	.expect = expect_stall,
-	.word = word_stall,
+	.word = config_word,
 };

@@ -10,31 +10,20 @@
 #include "config_report.h"
 #include "text.h"
 
-/* The class of a section that is added or removed as a whole. */
-static const enum config_class section_classes[CONFIG_SECTION_COUNT] = {
-	[CONFIG_SERVER] = CONFIG_RESTART,
-	[CONFIG_LISTENER] = CONFIG_REPLACE,
-	[CONFIG_EXPORT] = CONFIG_REOPEN,
-};
-
-static void add(struct config_diff *diff, enum config_section kind,
-		const struct config_head *section, enum config_class class, struct config_origin at,
-		const char *format, ...) __attribute__((format(printf, 6, 7)));
-
-static void add(struct config_diff *diff, enum config_section kind,
-		const struct config_head *section, enum config_class class, struct config_origin at,
-		const char *format, ...)
+__attribute__((format(printf, 6, 7))) static void add(
+	struct config_diff *diff, enum config_section kind, const struct config_head *section,
+	enum config_class class, struct config_origin at, const char *format, ...)
 {
 	char name[CONFIG_SECTION_TEXT_MAX], *what, *line, *where = config_origin_text(at);
 	struct config_change *change;
 	va_list args;
 
 	va_start(args, format);
-	if (vasprintf(&what, format, args) < 0 ||
-	    asprintf(&line, "%s: [%s]%s (%s)", where, config_section_text(kind, section, name),
-		     what, config_class_names[class]) < 0)
+	if (vasprintf(&what, format, args) < 0)
 		abort();
 	va_end(args);
+	line = text_new("%s: [%s]%s (%s)", where, config_section_text(kind, section, name), what,
+			config_class_names[class]);
 	diff->list = realloc(diff->list, (diff->count + 1) * sizeof(*diff->list));
 	if (!diff->list)
 		abort();
@@ -101,17 +90,6 @@ static void compare_keys(struct config_diff *diff, enum config_section kind,
 	}
 }
 
-static const struct config_head *find(const struct config *config, enum config_section kind,
-				      const char *name)
-{
-	const struct config_head *section;
-
-	for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
-		if (!strcmp(section->name, name))
-			return section;
-	return NULL;
-}
-
 void config_diff_make(struct config_diff *diff, const struct config *from, const struct config *to)
 {
 	*diff = (struct config_diff){ 0 };
@@ -119,16 +97,16 @@ void config_diff_make(struct config_diff *diff, const struct config *from, const
 		const struct config_head *section, *other;
 
 		for (unsigned i = 0; (section = config_section_at(to, kind, i)); i++) {
-			other = find(from, kind, section->name);
+			other = config_section_find(from, kind, section->name);
 			if (other)
 				compare_keys(diff, kind, from, other, section);
 			else
-				add(diff, kind, section, section_classes[kind], section->section,
+				add(diff, kind, section, config_kinds[kind].class, section->section,
 				    ": added");
 		}
 		for (unsigned i = 0; (section = config_section_at(from, kind, i)); i++)
-			if (!find(to, kind, section->name))
-				add(diff, kind, section, section_classes[kind], section->section,
+			if (!config_section_find(to, kind, section->name))
+				add(diff, kind, section, config_kinds[kind].class, section->section,
 				    ": removed%s", remark(from, section->section));
 	}
 }

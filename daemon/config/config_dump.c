@@ -8,27 +8,15 @@
 #include "config_keys.h"
 #include "config_report.h"
 #include "ini.h"
+#include "text.h"
 #include "util.h"
 
 enum { DUMP_COLUMN = 44 }; /* column where comments start */
 
 char *config_origin_text(struct config_origin origin)
 {
-	char *text;
-
-	if ((!origin.file  ? asprintf(&text, "default")
-	     : origin.line ? asprintf(&text, "%s:%u", origin.file, origin.line)
-			   : asprintf(&text, "%s", origin.file)) < 0)
-		abort();
-	return text;
-}
-
-static struct config_origin origin_of(const struct config_key *key, const void *section,
-				      unsigned line)
-{
-	if (key->type->origin)
-		return key->type->origin(section, line);
-	return *config_key_origin(key, (void *)section);
+	return !origin.line ? text_new("%s", origin.file ? origin.file : "default")
+			    : text_new("%s:%u", origin.file, origin.line);
 }
 
 /* ---- INI ---- */
@@ -58,7 +46,7 @@ static void dump_section(FILE *to, enum config_section kind, const void *section
 		     j++) {
 			key->type->format(key, section, j, value);
 			snprintf(line, sizeof(line), "%s = %s", key->name, value);
-			dump_line(to, line, origin_of(key, section, j),
+			dump_line(to, line, *config_entry_origin(key, (void *)section, j),
 				  config_class_names[key->class]);
 		}
 	}
@@ -119,17 +107,13 @@ void config_dump_changes(const struct config *config, FILE *to)
 
 static json_t *value_to_json(const struct config_key *key, const void *section)
 {
-	unsigned lines = config_key_lines(key, section);
+	json_t *list = key->type->list ? json_array() : NULL;
 	char text[CONFIG_TEXT_MAX];
-	json_t *list = json_array();
 
-	if (!key->type->count) {
-		json_decref(list);
-		key->type->format(key, section, 0, text);
-		return json_string(text);
-	}
-	for (unsigned i = 0; i < lines; i++) {
+	for (unsigned i = 0; i < config_key_lines(key, section); i++) {
 		key->type->format(key, section, i, text);
+		if (!list)
+			return json_string(text);
 		json_array_append_new(list, json_string(text));
 	}
 	return list;
@@ -175,8 +159,7 @@ json_t *config_to_json(const struct config *config)
 
 /* ---- The man page ---- */
 
-/* Escapes text for roff, in bold on request.  `-` would become a hyphen, but text to copy needs a
- * minus. */
+/* Escapes text for roff, in bold on request.  `-` would be a hyphen; text to copy needs a minus. */
 static void roff(FILE *to, const char *text, bool bold)
 {
 	fputs(bold ? "\\fB" : "\\&", to);

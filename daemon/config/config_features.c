@@ -37,8 +37,7 @@ static uint64_t feature_off(const char *name, size_t length)
 	return 0;
 }
 
-/* The first part of text that is not a valid feature, or NULL; *ret_mask: the features before it.
- */
+/* The first part of text that is no valid feature, or NULL; *ret_mask: the features before it. */
 static const char *features_refused(const char *text, uint64_t *ret_mask)
 {
 	*ret_mask = 0;
@@ -65,14 +64,14 @@ static int parse_features(const struct config_key *key, const char *text,
 
 	if (strcmp(text, key->preset) != 0 && features_refused(text, &mask))
 		return -EINVAL;
-	*(uint64_t *)((char *)section + key->offset) = mask;
+	*(uint64_t *)config_field(key, section) = mask;
 	return 0;
 }
 
 static void format_features(const struct config_key *key, const void *section,
 			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
 {
-	uint64_t mask = *(const uint64_t *)((const char *)section + key->offset);
+	uint64_t mask = *(const uint64_t *)config_field(key, section);
 	size_t used = 0;
 
 	if (!mask)

@@ -45,7 +45,6 @@ static bool serves(const struct listener_config *l, const struct multicast_group
 
 static void check_group(struct config_report *r, struct listener_config *of, unsigned index)
 {
-	char section[CONFIG_SECTION_TEXT_MAX], taken[CONFIG_SECTION_TEXT_MAX];
 	char text[GROUP_TEXT_MAX];
 
 	for (unsigned i = 0; i < r->config->listener_count; i++) {
@@ -56,14 +55,13 @@ static void check_group(struct config_report *r, struct listener_config *of, uns
 		    (l != of && l->transport->socket_type && !have_same_port(l, of)) ||
 		    !serves(l, &of->groups[index], end))
 			continue;
-		config_report(r, of->group_origins[index],
-			      config_section_text(CONFIG_LISTENER, of, section), "groups",
+		config_report(r, of->group_origins[index], SECTION_TEXT(CONFIG_LISTENER, of),
+			      "groups",
 			      "'%s' is already served%s by [%s] (%s:%u), and each "
 			      "datagram would be answered twice",
 			      format_group(&of->groups[index], text),
 			      of->transport->socket_type ? " at that port" : "",
-			      config_section_text(CONFIG_LISTENER, l, taken), l->section.file,
-			      l->section.line);
+			      SECTION_TEXT(CONFIG_LISTENER, l), l->section.file, l->section.line);
 		return;
 	}
 }
@@ -71,19 +69,17 @@ static void check_group(struct config_report *r, struct listener_config *of, uns
 static void check_count(struct config_report *r, struct listener_config *l)
 {
 	unsigned ports = 0;
-	char section[CONFIG_SECTION_TEXT_MAX];
 
 	for (unsigned i = 0; i < l->address_count; i++)
 		ports += 1U + l->addresses[i].port_last - l->addresses[i].port_first;
 	if (ports <= CONFIG_SOCKETS_MAX && ports * (1 + l->group_count) > CONFIG_SOCKETS_MAX)
-		config_report(r, l->group_origins[0],
-			      config_section_text(CONFIG_LISTENER, l, section), "groups",
+		config_report(r, l->group_origins[0], SECTION_TEXT(CONFIG_LISTENER, l), "groups",
 			      "expected at most %u for %u ports (%u sockets in a listener), got %u",
 			      CONFIG_SOCKETS_MAX / ports - 1, ports, CONFIG_SOCKETS_MAX,
 			      l->group_count);
 }
 
-/* Also replaces the entry `none`, see parse_groups(), by no entry. */
+/* Also replaces the entry `none`, see parse_entry() in config_lists.c, by no entry. */
 void config_check_groups(struct config_report *r, struct listener_config *l)
 {
 	if (l->group_count == 1 && l->groups[0].sa.ss_family == AF_UNSPEC)

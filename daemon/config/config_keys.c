@@ -56,7 +56,7 @@ static const struct config_key own_keys[] = {
 	LISTENER("address", addresses, addresses, NULL, REPLACE,
 		 "where to listen; a list; port 0: the kernel chooses"),
 	LISTENER("groups", groups, groups, "none", REPLACE,
-		 "multicast groups that are served as well, each on one interface; a list", .datagrams = true),
+		 "multicast groups that are served as well, each on one interface; a list", .word = "none", .datagrams = true),
 	LISTENER("transport", transport, transport, "tcp", REPLACE,
 		 "what carries the bytes"),
 	LISTENER("engine", engine, engine, "auto", REPLACE,
@@ -67,7 +67,7 @@ static const struct config_key own_keys[] = {
 		 "threads; auto: one for each CPU that the process may use", RANGE(1, 64),
 		 .word = "auto"),
 	LISTENER("cpus", cpus, options.cpus, "any", REPLACE,
-		 "CPUs that the workers are bound to"),
+		 "CPUs that the workers are bound to", .word = "any"),
 	LISTENER("optional", bool, optional, "no", REPLACE,
 		 "yes: if this host cannot serve it, say so and go on"),
 	LISTENER("max-connections", uint, max_connections, "10000", LIVE,
@@ -280,11 +280,13 @@ void config_init_values(struct listener_config *l)
 const struct config_kind config_kinds[] = {
 	[CONFIG_SERVER] = { .name = "server",
 			    .heading = "[server]",
+			    .class = CONFIG_RESTART,
 			    .size = sizeof(struct server_config),
 			    .array = offsetof(struct config, server) },
 	[CONFIG_LISTENER] = { .name = "listener",
 			      .heading = "[listener NAME]",
 			      .plural = "listeners",
+			      .class = CONFIG_REPLACE,
 			      .size = sizeof(struct listener_config),
 			      .max = CONFIG_LISTENERS_MAX,
 			      .array = offsetof(struct config, listeners),
@@ -292,6 +294,7 @@ const struct config_kind config_kinds[] = {
 	[CONFIG_EXPORT] = { .name = "export",
 			    .heading = "[export NAME]",
 			    .plural = "exports",
+			    .class = CONFIG_REOPEN,
 			    .size = sizeof(struct export_config),
 			    .max = CONFIG_EXPORTS_MAX,
 			    .array = offsetof(struct config, exports),
@@ -310,6 +313,17 @@ void *config_section_at(const struct config *config, enum config_section kind, u
 	return *(char **)(base + k->array) + index * k->size;
 }
 
+struct config_head *config_section_find(const struct config *config, enum config_section kind,
+					const char *name)
+{
+	struct config_head *section;
+
+	for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
+		if (!strcmp(section->name, name))
+			break;
+	return section;
+}
+
 const struct config_key *config_key_find(enum config_section section, const char *name)
 {
 	const struct config_key *key;
@@ -325,11 +339,28 @@ struct config_origin *config_key_origin(const struct config_key *key, void *sect
 	return &((struct config_head *)section)->origins[key - list.keys];
 }
 
+struct config_origin config_place(enum config_section kind, const char *name, void *section)
+{
+	const struct config_origin *at = config_key_origin(config_key_find(kind, name), section);
+
+	return at->file ? *at : ((struct config_head *)section)->section;
+}
+
+struct config_origin *config_entry_origin(const struct config_key *key, void *section,
+					  unsigned index)
+{
+	const struct config_list *of = key->type->list;
+
+	if (!of || !of->origins)
+		return config_key_origin(key, section);
+	return (void *)((char *)section + of->origins + index * of->origin_bytes);
+}
+
 unsigned config_key_lines(const struct config_key *key, const void *section)
 {
-	if (!key->type->count)
-		return 1;
-	return MAX(*key->type->count((void *)section), key->type->word ? 1U : 0U);
+	const unsigned *count = config_key_count(key, (void *)section);
+
+	return count ? MAX(*count, key->type->word ? 1U : 0U) : 1;
 }
 
 void config_key_expect(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
@@ -338,7 +369,7 @@ void config_key_expect(const struct config_key *key, char text[static CONFIG_TEX
 	uint64_t value;
 	size_t length;
 
-	text[0] = '\0';
+	snprintf(text, CONFIG_TEXT_MAX, "%s", type->expects ? type->expects : "");
 	if (type->expect)
 		type->expect(key, text);
 	for (unsigned i = 0; type->word && type->word(key, i, &value); i++) {

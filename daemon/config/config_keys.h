@@ -13,6 +13,20 @@ enum {
 
 struct config_key;
 
+/* A type of lists: an array of listener_config, offsets within which say where. */
+struct config_list {
+	int (*read)(const char *text, void *entry); /* 0, -EINVAL or -ERANGE */
+	/* Writes text that read() reads back to the same. */
+	void (*write)(const void *entry, char text[static CONFIG_TEXT_MAX]);
+	const char
+		*others; /* a list with a word, its default: what other entries are; NULL: none */
+	size_t count;    /* of the number of entries */
+	size_t offset, bytes; /* of the first entry; of one entry */
+	unsigned max;         /* entries that there is room for */
+	/* Of the first one's origin, and how far it is to the next; 0: origins are not kept. */
+	size_t origins, origin_bytes;
+};
+
 /* A type of values: how they are parsed and printed.  `section` is the struct that holds the field,
  * a server_config, listener_config or export_config. */
 struct config_type {
@@ -23,21 +37,19 @@ struct config_type {
 	/* Writes text that parse() reads back to the same value; index: entry of a list, else 0. */
 	void (*format)(const struct config_key *key, const void *section, unsigned index,
 		       char text[static CONFIG_TEXT_MAX]);
-	/* Describes the valid values other than words, `a number from 1 to 64`; NULL: only words
-	 * are valid. */
+	/* Describes the valid values other than words, `a number from 1 to 64`. */
 	void (*expect)(const struct config_key *key, char text[static CONFIG_TEXT_MAX]);
-	/* Writes a reason why value was refused, as config_key_hint() does, or nothing; may be
-	 * NULL. */
+	const char *expects; /* the same for all keys; both NULL: only words are valid */
+	/* Writes why value was refused, as config_key_hint() does, or nothing; may be NULL. */
 	void (*hint)(const char *value, char text[static CONFIG_TEXT_MAX]);
-	/* The valid words by index, each with the value that the field gets; NULL after the last.
-	 */
+	/* The valid words by index, each with the field's value; NULL after the last. */
 	const char *(*word)(const struct config_key *key, unsigned index, uint64_t *ret_value);
-	/* Lists only: the number of entries, for writing. */
-	unsigned *(*count)(void *section);
-	/* Lists only: the origin of an entry; NULL: origins of entries are not kept. */
-	struct config_origin (*origin)(const void *section, unsigned index);
-	const char *entries; /* lists with a word: a word for the other entries, `networks` */
-	bool of_cpus;        /* valid values depend on the CPUs of this host */
+	const struct config_list *list; /* NULL: no list */
+	bool of_cpus;                   /* valid values depend on the CPUs of this host */
+	/* Numbers only: how they are read and written, and what they are called. */
+	int (*read)(const char *text, uint64_t *ret_value);
+	char *(*write)(uint64_t value, char text[static NUMBER_TEXT_MAX]);
+	const char *noun, *units;
 };
 
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
@@ -73,17 +85,26 @@ struct config_key {
 	uint32_t of_services;          /* listener key, for services with this flag only */
 };
 
+static inline void *config_field(const struct config_key *key, const void *section)
+{
+	return (char *)section + key->offset;
+}
+
+/* The `word` of types whose keys have one at most: key->word. */
+const char *config_word(const struct config_key *key, unsigned index, uint64_t *ret_value);
+
 /* All keys, first those of the server's section; NULL after the last.  The address is constant. */
 const struct config_key *config_key_at(unsigned index);
 extern const char *const config_class_names[]; /* by enum config_class */
 
 /* A kind of section. */
 struct config_kind {
-	const char *name;    /* `listener` */
-	const char *heading; /* `[listener NAME]` */
-	const char *plural;  /* NULL: there is only one such section, without a name */
-	size_t size;         /* bytes of its struct */
-	unsigned max;        /* maximum number; the array has room for all from the start */
+	const char *name;        /* `listener` */
+	const char *heading;     /* `[listener NAME]` */
+	const char *plural;      /* NULL: there is only one such section, without a name */
+	enum config_class class; /* of a section that is added or removed as a whole */
+	size_t size;             /* bytes of its struct */
+	unsigned max;            /* maximum number; the array has room for all from the start */
 	/* Offsets in struct config: of the pointer to the array (without a plural: of the struct),
 	 * and of the number of sections. */
 	size_t array, count;
@@ -103,6 +124,8 @@ void config_init_values(struct listener_config *l);
 
 /* The origin of key's value in `section`. */
 struct config_origin *config_key_origin(const struct config_key *key, void *section);
+/* The same of the key of that name; if it has its default, where the section begins. */
+struct config_origin config_place(enum config_section kind, const char *name, void *section);
 /* `file:line`, `default`, or the command that set the value; owned by the caller. */
 char *config_origin_text(struct config_origin origin);
 
@@ -113,8 +136,15 @@ void config_key_expect(const struct config_key *key, char text[static CONFIG_TEX
 void config_key_hint(const struct config_key *key, const char *value,
 		     char text[static CONFIG_TEXT_MAX]);
 
-/* Number of entries that format() can write; 1 if key is not a list, or is an empty list that has a
- * word. */
+/* The number of entries of a list; NULL: key is none. */
+static inline unsigned *config_key_count(const struct config_key *key, void *section)
+{
+	return key->type->list ? (void *)((char *)section + key->type->list->count) : NULL;
+}
+/* The origin of an entry; of the whole value where those of entries are not kept. */
+struct config_origin *config_entry_origin(const struct config_key *key, void *section,
+					  unsigned index);
+/* Number of entries that format() can write; 1 if key is no list, or an empty list with a word. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
 
 /* Reports what l has other than an earlier listener that it serves as one with: see key.unites. */

@@ -1,9 +1,9 @@
 /* The types of values that are lists or sets: addresses, networks, groups, exports, CPUs.  See
  * config_keys.h. */
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config_keys.h"
 #include "util.h"
@@ -12,120 +12,119 @@
 
 /* ---- CPUs ---- */
 
-unsigned config_host_cpus(void)
-{
-	long count = sysconf(_SC_NPROCESSORS_CONF);
-
-	return count < 1 ? 1 : (unsigned)MIN(count, CPU_SETSIZE);
-}
-
-static int parse_cpu(const struct config_key *key, const char *text, struct config_origin at,
-		     void *section)
-{
-	struct config_key here = *key;
-
-	here.max = config_host_cpus() - 1;
-	return config_uint.parse(&here, text, at, section);
-}
-
-static void format_cpu(const struct config_key *key, const void *section, unsigned index,
-		       char text[static CONFIG_TEXT_MAX])
-{
-	config_uint.format(key, section, index, text);
-}
-
-static void expect_cpu(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
-	strcpy(text, "the number of a CPU of this host");
-}
-
-static const char *word_any(const struct config_key *key, unsigned index, uint64_t *ret_value)
-{
-	*ret_value = key->word_value;
-	return index == 0 ? "any" : NULL;
-}
-
 static int parse_cpus_key(const struct config_key *key, const char *text,
 			  UNUSED struct config_origin at, void *section)
 {
-	cpu_set_t *field = (cpu_set_t *)((char *)section + key->offset);
 	cpu_set_t cpus;
 	int err;
 
 	CPU_ZERO(&cpus);
-	err = !strcmp(text, "any") ? 0 : parse_cpus(text, &cpus);
+	err = !strcmp(text, key->word) ? 0 : parse_cpus(text, &cpus);
 	for (unsigned cpu = config_host_cpus(); !err && cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, &cpus))
 			err = -ERANGE;
 	if (!err)
-		*field = cpus;
+		*(cpu_set_t *)config_field(key, section) = cpus;
 	return err;
 }
 
 static void format_cpus_key(const struct config_key *key, const void *section,
 			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
 {
-	const cpu_set_t *field = (const cpu_set_t *)((const char *)section + key->offset);
+	const cpu_set_t *field = config_field(key, section);
 
 	if (CPU_COUNT(field) == 0)
-		strcpy(text, "any");
+		strcpy(text, key->word);
 	else
 		format_cpus(field, text, CONFIG_TEXT_MAX);
 }
 
-static void expect_cpus(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
-	strcpy(text, "CPUs of this host such as 0-3,6");
-}
-
-const struct config_type config_cpu = {
-	.parse = parse_cpu,
-	.format = format_cpu,
-	.expect = expect_cpu,
-	.word = word_any,
-	.of_cpus = true,
-};
 const struct config_type config_cpus = {
 	.parse = parse_cpus_key,
 	.format = format_cpus_key,
-	.expect = expect_cpus,
-	.word = word_any,
+	.expects = "CPUs of this host such as 0-3,6",
+	.word = config_word,
 	.of_cpus = true,
 };
 
-/* ---- Addresses ---- */
+/* ---- Lists ---- */
 
-static int parse_addresses(UNUSED const struct config_key *key, const char *text,
-			   struct config_origin at, void *section)
+static bool is_zero(const char *entry, size_t bytes)
 {
-	struct listener_config *l = section;
-	struct address address;
-	int err = parse_address(text, &address);
+	while (bytes > 0 && !entry[bytes - 1])
+		bytes--;
+	return bytes == 0;
+}
 
+/* The word of a list, its default, is stored as an entry of zeros while the file is read, so that
+ * it counts as one; config_check() removes it. */
+static int parse_entry(const struct config_key *key, const char *text, struct config_origin at,
+		       void *section)
+{
+	const struct config_list *list = key->type->list;
+	unsigned *count = config_key_count(key, section);
+	char *first = (char *)section + list->offset, *entry = first + *count * list->bytes;
+	char *origin = (char *)section + list->origins + *count * list->origin_bytes;
+	int err = 0;
+
+	if (*count == list->max)
+		return -E2BIG;
+	memset(entry, 0, list->bytes);
+	if (!list->others || strcmp(text, key->preset) != 0)
+		err = list->read(text, entry);
 	if (err)
 		return err;
-	if (l->address_count == CONFIG_ADDRESSES_MAX)
-		return -E2BIG;
-	l->address_origins[l->address_count] = at;
-	l->addresses[l->address_count++] = address;
+	if (list->others && *count > 0 &&
+	    (is_zero(entry, list->bytes) || is_zero(first, list->bytes)))
+		return -EEXIST;
+	if (list->origins)
+		memcpy(origin, &at, sizeof(at));
+	++*count;
 	return 0;
 }
 
-static void format_addresses(UNUSED const struct config_key *key, const void *section,
-			     unsigned index, char text[static CONFIG_TEXT_MAX])
+static void format_entry(const struct config_key *key, const void *section, unsigned index,
+			 char text[static CONFIG_TEXT_MAX])
 {
-	const struct listener_config *l = section;
+	const struct config_list *list = key->type->list;
+	const char *entry = (const char *)section + list->offset + index * list->bytes;
 
-	format_address(&l->addresses[index], text);
+	if (list->others &&
+	    (*config_key_count(key, (void *)section) == 0 || is_zero(entry, list->bytes)))
+		strcpy(text, key->preset);
+	else
+		list->write(entry, text);
 }
 
-static void expect_addresses(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+/* How an entry is read and written: parse.h, group.h. */
+#define ENTRY(name)                                                                                \
+	static int read_##name(const char *text, void *entry)                                      \
+	{                                                                                          \
+		return parse_##name(text, entry);                                                  \
+	}                                                                                          \
+	static void write_##name(const void *entry, char text[static CONFIG_TEXT_MAX])             \
+	{                                                                                          \
+		format_##name(entry, text);                                                        \
+	}
+ENTRY(address)
+ENTRY(network)
+ENTRY(group)
+
+static int read_export(const char *text, void *entry)
 {
-	snprintf(text, CONFIG_TEXT_MAX,
-		 "IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH "
-		 "or unix:@NAME in ASCII, no white space, up to %d bytes behind the colon",
-		 CONFIG_PATH_MAX - 1);
+	if (!config_name_valid(text))
+		return -EINVAL;
+	strcpy(((struct export_name *)entry)->name, text);
+	return 0;
 }
+
+static void write_export(const void *entry, char text[static CONFIG_TEXT_MAX])
+{
+	strcpy(text, ((const struct export_name *)entry)->name);
+}
+
+#define AT(field)   offsetof(struct listener_config, field)
+#define SIZE(field) sizeof(((struct listener_config *)0)->field)
 
 static void hint_address(const char *value, char text[static CONFIG_TEXT_MAX])
 {
@@ -140,26 +139,18 @@ static void hint_address(const char *value, char text[static CONFIG_TEXT_MAX])
 		strcpy(text, " (a path without '//', '.', '..' or '/' at its end)");
 }
 
-static unsigned *count_addresses(void *section)
-{
-	return &((struct listener_config *)section)->address_count;
-}
-
-static struct config_origin origin_of_address(const void *section, unsigned index)
-{
-	return ((const struct listener_config *)section)->address_origins[index];
-}
-
+static_assert(CONFIG_PATH_MAX == 107 + 1, "the text names another length");
 const struct config_type config_addresses = {
-	.parse = parse_addresses,
-	.format = format_addresses,
-	.expect = expect_addresses,
+	.parse = parse_entry,
+	.format = format_entry,
+	.expects = "IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH "
+		   "or unix:@NAME in ASCII, no white space, up to 107 bytes behind the colon",
 	.hint = hint_address,
-	.count = count_addresses,
-	.origin = origin_of_address,
+	.list = &(const struct config_list){ read_address, write_address, NULL, AT(address_count),
+					     AT(addresses), SIZE(addresses[0]),
+					     CONFIG_ADDRESSES_MAX, AT(address_origins),
+					     SIZE(address_origins[0]) },
 };
-
-/* ---- Networks ---- */
 
 static const char *word_networks(UNUSED const struct config_key *key, unsigned index,
 				 uint64_t *ret_value)
@@ -168,174 +159,31 @@ static const char *word_networks(UNUSED const struct config_key *key, unsigned i
 	return (const char *const[]){ "local", "any", NULL }[index];
 }
 
-static bool is_any(const struct network *network)
-{
-	return network->bits == 0 && !network->local;
-}
-
-/* `any` is stored as the network ::/0, so that it counts as an entry while the file is read;
- * config_check() replaces it by the empty list. */
-static int parse_networks(UNUSED const struct config_key *key, const char *text,
-			  UNUSED struct config_origin at, void *section)
-{
-	struct listener_config *l = section;
-	struct network network = { 0 };
-	int err = !strcmp(text, "any") ? 0 : parse_network(text, &network);
-
-	if (err)
-		return err;
-	if (l->allow_count > 0 && (is_any(&network) || is_any(&l->allow[0])))
-		return -EEXIST;
-	if (l->allow_count == CONFIG_NETWORKS_MAX)
-		return -E2BIG;
-	l->allow[l->allow_count++] = network;
-	return 0;
-}
-
-static void format_networks(UNUSED const struct config_key *key, const void *section,
-			    unsigned index, char text[static CONFIG_TEXT_MAX])
-{
-	const struct listener_config *l = section;
-
-	if (l->allow_count == 0)
-		strcpy(text, "any");
-	else
-		format_network(&l->allow[index], text);
-}
-
-static void expect_networks(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
-	strcpy(text, "a network such as 127.0.0.0/8 or ::1 (no bits behind the prefix)");
-}
-
-static unsigned *count_networks(void *section)
-{
-	return &((struct listener_config *)section)->allow_count;
-}
-
 const struct config_type config_networks = {
-	.parse = parse_networks,
-	.format = format_networks,
-	.expect = expect_networks,
+	.parse = parse_entry,
+	.format = format_entry,
+	.expects = "a network such as 127.0.0.0/8 or ::1 (no bits behind the prefix)",
 	.word = word_networks,
-	.count = count_networks,
-	.entries = "networks",
+	.list = &(const struct config_list){ read_network, write_network, "networks",
+					     AT(allow_count), AT(allow), SIZE(allow[0]),
+					     CONFIG_NETWORKS_MAX, 0, 0 },
 };
-
-/* ---- Groups ---- */
-
-static const char *word_groups(const struct config_key *key, unsigned index, uint64_t *ret_value)
-{
-	*ret_value = 0;
-	return index == 0 ? key->preset : NULL;
-}
-
-static bool is_none(const struct multicast_group *group)
-{
-	return group->sa.ss_family == AF_UNSPEC;
-}
-
-/* `none` is stored as an entry while the file is read, as `any` of `allow` is;
- * config_check_groups() removes it. */
-static int parse_groups(const struct config_key *key, const char *text, struct config_origin at,
-			void *section)
-{
-	struct listener_config *l = section;
-	struct multicast_group group = { 0 };
-	int err = !strcmp(text, key->preset) ? 0 : parse_group(text, &group);
-
-	if (err)
-		return err;
-	if (l->group_count > 0 && (is_none(&group) || is_none(&l->groups[0])))
-		return -EEXIST;
-	if (l->group_count == CONFIG_GROUPS_MAX)
-		return -E2BIG;
-	l->group_origins[l->group_count] = at;
-	l->groups[l->group_count++] = group;
-	return 0;
-}
-
-static void format_groups(const struct config_key *key, const void *section, unsigned index,
-			  char text[static CONFIG_TEXT_MAX])
-{
-	const struct listener_config *l = section;
-
-	if (l->group_count == 0 || is_none(&l->groups[index]))
-		strcpy(text, key->preset);
-	else
-		format_group(&l->groups[index], text);
-}
-
-static void expect_groups(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
-	strcpy(text, "a multicast group and its interface such as 239.1.2.3%eth0 or ff05::1%eth0");
-}
-
-static unsigned *count_groups(void *section)
-{
-	return &((struct listener_config *)section)->group_count;
-}
-
-static struct config_origin origin_of_group(const void *section, unsigned index)
-{
-	return ((const struct listener_config *)section)->group_origins[index];
-}
 
 const struct config_type config_groups = {
-	.parse = parse_groups,
-	.format = format_groups,
-	.expect = expect_groups,
-	.word = word_groups,
-	.count = count_groups,
-	.origin = origin_of_group,
-	.entries = "groups",
+	.parse = parse_entry,
+	.format = format_entry,
+	.expects = "a multicast group and its interface such as 239.1.2.3%eth0 or ff05::1%eth0",
+	.word = config_word,
+	.list = &(const struct config_list){ read_group, write_group, "groups", AT(group_count),
+					     AT(groups), SIZE(groups[0]), CONFIG_GROUPS_MAX,
+					     AT(group_origins), SIZE(group_origins[0]) },
 };
 
-/* ---- Exports ---- */
-
-static int parse_exports(UNUSED const struct config_key *key, const char *text,
-			 struct config_origin at, void *section)
-{
-	struct listener_config *l = section;
-	struct export_name *e = &l->exports[l->export_count];
-
-	if (!config_name_valid(text))
-		return -EINVAL;
-	if (l->export_count == CONFIG_EXPORTS_MAX)
-		return -E2BIG;
-	strcpy(e->name, text);
-	e->origin = at;
-	l->export_count++;
-	return 0;
-}
-
-static void format_exports(UNUSED const struct config_key *key, const void *section, unsigned index,
-			   char text[static CONFIG_TEXT_MAX])
-{
-	const struct listener_config *l = section;
-
-	strcpy(text, l->exports[index].name);
-}
-
-static void expect_exports(UNUSED const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
-	strcpy(text, "the NAME of an [export NAME]");
-}
-
-static unsigned *count_exports(void *section)
-{
-	return &((struct listener_config *)section)->export_count;
-}
-
-static struct config_origin origin_of_export(const void *section, unsigned index)
-{
-	return ((const struct listener_config *)section)->exports[index].origin;
-}
-
 const struct config_type config_exports = {
-	.parse = parse_exports,
-	.format = format_exports,
-	.expect = expect_exports,
-	.count = count_exports,
-	.origin = origin_of_export,
+	.parse = parse_entry,
+	.format = format_entry,
+	.expects = "the NAME of an [export NAME]",
+	.list = &(const struct config_list){ read_export, write_export, NULL, AT(export_count),
+					     AT(exports), SIZE(exports[0]), CONFIG_EXPORTS_MAX,
+					     AT(exports[0].origin), SIZE(exports[0]) },
 };

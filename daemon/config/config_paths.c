@@ -1,6 +1,5 @@
 /* Checks the paths in a configuration against the file system, and what the files of TLS have.  Not
- * for the daemon's main thread: a file system whose server is gone may keep stat() waiting for
- * ever. */
+ * for the daemon's main thread: stat() may wait for ever for a file system's server. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -30,33 +29,28 @@ static const char *kind_of(mode_t mode)
 /* A missing file is no error: it may be made later, or exist on another host. */
 static void check_path(struct config_report *r, struct export_config *e)
 {
-	char section[CONFIG_SECTION_TEXT_MAX];
 	struct stat st;
 
 	if (!e->options.path[0] || stat(e->options.path, &st) < 0 || !kind_of(st.st_mode))
 		return;
-	config_report(r, *config_key_origin(config_key_find(CONFIG_EXPORT, "path"), e),
-		      config_section_text(CONFIG_EXPORT, e, section), "path",
-		      "expected a regular file or a block device, got '%s' (%s)", e->options.path,
-		      kind_of(st.st_mode));
+	REFUSE_IN(r, CONFIG_EXPORT, e, "path",
+		  "expected a regular file or a block device, got '%s' (%s)", e->options.path,
+		  kind_of(st.st_mode));
 }
 
 /* Unlike those of exports they have to be there, as a start and a reload need them. */
 static void check_tls(struct config_report *r, struct listener_config *l)
 {
-	char section[CONFIG_SECTION_TEXT_MAX];
-	const struct config_origin *at;
-	const struct config_key *key;
+	struct config_origin at = l->section;
 	struct reason reason;
 	char *why = reason.text;
 
 	if (l->tls.mode == TLS_NONE || tls_check(&l->tls, &reason) == 0)
 		return;
 	strsep(&why, ":");
-	key = why ? config_key_find(CONFIG_LISTENER, reason.text) : NULL;
-	at = key ? config_key_origin(key, l) : NULL;
-	config_report(r, at && at->file ? *at : l->section,
-		      config_section_text(CONFIG_LISTENER, l, section), reason.text, "%s",
+	if (why && config_key_find(CONFIG_LISTENER, reason.text))
+		at = config_place(CONFIG_LISTENER, reason.text, l);
+	config_report(r, at, SECTION_TEXT(CONFIG_LISTENER, l), reason.text, "%s",
 		      why ? why + 1 : "");
 }
 

@@ -20,10 +20,11 @@ char *config_section_text(enum config_section kind, const void *section,
 /* The text lives until the end of the block around the call. */
 #define SECTION_TEXT(kind, section)                                                                \
 	config_section_text(kind, section, (char[CONFIG_SECTION_TEXT_MAX]){ 0 })
-/* Reports an error of a key of listener l, where its value is set. */
-#define REFUSE(r, l, key, ...)                                                                     \
-	config_report(r, *config_key_origin(config_key_find(CONFIG_LISTENER, key), l),             \
-		      SECTION_TEXT(CONFIG_LISTENER, l), key, __VA_ARGS__)
+/* Reports an error of a key of that section, or of listener l, where its value is set. */
+#define REFUSE_IN(r, kind, section, key, ...)                                                      \
+	config_report(r, config_place(kind, key, section), SECTION_TEXT(kind, section), key,       \
+		      __VA_ARGS__)
+#define REFUSE(r, l, key, ...) REFUSE_IN(r, CONFIG_LISTENER, l, key, __VA_ARGS__)
 
 /* A copy, owned by the caller, with bytes other than printable ASCII as \xNN, so that no name or
  * value can forge lines of a message, a dump or JSON. */

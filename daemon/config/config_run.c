@@ -11,6 +11,7 @@
 #include "registry.h"
 #include "store.h"
 #include "suggest.h"
+#include "text.h"
 #include "util.h"
 
 enum { RUN_KEYS_MAX = 64 };
@@ -28,8 +29,7 @@ struct run {
 
 /* ---- Reading ---- */
 
-/* The next KEY= after a comma; other commas belong to a list: `allow=10.0.0.0/8,127.0.0.1,port=7`.
- */
+/* The next KEY= after a comma; other commas are a list's: `allow=10.0.0.0/8,127.0.0.1,port=7`. */
 static char *next_key(char *text)
 {
 	for (char *comma = strchr(text, ','); comma; comma = strchr(comma + 1, ',')) {
@@ -115,10 +115,8 @@ static int run_parse(struct run *run, const char *spec, struct reason *reason)
 	char *text, *next;
 
 	*run = (struct run){ .words = strdup(spec) };
-	if (!run->words) {
-		reason_set(reason, -ENOMEM, "no memory");
-		return -ENOMEM;
-	}
+	if (!run->words)
+		abort();
 	text = strchr(run->words, ',');
 	if (text)
 		*text++ = '\0';
@@ -162,17 +160,13 @@ static const char *value_of(const struct run *run, const char *key)
 	return NULL;
 }
 
-static bool has_key(const struct run *run, const char *key)
-{
-	return value_of(run, key);
-}
-
 /* Writes the export's section; without a file it is in memory.  What is made for it is filled, as
  * holes would be measured otherwise. */
 static void write_export(FILE *to, const struct run *run, const char *name)
 {
-	bool file = run->export || has_key(run, "path"), null = false, made;
+	bool file = run->export || value_of(run, "path"), null = false, made;
 	const char *create = value_of(run, "create"), *store = value_of(run, "store");
+	const char *size = value_of(run, "size");
 
 	fprintf(to, "[export %s]\n", name);
 	if (run->export)
@@ -182,16 +176,16 @@ static void write_export(FILE *to, const struct run *run, const char *name)
 			fprintf(to, "%s = %s\n", run->keys[i].key, run->keys[i].value);
 			null |= !strcmp(run->keys[i].key, "store");
 		}
-	if (file && has_key(run, "size") && !has_key(run, "create"))
+	if (file && size && !create)
 		fputs("create = yes\n", to);
 	if (!file && !null)
 		fputs("store = memory\n", to);
-	if (!file && !has_key(run, "size"))
+	if (!file && !size)
 		fputs("size = 256M\n", to);
-	made = create ? strcmp(create, "no") != 0 : has_key(run, "size");
+	made = create ? strcmp(create, "no") != 0 : size != NULL;
 	if (!file)
 		made = !store || strcmp(store, "null") != 0;
-	if (made && !has_key(run, "fill"))
+	if (made && !value_of(run, "fill"))
 		fputs("fill = yes\n", to);
 }
 
@@ -278,23 +272,20 @@ int config_run_text(char *const *specs, unsigned count, unsigned first, const ch
 		    char **ret_text, struct reason *reason)
 {
 	struct run *runs = calloc(count, sizeof(*runs));
-	char *text = NULL;
+	char *text;
 	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-	int rc = runs && to ? 0 : -ENOMEM;
+	FILE *to = text_open(&text, &bytes);
+	int rc = 0;
 
-	if (rc < 0)
-		reason_set(reason, rc, "no memory");
+	if (!runs)
+		abort();
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		rc = run_parse(&runs[i], specs[i], reason);
-	if (rc == 0) {
-		fprintf(to, "[server]\n%s", server);
-		for (unsigned i = 0; i < count; i++)
-			write_run(to, runs, i, first);
-	}
-	if (to)
-		fclose(to);
-	for (unsigned i = 0; runs && i < count; i++)
+	fprintf(to, "[server]\n%s", server);
+	for (unsigned i = 0; i < count && rc == 0; i++)
+		write_run(to, runs, i, first);
+	fclose(to);
+	for (unsigned i = 0; i < count; i++)
 		free(runs[i].words);
 	free(runs);
 	if (rc < 0)

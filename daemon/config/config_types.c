@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config_keys.h"
 #include "log.h"
@@ -13,40 +14,30 @@
 /* Parameters of config_type's functions that most of them do not need. */
 #define UNUSED __attribute__((unused))
 
-static void *field_of(const struct config_key *key, void *section)
-{
-	return (char *)section + key->offset;
-}
-
-static const void *const_field_of(const struct config_key *key, const void *section)
-{
-	return (const char *)section + key->offset;
-}
-
 /* ---- Fields of 1, 4 or 8 bytes: numbers, pointers ---- */
 
 static void store(const struct config_key *key, void *section, uint64_t value)
 {
 	if (key->size == sizeof(bool))
-		*(bool *)field_of(key, section) = value;
+		*(bool *)config_field(key, section) = value;
 	else if (key->size == sizeof(uint32_t))
-		*(uint32_t *)field_of(key, section) = (uint32_t)value;
+		*(uint32_t *)config_field(key, section) = (uint32_t)value;
 	else
-		*(uint64_t *)field_of(key, section) = value;
+		*(uint64_t *)config_field(key, section) = value;
 }
 
 static uint64_t load(const struct config_key *key, const void *section)
 {
 	if (key->size == sizeof(bool))
-		return *(const bool *)const_field_of(key, section);
+		return *(const bool *)config_field(key, section);
 	if (key->size == sizeof(uint32_t))
-		return *(const uint32_t *)const_field_of(key, section);
-	return *(const uint64_t *)const_field_of(key, section);
+		return *(const uint32_t *)config_field(key, section);
+	return *(const uint64_t *)config_field(key, section);
 }
 
 /* ---- Words that stand for values ---- */
 
-static const char *word_key(const struct config_key *key, unsigned index, uint64_t *ret_value)
+const char *config_word(const struct config_key *key, unsigned index, uint64_t *ret_value)
 {
 	*ret_value = key->word_value;
 	return index == 0 ? key->word : NULL;
@@ -150,7 +141,7 @@ static void format_word(const struct config_key *key, const void *section, UNUSE
 static int parse_bool_key(const struct config_key *key, const char *text,
 			  UNUSED struct config_origin at, void *section)
 {
-	return parse_bool(text, field_of(key, section));
+	return parse_bool(text, config_field(key, section));
 }
 
 const struct config_type config_bool = {
@@ -171,8 +162,23 @@ CHOICE(store);
 
 /* ---- Numbers ---- */
 
-static int store_in_range(const struct config_key *key, void *section, uint64_t value)
+static char *format_uint(uint64_t value, char text[static NUMBER_TEXT_MAX])
 {
+	snprintf(text, NUMBER_TEXT_MAX, "%" PRIu64, value);
+	return text;
+}
+
+static int parse_number(const struct config_key *key, const char *text, struct config_origin at,
+			void *section)
+{
+	uint64_t value;
+	int err;
+
+	if (parse_word(key, text, at, section) == 0)
+		return 0;
+	err = key->type->read(text, &value);
+	if (err)
+		return err;
 	if (value < key->min || value > key->max)
 		return -ERANGE;
 	if (key->power_of_two && (value & (value - 1)) != 0)
@@ -181,103 +187,60 @@ static int store_in_range(const struct config_key *key, void *section, uint64_t 
 	return 0;
 }
 
-static int parse_uint_key(const struct config_key *key, const char *text, struct config_origin at,
-			  void *section)
-{
-	uint64_t value;
-	int err;
-
-	if (parse_word(key, text, at, section) == 0)
-		return 0;
-	err = parse_uint(text, &value);
-	return err ? err : store_in_range(key, section, value);
-}
-
-static void format_uint_key(const struct config_key *key, const void *section,
-			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+static void format_number(const struct config_key *key, const void *section, UNUSED unsigned index,
+			  char text[static CONFIG_TEXT_MAX])
 {
 	if (!find_word(key, section, text))
-		snprintf(text, CONFIG_TEXT_MAX, "%" PRIu64, load(key, section));
+		key->type->write(load(key, section), text);
 }
 
-static void expect_uint(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
+static void expect_number(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
 {
-	snprintf(text, CONFIG_TEXT_MAX, "%s from %" PRIu64 " to %" PRIu64,
-		 key->power_of_two ? "a power of two" : "a number", key->min, key->max);
-}
-
-static int parse_size_key(const struct config_key *key, const char *text, struct config_origin at,
-			  void *section)
-{
-	uint64_t bytes;
-	int err;
-
-	if (parse_word(key, text, at, section) == 0)
-		return 0;
-	err = parse_size(text, &bytes);
-	return err ? err : store_in_range(key, section, bytes);
-}
-
-static void format_size_key(const struct config_key *key, const void *section,
-			    UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
-{
-	if (!find_word(key, section, text))
-		format_size(load(key, section), text);
-}
-
-static void expect_size(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
+	const struct config_type *type = key->type;
 	char min[NUMBER_TEXT_MAX], max[NUMBER_TEXT_MAX];
 
-	snprintf(text, CONFIG_TEXT_MAX, "%s (K, M, G, T) from %s to %s",
-		 key->power_of_two ? "a power of two" : "a size", format_size(key->min, min),
-		 format_size(key->max, max));
+	snprintf(text, CONFIG_TEXT_MAX, "%s%s from %s to %s",
+		 key->power_of_two ? "a power of two" : type->noun, type->units,
+		 type->write(key->min, min), type->write(key->max, max));
 }
 
-static int parse_duration_key(const struct config_key *key, const char *text,
-			      struct config_origin at, void *section)
+#define NUMBER(name, noun_, units_)                                                                \
+	const struct config_type config_##name = { .parse = parse_number,                          \
+						   .format = format_number,                        \
+						   .expect = expect_number,                        \
+						   .word = config_word,                            \
+						   .read = parse_##name,                           \
+						   .write = format_##name,                         \
+						   .noun = (noun_),                                \
+						   .units = (units_) }
+NUMBER(uint, "a number", "");
+NUMBER(size, "a size", " (K, M, G, T)");
+NUMBER(duration, "a duration", " (us, ms, s, min, h)");
+
+unsigned config_host_cpus(void)
 {
-	uint64_t ns;
-	int err;
+	long count = sysconf(_SC_NPROCESSORS_CONF);
 
-	if (parse_word(key, text, at, section) == 0)
-		return 0;
-	err = parse_duration(text, &ns);
-	return err ? err : store_in_range(key, section, ns);
+	return count < 1 ? 1 : (unsigned)MIN(count, CPU_SETSIZE);
 }
 
-static void format_duration_key(const struct config_key *key, const void *section,
-				UNUSED unsigned index, char text[static CONFIG_TEXT_MAX])
+static int parse_cpu(const struct config_key *key, const char *text, struct config_origin at,
+		     void *section)
 {
-	if (!find_word(key, section, text))
-		format_duration(load(key, section), text);
+	struct config_key here = *key;
+
+	here.max = config_host_cpus() - 1;
+	return parse_number(&here, text, at, section);
 }
 
-static void expect_duration(const struct config_key *key, char text[static CONFIG_TEXT_MAX])
-{
-	char min[NUMBER_TEXT_MAX], max[NUMBER_TEXT_MAX];
-
-	snprintf(text, CONFIG_TEXT_MAX, "a duration (us, ms, s, min, h) from %s to %s",
-		 format_duration(key->min, min), format_duration(key->max, max));
-}
-
-const struct config_type config_uint = {
-	.parse = parse_uint_key,
-	.format = format_uint_key,
-	.expect = expect_uint,
-	.word = word_key,
-};
-const struct config_type config_size = {
-	.parse = parse_size_key,
-	.format = format_size_key,
-	.expect = expect_size,
-	.word = word_key,
-};
-const struct config_type config_duration = {
-	.parse = parse_duration_key,
-	.format = format_duration_key,
-	.expect = expect_duration,
-	.word = word_key,
+const struct config_type config_cpu = {
+	.parse = parse_cpu,
+	.format = format_number,
+	.expects = "the number of a CPU of this host",
+	.word = config_word,
+	.of_cpus = true,
+	.read = parse_uint,
+	.write = format_uint,
 };
 
 /* ---- Text ---- */
@@ -286,14 +249,14 @@ static int copy_text(const struct config_key *key, const char *text, void *secti
 {
 	if (strlen(text) >= key->size)
 		return -ERANGE;
-	strcpy(field_of(key, section), text);
+	strcpy(config_field(key, section), text);
 	return 0;
 }
 
 static void format_text(const struct config_key *key, const void *section, UNUSED unsigned index,
 			char text[static CONFIG_TEXT_MAX])
 {
-	snprintf(text, CONFIG_TEXT_MAX, "%s", (const char *)const_field_of(key, section));
+	snprintf(text, CONFIG_TEXT_MAX, "%s", (const char *)config_field(key, section));
 }
 
 /* ASCII without white space? */
@@ -318,7 +281,7 @@ static int parse_path(const struct config_key *key, const char *text,
 static void format_path(const struct config_key *key, const void *section, unsigned index,
 			char text[static CONFIG_TEXT_MAX])
 {
-	if (*(const char *)const_field_of(key, section))
+	if (*(const char *)config_field(key, section))
 		format_text(key, section, index, text);
 	else
 		snprintf(text, CONFIG_TEXT_MAX, "%s", key->word);
@@ -372,13 +335,13 @@ const struct config_type config_path = {
 	.parse = parse_path,
 	.format = format_path,
 	.expect = expect_path,
-	.word = word_key,
+	.word = config_word,
 };
 const struct config_type config_text = {
 	.parse = parse_text,
 	.format = format_path,
 	.expect = expect_text,
-	.word = word_key,
+	.word = config_word,
 };
 const struct config_type config_name = {
 	.parse = parse_name,

@@ -6,14 +6,6 @@
 #include "config_report.h"
 #include "registry.h"
 
-/* Where the key's value was set, or the section if it is the default. */
-static struct config_origin place_of(const struct config_key *key, struct listener_config *l)
-{
-	const struct config_origin *origin = config_key_origin(key, l);
-
-	return origin->file ? *origin : l->section;
-}
-
 enum { QUOTED_MAX = CONFIG_TEXT_MAX + 3 };
 
 /* Writes entry `index` of a value in quotes; false: there is none. */
@@ -31,13 +23,12 @@ static bool entry_of(const struct config_key *key, const struct listener_config 
 	return true;
 }
 
-/* Reports the first entry in which l's value differs from that of o.  by: the key that unites them.
- */
+/* Reports the first entry in which l's value differs from o's.  by: the key that unites them. */
 static void check_same(struct config_report *r, struct listener_config *l,
 		       struct listener_config *o, const struct config_key *key, const char *by)
 {
-	char value[QUOTED_MAX], other[QUOTED_MAX], section[CONFIG_SECTION_TEXT_MAX];
-	struct config_origin at = place_of(key, o);
+	struct config_origin at = config_place(CONFIG_LISTENER, key->name, o);
+	char value[QUOTED_MAX], other[QUOTED_MAX];
 	bool has, had;
 	unsigned i = 0;
 
@@ -49,13 +40,10 @@ static void check_same(struct config_report *r, struct listener_config *l,
 	} while (has && had && !strcmp(value, other) && ++i);
 	if (has == had && !strcmp(value, other))
 		return;
-	config_report(r, place_of(key, l),
-		      config_section_text(CONFIG_LISTENER, l, (char[CONFIG_SECTION_TEXT_MAX]){ 0 }),
-		      key->name,
-		      "expected %s as in [%s] (%s:%u), or another `%s`, got %s: listeners with "
-		      "the same %s serve the same",
-		      other, config_section_text(CONFIG_LISTENER, o, section), at.file, at.line, by,
-		      value, by);
+	REFUSE(r, l, key->name,
+	       "expected %s as in [%s] (%s:%u), or another `%s`, got %s: listeners with the same %s "
+	       "serve the same",
+	       other, SECTION_TEXT(CONFIG_LISTENER, o), at.file, at.line, by, value, by);
 }
 
 static void check_common(struct config_report *r, struct listener_config *l,

@@ -18,8 +18,7 @@ struct ini_events {
 	void (*section)(void *context, unsigned line, const char *text);
 	/* Only after a valid section header; value may be empty. */
 	void (*setting)(void *context, unsigned line, const char *key, const char *value);
-	/* `expected ..., got '...'`; the line is ignored, and so are the settings after an invalid
-	 * section header. */
+	/* `expected ..., got '...'`; the line is ignored, as are settings after a bad header. */
 	void (*error)(void *context, unsigned line, const char *text);
 };
 
