@@ -18,7 +18,7 @@ static const char *word_features(const struct config_key *key, unsigned index, u
 	if (index == 0)
 		return key->preset;
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if ((FEATURES_OPTIONAL & FEATURE_MASK(f)) && --index == 0) {
+		if ((engine_features_optional & FEATURE_MASK(f)) && --index == 0) {
 			snprintf(words[f], sizeof(words[f]), "-%s", engine_feature_names[f]);
 			*ret_value = FEATURE_MASK(f);
 			return words[f];
@@ -30,7 +30,7 @@ static const char *word_features(const struct config_key *key, unsigned index, u
 static uint64_t feature_off(const char *name, size_t length)
 {
 	for (unsigned f = 0; f < FEATURE_COUNT; f++)
-		if ((FEATURES_OPTIONAL & FEATURE_MASK(f)) && length > 1 && name[0] == '-' &&
+		if ((engine_features_optional & FEATURE_MASK(f)) && length > 1 && name[0] == '-' &&
 		    strlen(engine_feature_names[f]) == length - 1 &&
 		    !strncmp(engine_feature_names[f], name + 1, length - 1))
 			return FEATURE_MASK(f);

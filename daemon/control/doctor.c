@@ -2,7 +2,6 @@
 #include "doctor.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +22,8 @@
 #include "ring_keys.h"
 #include "server.h"
 #include "store.h"
+#include "text.h"
 #include "udp_socket.h"
-
-/* ---- The report ---- */
 
 /* A fix for an error whose reason has none. */
 static const char *error_fix(int error, const char *otherwise)
@@ -43,31 +41,6 @@ static const char *error_fix(int error, const char *otherwise)
 	}
 }
 
-static char *format(char *text, size_t size, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static char *format(char *text, size_t size, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, size, fmt, args);
-	va_end(args);
-	return text;
-}
-
-/* First line of a file, without its end; false: it cannot be read. */
-static bool read_line(const char *path, char *text, int size)
-{
-	FILE *file = fopen(path, "re");
-	bool ok = file && fgets(text, size, file);
-
-	if (file)
-		fclose(file);
-	if (ok)
-		text[strcspn(text, "\n")] = '\0';
-	return ok;
-}
-
 /* ---- The host: files in /proc and limits of this process ---- */
 
 static void check_kernel(json_t *checks)
@@ -77,7 +50,7 @@ static void check_kernel(json_t *checks)
 
 	uname(&name);
 	doctor_add(checks, "kernel", true, name.release, "", "");
-	if (read_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
+	if (file_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
 		doctor_add(checks, "kernel.io_uring_disabled", text[0] == '0', text,
 			   text[0] == '1' ? "only members of kernel.io_uring_group may use io_uring"
 					  : "io_uring is disabled for all processes",
@@ -92,9 +65,9 @@ static void check_limit(json_t *checks, const char *name, int resource, rlim_t w
 
 	getrlimit(resource, &limit);
 	if (limit.rlim_cur == RLIM_INFINITY)
-		format(text, sizeof(text), "unlimited");
+		snprintf(text, sizeof(text), "unlimited");
 	else
-		format(text, sizeof(text), "%llu", (unsigned long long)limit.rlim_cur);
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)limit.rlim_cur);
 	doctor_add(checks, name, limit.rlim_cur >= wanted, text, reason, fix);
 }
 
@@ -105,7 +78,7 @@ static void check_cpus(json_t *checks)
 	cpu_set_t cpus;
 	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 
-	format(text, sizeof(text), "%d", count);
+	snprintf(text, sizeof(text), "%d", count);
 	doctor_add(checks, "cpus", count > 1, text,
 		   "the load generator and the server share one CPU",
 		   "give the process more CPUs, or read CPU time rather than throughput");
@@ -122,9 +95,10 @@ static void check_buffers(json_t *checks, const struct config *config)
 	for (unsigned i = 0; wanted && i < ARRAY_SIZE(names); i++) {
 		char path[64], text[32], fix[64];
 
-		format(path, sizeof(path), "/proc/sys/net/core/%s", names[i] + strlen("net.core."));
-		format(fix, sizeof(fix), "sysctl %s=%d", names[i], UDP_SOCKET_BUFFER);
-		if (read_line(path, text, sizeof(text)))
+		snprintf(path, sizeof(path), "/proc/sys/net/core/%s",
+			 names[i] + strlen("net.core."));
+		snprintf(fix, sizeof(fix), "sysctl %s=%d", names[i], UDP_SOCKET_BUFFER);
+		if (file_line(path, text, sizeof(text)))
 			doctor_add(
 				checks, names[i], strtoll(text, NULL, 10) >= UDP_SOCKET_BUFFER,
 				text,
@@ -134,45 +108,6 @@ static void check_buffers(json_t *checks, const struct config *config)
 }
 
 /* ---- Engines and features, each by trying ---- */
-
-/* The minimum kernel or the key that each feature needs; in any order. */
-static const struct {
-	enum engine_feature feature;
-	const char *needs;
-} feature_needs[] = {
-	{ FEATURE_registered_ring, "Linux 5.18" },
-	{ FEATURE_restricted, "Linux 5.19" },
-	{ FEATURE_single_issuer, "Linux 6.0" },
-	{ FEATURE_defer_taskrun, "Linux 6.1" },
-	{ FEATURE_multishot_accept, "Linux 5.19" },
-	{ FEATURE_multishot_recv, "Linux 6.0" },
-	{ FEATURE_multishot_poll, "Linux 5.13" },
-	{ FEATURE_buffer_ring, "Linux 5.19" },
-	{ FEATURE_incremental_buffers, "Linux 6.12" },
-	{ FEATURE_min_left, "Linux 7.1, or 6.12 and 6.18 with fixes of 2026" },
-	{ FEATURE_recv_bundle, "Linux 6.10" },
-	{ FEATURE_eager_io, "any Linux" },
-	{ FEATURE_rcvlowat, "any Linux" },
-	{ FEATURE_drop, "any Linux" },
-	{ FEATURE_silent_send, "Linux 5.17, and a short send that says so" },
-	{ FEATURE_send_zc, "Linux 6.1" },
-	{ FEATURE_sqpoll, "Linux 5.11" },
-	{ FEATURE_busy_poll, "nothing" },
-	{ FEATURE_socket_busy_poll, "CAP_NET_ADMIN, or sysctl net.core.busy_read" },
-	{ FEATURE_napi_busy_poll, "Linux 6.9" },
-	{ FEATURE_epoll_busy_poll, "Linux 6.9" },
-	{ FEATURE_multishot_recvmsg, "Linux 6.0" },
-	{ FEATURE_udp_gro, "Linux 5.0" },
-	{ FEATURE_udp_gso, "Linux 4.18" },
-};
-
-static const char *feature_need(enum engine_feature feature)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(feature_needs); i++)
-		if (feature_needs[i].feature == feature)
-			return feature_needs[i].needs;
-	return "a newer kernel";
-}
 
 /* Options that together ask for every feature, so that each is tried once. */
 static const struct doctor_options {
@@ -206,14 +141,15 @@ static int doctor_try(const struct engine *engine, const struct doctor_options *
 
 #define ENGINE_FIX "another `engine`: epoll needs the least"
 
-/* The fix of the first failed finding, as later ones are usually consequences. */
-static const char *found_fix(const json_t *found)
+/* The fix of the first failed check (name: of that name): later ones are usually consequences. */
+static const char *fix_of(const json_t *checks, const char *name)
 {
 	const json_t *item;
 	size_t i;
 
-	json_array_foreach(found, i, item)
-		if (!json_is_true(json_object_get(item, "ok")))
+	json_array_foreach(checks, i, item)
+		if (!json_is_true(json_object_get(item, "ok")) &&
+		    (!name || !strcmp(json_string_value(json_object_get(item, "name")), name)))
 			return json_string_value(json_object_get(item, "fix"));
 	return ENGINE_FIX;
 }
@@ -225,7 +161,7 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	int rc = doctor_try(engine, &doctor_options[0], &features, &known, &reason);
 
 	doctor_add(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable",
-		   reason.text, error_fix(rc, found_fix(found)));
+		   reason.text, error_fix(rc, fix_of(found, NULL)));
 	if (rc < 0)
 		return;
 	if (engine->features & FEATURE_BIT(sqpoll))
@@ -233,13 +169,14 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	if (engine_carries(engine, &transport_udp))
 		doctor_try(engine, &doctor_options[2], &features, &known, &reason);
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
+		const char *needs = engine_feature_needs[f];
 		bool has = features & FEATURE_MASK(f);
 		char name[64], fix[128];
 
 		if (!(known & FEATURE_MASK(f)))
 			continue;
-		format(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
-		format(fix, sizeof(fix), "needs %s", feature_need(f));
+		snprintf(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
+		snprintf(fix, sizeof(fix), "needs %s", needs ? needs : "a newer kernel");
 		doctor_add(checks, name, has, has ? "yes" : "no", "this host does not grant it",
 			   fix);
 	}
@@ -273,7 +210,7 @@ static void check_kernel_tls(json_t *checks)
 		bool has = tls_kernel_probe(TLS_KTLS, i, &reason) == 0;
 		char name[64];
 
-		format(name, sizeof(name), "ktls %s", tls_ciphers[i]);
+		snprintf(name, sizeof(name), "ktls %s", tls_ciphers[i]);
 		doctor_add(checks, name, has, has ? "yes" : "no", reason.text, "`tls = user`");
 	}
 }
@@ -287,8 +224,8 @@ static bool kernel_lists(const char *release, const char *list, const char *modu
 	FILE *f;
 	bool found = false;
 
-	format(path, sizeof(path), "/lib/modules/%s/%s", release, list);
-	format(file, sizeof(file), "/%s.ko", module);
+	snprintf(path, sizeof(path), "/lib/modules/%s/%s", release, list);
+	snprintf(file, sizeof(file), "/%s.ko", module);
 	f = fopen(path, "re");
 	while (f && !found && fgets(line, sizeof(line), f)) {
 		line[strcspn(line, ":\n")] = '\0';
@@ -303,20 +240,20 @@ static bool kernel_lists(const char *release, const char *list, const char *modu
 static void check_module(json_t *checks, const char *module, const char *loaded)
 {
 	struct utsname kernel;
-	char name[64], path[64], fix[64];
+	char name[64], path[64];
 	const char *value = "no";
 
 	uname(&kernel);
-	format(name, sizeof(name), "module %s", module);
-	format(path, sizeof(path), "/sys/module/%s", loaded);
-	format(fix, sizeof(fix), "a kernel with it, or a client on another host");
+	snprintf(name, sizeof(name), "module %s", module);
+	snprintf(path, sizeof(path), "/sys/module/%s", loaded);
 	if (access(path, F_OK) == 0)
 		value = "loaded";
 	else if (kernel_lists(kernel.release, "modules.builtin", module) ||
 		 kernel_lists(kernel.release, "modules.dep", module))
 		value = "there: modprobe loads it";
 	doctor_add(checks, name, strcmp(value, "no") != 0, value,
-		   "this host's kernel cannot connect to its own listeners of service nvme", fix);
+		   "this host's kernel cannot connect to its own listeners of service nvme",
+		   "a kernel with it, or a client on another host");
 }
 
 static void check_modules(json_t *checks, const struct config *config)
@@ -338,19 +275,6 @@ static void check_modules(json_t *checks, const struct config *config)
 
 /* ---- The configuration's listeners ---- */
 
-/* The fix of the listener's engine, if the engine is the cause; else NULL. */
-static const char *engine_fix(const json_t *checks, const struct engine *engine)
-{
-	const json_t *item;
-	size_t i;
-
-	json_array_foreach(checks, i, item)
-		if (!json_is_true(json_object_get(item, "ok")) &&
-		    !strcmp(json_string_value(json_object_get(item, "name")), engine->name))
-			return json_string_value(json_object_get(item, "fix"));
-	return ENGINE_FIX;
-}
-
 static json_t *check_listener(const struct listener_config *lc, const json_t *checks)
 {
 	const struct engine *engine = listener_pick_engine(lc);
@@ -368,7 +292,7 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 			 "optional", lc->optional, "available", rc == 0);
 
 	doctor_set_reason(item, rc == 0 ? "" : reason.text,
-			  rc == 0 ? "" : error_fix(rc, engine_fix(checks, engine)));
+			  rc == 0 ? "" : error_fix(rc, fix_of(checks, engine->name)));
 	return item;
 }
 
@@ -448,9 +372,7 @@ static bool all_served(const json_t *items)
 	return true;
 }
 
-/* Those of `nbserved --bench`, on $PATH.  That there are none is no fault of a host that others
- * load.
- */
+/* Those of `nbserved --bench`, on $PATH.  A host that others load needs none. */
 static void check_generators(json_t *checks)
 {
 	char *found = generators_installed();
@@ -482,9 +404,4 @@ json_t *doctor_check(const struct config *config)
 	return json_pack("{s:b, s:o, s:o, s:o}", "passed",
 			 all_served(listeners) && all_served(exports), "checks", checks,
 			 "listeners", listeners, "exports", exports);
-}
-
-bool doctor_passed(const json_t *report)
-{
-	return json_is_true(json_object_get(report, "passed"));
 }

@@ -25,8 +25,7 @@ uint16_t socket_port(int fd)
 	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? sockaddr_port(&sa) : 0;
 }
 
-/* Resumes accepting after it was paused for lack of descriptors or memory, or because listen(2) had
- * failed. */
+/* Resumes accepting, which paused for lack of descriptors or memory, or as listen(2) had failed. */
 static void worker_resume_accept(struct worker *w)
 {
 	deadline_drop(&w->deadlines, &w->accept.timer);
@@ -99,10 +98,9 @@ void worker_stop_accepting(struct worker *w)
 		w->accept.acceptors[i].paused = true;
 	}
 	deadline_drop(&w->deadlines, &w->accept.timer);
-	/* Accepts until the queue is empty, with a bound: a flood of connections must not keep the
-	 * turn. */
 }
 
+/* Accepts until the queue is empty, with a bound: a flood of connections must not keep the turn. */
 void worker_accept_queued(struct acceptor *a)
 {
 	for (unsigned i = 0; i < WORKER_QUEUED_MAX && !a->worker->engine->connectionless; i++) {
@@ -124,23 +122,15 @@ void worker_close_acceptors(struct worker *w)
 	}
 }
 
-/* Ends accepting of a connectionless worker.  While it drains it serves its clients to their end,
- * over its own sockets.  It stops reading only sockets that were handed to another worker; these
- * stay open for the datagrams that are still to be sent. */
-static void worker_end_accept_connectionless(struct worker *w)
+/* While a connectionless worker drains it serves its clients to their end, over its own sockets. It
+ * stops reading only sockets that were handed to another worker; these stay open for the datagrams
+ * that are still to be sent. */
+static bool worker_still_reads(const struct worker *w)
 {
-	bool given = true;
-
-	for (unsigned i = 0; i < w->accept.count; i++)
-		given &= w->accept.acceptors[i].given;
-	if (!given && w->conns)
-		return;
-	worker_stop_accepting(w);
-	for (unsigned i = 0; i < w->accept.count; i++)
-		if (w->accept.acceptors[i].armed)
-			return;
-	w->accept.ended = true;
-	w->owner->accept_ended(w);
+	for (unsigned i = 0; w->conns && i < w->accept.count; i++)
+		if (!w->accept.acceptors[i].given)
+			return true;
+	return false;
 }
 
 /* Runs in each turn of a drain, until the engine has no request in flight on a listening socket.
@@ -148,17 +138,20 @@ static void worker_end_accept_connectionless(struct worker *w)
  * accepts from them. */
 void worker_end_accept(struct worker *w)
 {
-	if (w->engine->connectionless) {
-		worker_end_accept_connectionless(w);
+	bool connectionless = w->engine->connectionless;
+
+	if (connectionless && worker_still_reads(w))
 		return;
-	}
+	if (connectionless)
+		worker_stop_accepting(w);
 	for (unsigned i = 0; i < w->accept.count; i++)
 		if (w->accept.acceptors[i].armed)
 			return;
-	for (unsigned i = 0; i < w->accept.count; i++)
+	for (unsigned i = 0; !connectionless && i < w->accept.count; i++)
 		if (!w->accept.acceptors[i].given)
 			worker_accept_queued(&w->accept.acceptors[i]);
-	worker_close_acceptors(w);
+	if (!connectionless)
+		worker_close_acceptors(w);
 	w->accept.ended = true;
 	w->owner->accept_ended(w);
 }

@@ -58,9 +58,8 @@ enum { POOL_BLOCK_VIEWS = 1638, POOL_SPARE = 16 };
 int pool_init(struct pool *p, uint32_t chunk_count, uint32_t chunk_size, uint32_t headroom);
 void pool_fini(struct pool *p);
 
-/* Adds views to the free list, from a spare block if the host has no memory.  After that nothing is
- * received until pool_restore_views() succeeds.  Aborts only when the spare blocks are used up,
- * too. */
+/* Adds views to the free list, from a spare block if the host has no memory: then nothing is
+ * received until pool_restore_views() succeeds.  Aborts only when no spare block is left. */
 void pool_grow_views(struct pool *p);
 
 /* True: spare views are in use, so connections should give theirs back. */

@@ -9,8 +9,7 @@
  *
  * Several busy bulk receivers have no mark.  On engines that receive by calls they pool their
  * shares of a turn: in each turn one receives as much as the pool has, first the one that has
- * waited longest, while the input of the others collects in their sockets.  Worker's thread
- * only. */
+ * waited longest, while the input of the others collects in their sockets.  Worker's thread. */
 #pragma once
 #include <stdint.h>
 

@@ -170,27 +170,21 @@ void conn_new(struct worker *w, int fd)
 		conn_drop(w, fd);
 }
 
+#define COUNTER(name) offsetof(struct stats, name)
 static const struct {
 	const char *text;
 	size_t counter; /* offset in struct stats */
-	int level;      /* log level; 0: LOG_DEBUG */
+	int level;      /* of the log */
 } conn_ends[] = {
-	[CONN_END_PEER] = { .text = "ended by the client",
-			    .counter = offsetof(struct stats, closed_peer) },
-	[CONN_END_RESET] = { .text = "reset by the client",
-			     .counter = offsetof(struct stats, closed_reset) },
-	[CONN_END_IDLE] = { .text = "closed: idle-timeout",
-			    .counter = offsetof(struct stats, closed_idle) },
-	[CONN_END_PROTOCOL] = { .text = "closed: protocol error",
-				.counter = offsetof(struct stats, closed_protocol) },
-	[CONN_END_OVERRUN] = { .text = "ended by the transport: its messages had used up all receives; "
-				       "fewer of them at a time, more `buffers`, or a RoCE device",
-			       .counter = offsetof(struct stats, closed_overrun),
-			       .level = LOG_WARNING },
-	[CONN_END_DRAIN] = { .text = "closed: draining",
-			     .counter = offsetof(struct stats, closed_drain) },
-	[CONN_END_ERROR] = { .text = "closed: an error of this host",
-			     .counter = offsetof(struct stats, closed_error) },
+	[CONN_END_PEER] = { "ended by the client", COUNTER(closed_peer), LOG_DEBUG },
+	[CONN_END_RESET] = { "reset by the client", COUNTER(closed_reset), LOG_DEBUG },
+	[CONN_END_IDLE] = { "closed: idle-timeout", COUNTER(closed_idle), LOG_DEBUG },
+	[CONN_END_PROTOCOL] = { "closed: protocol error", COUNTER(closed_protocol), LOG_DEBUG },
+	[CONN_END_OVERRUN] = { "ended by the transport: its messages had used up all receives; "
+			       "fewer of them at a time, more `buffers`, or a RoCE device",
+			       COUNTER(closed_overrun), LOG_WARNING },
+	[CONN_END_DRAIN] = { "closed: draining", COUNTER(closed_drain), LOG_DEBUG },
+	[CONN_END_ERROR] = { "closed: an error of this host", COUNTER(closed_error), LOG_DEBUG },
 };
 
 static void conn_count_end(const struct conn *c)
@@ -211,8 +205,7 @@ static void conn_free(struct conn *c)
 	bufq_clear(&w->pool, &c->sending);
 	worker_count_chunks(w);
 	conn_count_end(c);
-	conn_log(c, conn_ends[c->end].level ? conn_ends[c->end].level : LOG_DEBUG,
-		 conn_ends[c->end].text);
+	conn_log(c, conn_ends[c->end].level, conn_ends[c->end].text);
 	conn_unlink(c);
 	deadline_drop(&w->deadlines, &c->due.timer);
 	if (unlikely(w->bulk.busy == c))
@@ -326,8 +319,8 @@ static bool conn_holds_little(const struct conn *c)
 	return c->rx.bytes <= CONN_COPY_MAX && !c->worker->engine->messages;
 }
 
-/* Moves a byte stream's input, at most a chunk, into one view of the shared scratch chunk.  False:
- * the pool is exhausted. */
+/* Moves a byte stream's input, at most a chunk, into one view of the scratch chunk.  False: the
+ * pool is exhausted. */
 static bool conn_gather(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -401,8 +394,7 @@ bool conn_is_filled(const struct conn *c)
 	       conn_held_views(c) >= c->worker->limits.views_max;
 }
 
-/* Everything received before the peer's FIN was answered, and the service has nothing more to do.
- */
+/* All that was received before the peer's FIN was answered, and the service has nothing to do. */
 static bool conn_finished(const struct conn *c)
 {
 	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_NO_MEMORY | CONN_READY));
@@ -414,8 +406,7 @@ static void conn_keep_open(struct conn *c)
 	c->worker->engine->keep_open(c);
 }
 
-/* Decides the fate of a connection that has run: it continues, is paused, or its end makes
- * progress. */
+/* Decides the fate of a connection that has run: it continues, is paused, or comes to its end. */
 __attribute__((noinline)) static void conn_ran(struct conn *c)
 {
 	if (unlikely((c->flags & CONN_CLOSING) && c->slices.first))

@@ -43,8 +43,7 @@ enum conn_flags {
 	CONN_GRANTED = 1 << 10,
 	/* Set by the service: a drain does not close the connection just because it is silent. */
 	CONN_LASTING = 1 << 11,
-	/* datagrams: the client's address is known not to be forged; see engine_clients.verified().
-	 */
+	/* datagrams: the client's address is not forged; see engine_clients.verified(). */
 	CONN_TRUSTED = 1 << 12,
 	/* waits for memory, and the socket holds output that the peer has not acknowledged. */
 	CONN_UNREAD = 1 << 13,
@@ -76,12 +75,10 @@ enum conn_end {
 	CONN_END_ERROR,
 };
 
-/* How a connection waits for the pool: pressure.c writes it, pressure_check.c `moved` and
- * `stalled`. */
+/* How a connection waits for the pool: pressure.c's, `moved` and `stalled` pressure_check.c's. */
 struct conn_wait {
 	struct conn *next, *prev; /* links in the queue that it is in */
-	/* Its place in the order of all that wait for the pool, lowest first; 0: it never
-	 * waited. */
+	/* Its place in the order of all that wait, lowest first; 0: it never waited. */
 	uint64_t place;
 	uint64_t place_in; /* bytes_in when it was given that place */
 	uint64_t moved;    /* conn_moved() when worker_check_pressure() last looked */
@@ -131,8 +128,7 @@ struct conn {
 	struct delayed *delayed; /* delay.c: output held back; NULL: there was none yet */
 	void *stage;             /* of a service around the service: see tls/stage.h */
 	void *ticket; /* from worker_owner.admit(), opaque here; goes back through release() */
-	/* slices.c: the connection's I/O in slices, oldest first, and the next connection with
-	 * any. */
+	/* slices.c: its I/O in slices, oldest first, and the next connection with any. */
 	struct {
 		struct io *first, *last;
 		struct conn *next;
@@ -257,8 +253,7 @@ void conn_sent_messages(struct conn *c, struct bufq *q, size_t views, bool sent,
 /* The peer has sent its FIN. */
 void conn_eof(struct conn *c);
 
-/* A receive or send failed with `error` (positive errno): closes c, unless it is the service's to
- * handle. */
+/* A receive or send failed with `error` (positive errno): closes c, or the service handles it. */
 void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
@@ -269,8 +264,7 @@ static inline const struct engine_clients *conn_clients(const struct conn *c)
 	return c->worker->engine->clients;
 }
 
-/* The device that carries c, one of its worker's devices; NULL: c is a socket.
- */
+/* The device that carries c, one of its worker's devices; NULL: c is a socket. */
 static inline const struct engine_device *conn_device(const struct conn *c)
 {
 	const struct engine_clients *clients = conn_clients(c);
@@ -294,8 +288,7 @@ static inline bool conn_has_unsent(const struct conn *c)
 /* May an engine take a chunk from the pool to receive into?  If not, it calls conn_reserve(),
  * receives into the view that this returns, and passes the view and the number of bytes received
  * (0: none) to conn_reserve_used(), which hands them to c and frees the rest.  The view is a chunk,
- * or, while chunks are short, 1/CONN_RESERVE_PARTS of one; NULL: c must wait.  Clears CONN_GRANTED.
- */
+ * or 1/CONN_RESERVE_PARTS of one while chunks are short; NULL: c waits.  Clears CONN_GRANTED. */
 enum { CONN_RESERVE_PARTS = 16 };
 static inline bool conn_may_receive(const struct conn *c)
 {
@@ -457,8 +450,7 @@ struct in6_addr conn_client(const struct conn *c);
  * family; AF_UNSPEC: unknown. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX]);
 
-/* The local address; AF_UNSPEC: unknown, as the client has disconnected.  At most one system
- * call. */
+/* The local address; AF_UNSPEC: the client has disconnected.  At most one system call. */
 struct sockaddr_storage conn_local_address(const struct conn *c);
 
 /* Called by the worker: runs the service, flushes, throttles, decides the fate. */

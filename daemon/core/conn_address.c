@@ -8,23 +8,29 @@
 #include "parse.h"
 #include "sockaddr.h"
 
-struct sockaddr_storage conn_peer_address(const struct conn *c)
+static struct sockaddr_storage socket_address(const struct conn *c, bool local)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	struct sockaddr *to = (struct sockaddr *)&sa;
 	socklen_t length = sizeof(sa);
 
-	if (conn_clients(c)) {
-		conn_clients(c)->peer(c, &sa);
-		return sa;
-	}
 	stat_add(c->worker->stats.sys_other, 1);
-	if (getpeername(c->fd, (struct sockaddr *)&sa, &length) < 0)
+	if ((local ? getsockname(c->fd, to, &length) : getpeername(c->fd, to, &length)) < 0)
 		sa.ss_family = AF_UNSPEC;
 	return sa;
 }
 
-/* A user of an IPv6 network may choose the lower 64 bits of its address, so they tell no clients
- * apart. */
+struct sockaddr_storage conn_peer_address(const struct conn *c)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+
+	if (!conn_clients(c))
+		return socket_address(c, false);
+	conn_clients(c)->peer(c, &sa);
+	return sa;
+}
+
+/* Users of an IPv6 network may choose the lower 64 bits, which tell no clients apart. */
 struct in6_addr conn_client(const struct conn *c)
 {
 	struct sockaddr_storage peer = conn_peer_address(c);
@@ -57,14 +63,9 @@ struct sockaddr_storage conn_local_address(const struct conn *c)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	const struct engine_clients *clients = conn_clients(c);
-	socklen_t len = sizeof(sa);
 
-	if (clients && clients->local) {
-		clients->local(c, &sa);
-		return sa;
-	}
-	stat_add(c->worker->stats.sys_other, 1);
-	if (getsockname(c->fd, (struct sockaddr *)&sa, &len) < 0)
-		sa.ss_family = AF_UNSPEC;
+	if (!clients || !clients->local)
+		return socket_address(c, true);
+	clients->local(c, &sa);
 	return sa;
 }

@@ -1,5 +1,4 @@
-/* The private data of RDMA's connection manager: client and service exchange it before there is a
- * connection. */
+/* The private data of RDMA's connection manager, exchanged before there is a connection. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -79,8 +79,7 @@ void deadline_set(struct deadlines *d, struct timer *t, uint64_t ns, uint64_t no
 {
 	if (t->at)
 		deadline_unlink(d, t);
-	/* The present tick may advance as long as no slot begins in between: none has to be emptied
-	 * then. */
+	/* The present tick may advance while no slot begins in between: none is to be emptied. */
 	if (!d->wake_ns || now_ns < d->wake_ns)
 		d->tick = MAX(d->tick, now_ns >> DEADLINE_TICK_BITS);
 	t->ns = ns;

@@ -201,8 +201,7 @@ static void amount_take(struct conn *c, struct bufq *to, struct bufq *from, size
 }
 
 /* How much of tx was due before this run: of a byte stream the service's I/O may have added output
- * behind it since; datagrams are made by run() alone, and some that were due may have been dropped.
- */
+ * behind it since; datagrams are made by run() alone, and some of those due may be dropped. */
 static size_t amount_due(const struct conn *c, const struct delayed *d)
 {
 	return c->worker->engine->messages

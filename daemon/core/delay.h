@@ -22,8 +22,7 @@ enum {
 
 struct worker;
 
-/* When an answer that is made at now_ns is due: never before now_ns.  random: 64 random bits.
- * Pure. */
+/* When an answer made at now_ns is due: never before that.  random: 64 random bits.  Pure. */
 uint64_t delay_due_ns(const struct worker_options *options, uint64_t now_ns, uint64_t random);
 
 /* Has the worker, which has not started, hold answers back if its options say so.  0 or -ENOMEM. */

@@ -39,8 +39,7 @@ struct engine_device {
 	_Atomic bool gone;      /* reported as unplugged */
 };
 
-/* One requirement of an engine, as --doctor found it; reason and fix are meaningful only when it is
- * not ok. */
+/* One requirement of an engine, as --doctor found it; reason and fix: only if it is not ok. */
 struct engine_finding {
 	const char *name, *value, *reason, *fix;
 	bool ok;
@@ -99,8 +98,7 @@ struct engine {
 	 * of c->tx is sent as one.  The core neither joins nor splits them. */
 	bool messages;
 
-	/* One turn in this many is sampled; larger for engines that need a system call to time a
-	 * send. */
+	/* One turn in this many is sampled; more for engines that time sends by a call. */
 	unsigned sample_turns;
 
 	/* Bits of enum engine_feature that this engine uses on hosts which offer them; without the
@@ -167,8 +165,7 @@ struct engine {
 	/* Updates the counters that only the kernel knows, such as drops.  Optional. */
 	void (*flush_counters)(struct worker *w);
 
-	/* NULL: its connections are sockets, whose addresses getpeername() and getsockname()
-	 * tell. */
+	/* NULL: its connections are sockets, as getpeername() and getsockname() know them. */
 	const struct engine_clients *clients;
 
 	/* One-sided operations, see remote.h.  NULL: none. */

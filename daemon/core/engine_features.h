@@ -1,63 +1,60 @@
 /* What engines may use of the host, each with a name that users see. */
 #pragma once
 #include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* Engine features that are really in use, as GetStats lists them: X(name). */
+/* Engine features that are really in use, as GetStats lists them: X(name, optional, needs).
+ *
+ * optional: the key `features` can switch it off: an engine works without it, and it has no key of
+ * its own.  needs: what the doctor says of a host without it; NULL: a newer kernel. */
 #define ENGINE_FEATURES(X)                                                                         \
-	X(registered_ring)                                                                         \
-	X(restricted)                                                                              \
-	X(single_issuer)                                                                           \
-	X(defer_taskrun)                                                                           \
-	X(multishot_accept)                                                                        \
-	X(multishot_recv)                                                                          \
-	X(multishot_poll)                                                                          \
-	X(buffer_ring)                                                                             \
-	X(incremental_buffers)                                                                     \
-	X(min_left)                                                                                \
-	X(recv_bundle)                                                                             \
-	X(silent_send)                                                                             \
-	X(eager_io)                                                                                \
-	X(rcvlowat)                                                                                \
-	X(drop)                                                                                    \
-	X(send_zc)                                                                                 \
-	X(sqpoll)                                                                                  \
-	X(busy_poll)                                                                               \
-	X(inline_send)                                                                             \
-	X(selective_signalling)                                                                    \
-	X(shared_receives)                                                                         \
-	X(cq_moderation)                                                                           \
-	X(datagrams)                                                                               \
-	X(multishot_recvmsg)                                                                       \
-	X(udp_gro)                                                                                 \
-	X(udp_gso)                                                                                 \
-	X(socket_busy_poll)                                                                        \
-	X(napi_busy_poll)                                                                          \
-	X(epoll_busy_poll)                                                                         \
-	X(delay)                                                                                   \
-	X(stall)                                                                                   \
-	X(unbatched_for_comparison)                                                                \
-	X(edge_for_comparison)                                                                     \
-	X(oneshot_for_comparison)                                                                  \
-	X(per_operation_for_comparison)
+	X(registered_ring, true, "Linux 5.18")                                                     \
+	X(restricted, true, "Linux 5.19")                                                          \
+	X(single_issuer, true, "Linux 6.0")                                                        \
+	X(defer_taskrun, true, "Linux 6.1")                                                        \
+	X(multishot_accept, true, "Linux 5.19")                                                    \
+	X(multishot_recv, true, "Linux 6.0")                                                       \
+	X(multishot_poll, false, "Linux 5.13")                                                     \
+	X(buffer_ring, true, "Linux 5.19")                                                         \
+	X(incremental_buffers, true, "Linux 6.12")                                                 \
+	X(min_left, true, "Linux 7.1, or 6.12 and 6.18 with fixes of 2026")                        \
+	X(recv_bundle, true, "Linux 6.10")                                                         \
+	X(silent_send, true, "Linux 5.17, and a short send that says so")                          \
+	X(eager_io, true, "any Linux")                                                             \
+	X(rcvlowat, true, "any Linux")                                                             \
+	X(drop, false, "any Linux")                                                                \
+	X(send_zc, false, "Linux 6.1")                                                             \
+	X(sqpoll, false, "Linux 5.11")                                                             \
+	X(busy_poll, false, "nothing")                                                             \
+	X(inline_send, false, NULL)                                                                \
+	X(selective_signalling, false, NULL)                                                       \
+	X(shared_receives, false, NULL)                                                            \
+	X(cq_moderation, false, NULL)                                                              \
+	X(datagrams, false, NULL)                                                                  \
+	X(multishot_recvmsg, false, "Linux 6.0")                                                   \
+	X(udp_gro, true, "Linux 5.0")                                                              \
+	X(udp_gso, true, "Linux 4.18")                                                             \
+	X(socket_busy_poll, false, "CAP_NET_ADMIN, or sysctl net.core.busy_read")                  \
+	X(napi_busy_poll, false, "Linux 6.9")                                                      \
+	X(epoll_busy_poll, true, "Linux 6.9")                                                      \
+	X(delay, false, NULL)                                                                      \
+	X(stall, false, NULL)                                                                      \
+	X(unbatched_for_comparison, false, NULL)                                                   \
+	X(edge_for_comparison, false, NULL)                                                        \
+	X(oneshot_for_comparison, false, NULL)                                                     \
+	X(per_operation_for_comparison, false, NULL)
 enum engine_feature {
-#define X(name) FEATURE_##name,
+#define X(name, ...) FEATURE_##name,
 	ENGINE_FEATURES(X)
 #undef X
 		FEATURE_COUNT
 };
-extern const char *const engine_feature_names[FEATURE_COUNT];
+extern const char *const engine_feature_names[FEATURE_COUNT],
+	*const engine_feature_needs[FEATURE_COUNT];
 /* A feature as a bit of a mask. */
 #define FEATURE_MASK(feature) (UINT64_C(1) << (feature))
 #define FEATURE_BIT(name)     FEATURE_MASK(FEATURE_##name)
 static_assert(FEATURE_COUNT <= 64, "a mask has too few bits for all features");
-
-/* Features that the key `features` can switch off: an engine works without them, and they have no
- * key of their own. */
-#define FEATURES_OPTIONAL                                                                          \
-	(FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) | FEATURE_BIT(single_issuer) |     \
-	 FEATURE_BIT(defer_taskrun) | FEATURE_BIT(multishot_accept) |                              \
-	 FEATURE_BIT(multishot_recv) | FEATURE_BIT(buffer_ring) |                                  \
-	 FEATURE_BIT(incremental_buffers) | FEATURE_BIT(min_left) | FEATURE_BIT(recv_bundle) |     \
-	 FEATURE_BIT(silent_send) | FEATURE_BIT(eager_io) | FEATURE_BIT(rcvlowat) |                \
-	 FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso) | FEATURE_BIT(epoll_busy_poll))
+extern const uint64_t engine_features_optional; /* a mask */

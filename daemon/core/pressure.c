@@ -67,8 +67,7 @@ static bool conn_claim(struct conn *c)
 	return !pool_is_short(p) || !(conn_has_unsent(c) || conn_look_unread(c));
 }
 
-/* A part of the chunk that views of the reserve share, or of a new one; NULL: the pool is
- * exhausted. */
+/* A part of the chunk that views of the reserve share, or of a new one; NULL: the pool is empty. */
 static struct view *worker_reserve(struct worker *w)
 {
 	struct pool *p = &w->pool;
@@ -116,8 +115,7 @@ static void conn_take_place(struct conn *c)
 	c->wait.place_in = c->bytes_in;
 }
 
-/* Sets the place of the first connection that waits for the pool alone, not for its own peer as
- * well. */
+/* Sets the place of the first connection that waits for the pool alone, not for its peer, too. */
 static void worker_set_first(struct worker *w)
 {
 	const struct conn *service = w->pressure.queues[WAIT_SERVICE].first;

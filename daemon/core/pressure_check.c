@@ -106,8 +106,7 @@ static uint64_t conn_moved(const struct conn *c)
 }
 
 /* Called while connections wait for chunks that others hold.  Makes those others release the chunks
- * that they can do without, and closes connections whose peers have taken no output for some
- * time. */
+ * that they can do without, and closes connections whose peers take no output for some time. */
 static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 {
 	bool stuck;

@@ -33,8 +33,7 @@ enum service_flag {
 	SERVICE_LOSSY = 1 << 4,
 	/* It may be used by listeners with `transport = udp`. */
 	SERVICE_UDP = 1 << 5,
-	/* Its clients send without waiting for answers: the engine posts as many receives as it
-	 * can. */
+	/* Its clients send without waiting for answers: as many receives as can be are posted. */
 	SERVICE_ONE_WAY = 1 << 6,
 	/* It reads and writes its client's memory, or lends it some: see remote.h. */
 	SERVICE_REMOTE = 1 << 7,
@@ -106,8 +105,7 @@ struct service {
 
 	/* State shared by all workers of one listener (w->shared): made before they start, freed
 	 * when they have ended, used by all their threads concurrently.  Both run on the main
-	 * thread.  shared_new() returns NULL with the reason on failure.  Optional: both or none.
-	 */
+	 * thread.  shared_new(): NULL with the reason on failure.  Optional: both or none. */
 	void *(*shared_new)(const struct worker_options *options, const char *listener,
 			    struct reason *reason);
 	void (*shared_free)(void *shared);
@@ -126,8 +124,7 @@ struct service {
 	 * text. */
 	int (*connect)(const struct worker *w, struct connect_data *connect_data);
 
-	/* A connection begins; may set c->state.  0 or -errno: the connection is dropped. Optional.
-	 */
+	/* A connection begins; may set c->state.  0, or -errno: it is dropped.  Optional. */
 	int (*open)(struct conn *c);
 
 	/* Moves views from c->rx to c->tx, or keeps them; never blocks.  Called when rx grew, tx
@@ -141,8 +138,7 @@ struct service {
 	 * with remote operations.  Optional. */
 	void (*message)(struct conn *c, const uint8_t *head, uint32_t bytes);
 
-	/* Writes the client's description of itself to text, if it sent one; text is empty before.
-	 * Optional. */
+	/* Writes the client's description of itself, if it sent one; text is empty.  Optional. */
 	void (*describe)(const struct conn *c, char *text, size_t size);
 
 	/* Set by a stage around a service, which ends the output in its own way: see

@@ -280,6 +280,15 @@ struct session *session_find(struct sessions *sessions, const void *key, size_t 
 	return *session_place(sessions, key, bytes);
 }
 
+/* Puts the session into a table, where no other one has the key. */
+static void session_list(struct session *s, struct sessions *all, const void *key, size_t bytes)
+{
+	memcpy(s->key, key, bytes);
+	s->key_bytes = (uint8_t)bytes;
+	s->listed = true;
+	*session_place(all, key, bytes) = s;
+}
+
 /* Counts a session of this client.  NULL: it may have no more, or no memory. */
 static struct tally_entry *session_count(struct sessions *all, struct in6_addr client)
 {
@@ -309,11 +318,8 @@ int session_begin(struct session *session, struct session_member *control, const
 	session->client = session_count(all, conn_client(control->conn));
 	if (!session->client)
 		return -EBUSY;
-	memcpy(session->key, key, bytes);
-	session->key_bytes = (uint8_t)bytes;
 	session->control = control;
-	session->listed = true;
-	*session_place(all, key, bytes) = session;
+	session_list(session, all, key, bytes);
 	session_join(session, control);
 	return 0;
 }
@@ -353,11 +359,8 @@ int session_move(struct session *session, struct sessions *to, const void *key, 
 		session_unlist(session);
 		session_uncount(from, session);
 		session->client = there;
-		memcpy(session->key, key, bytes);
-		session->key_bytes = (uint8_t)bytes;
 		session->control->sessions = to;
-		session->listed = true;
-		*session_place(to, key, bytes) = session;
+		session_list(session, to, key, bytes);
 	}
 	sessions_unlock(to);
 	sessions_unlock(from);

@@ -8,25 +8,11 @@
 
 #include "worker.h"
 
-const char *const io_kind_names[] = {
-#define X(name) #name,
-	IO_KINDS(X)
-#undef X
-		NULL,
-};
-
-const char *const io_error_names[] = {
-#define X(name) [IO_ERROR_##name] = "E" #name,
-	IO_ERRORS(X)
-#undef X
-		[IO_ERROR_other] = "other",
-};
-
-const char *const mount_feature_names[] = {
-#define X(name) #name,
-	MOUNT_FEATURES(X)
-#undef X
-};
+#define NAME(name)  #name,
+#define ERROR(name) "E" #name,
+const char *const io_kind_names[] = { IO_KINDS(NAME) NULL };
+const char *const io_error_names[] = { IO_ERRORS(ERROR) "other" };
+const char *const mount_feature_names[] = { MOUNT_FEATURES(NAME) };
 
 static enum io_error io_error(int error)
 {

@@ -171,8 +171,7 @@ struct store {
 	 * within that call. */
 	bool batches;
 
-	/* Main thread.  Can this host run the store?  0, or -errno with the reason.  NULL: always.
-	 */
+	/* Main thread.  Can this host run it?  0, or -errno with the reason.  NULL: always. */
 	int (*probe)(struct reason *reason);
 
 	/* On a thread of its own, as a file system may hang (host/detached.h).  Opens the files or
@@ -213,7 +212,6 @@ void io_advance(struct io *io, size_t bytes);
 /* Called by stores: ends io.  result: 0 or -errno. */
 void io_finish(struct io *io, int result);
 
-/* Attaches all mounts of w; worker's thread.  0, or -errno with the reason and no mount attached.
- */
+/* Attaches all mounts of w; worker's thread.  0, or -errno with the reason and none attached. */
 int mounts_attach(struct worker *w, struct reason *reason);
 void mounts_detach(struct worker *w);

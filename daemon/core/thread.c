@@ -61,23 +61,20 @@ static int worker_init(struct worker *w, struct reason *reason)
 	batch_init(w);
 	spin_init(&w->spin, w->options.busy_poll_ns);
 	rc = w->engine->init(w, reason);
-	if (rc < 0) {
-		pool_fini(&w->pool);
-		return rc;
-	}
+	if (rc < 0)
+		goto no_engine;
 	if ((w->engine->features & FEATURE_BIT(rcvlowat)) && worker_wants(w, FEATURE_rcvlowat))
 		worker_feature(w, FEATURE_rcvlowat);
 	rc = w->engine->watch(w, w->mailbox.fd, &w->mailbox_op);
-	if (rc < 0) {
-		w->engine->fini(w);
-		pool_fini(&w->pool);
-		return reason_set(reason, rc, "cannot watch the mailbox: %s", strerror(-rc));
-	}
-	rc = mounts_attach(w, reason);
-	if (rc < 0) {
-		w->engine->fini(w);
-		pool_fini(&w->pool);
-	}
+	if (rc < 0)
+		reason_set(reason, rc, "cannot watch the mailbox: %s", strerror(-rc));
+	else
+		rc = mounts_attach(w, reason);
+	if (rc == 0)
+		return 0;
+	w->engine->fini(w);
+no_engine:
+	pool_fini(&w->pool);
 	return rc;
 }
 

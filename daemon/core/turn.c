@@ -8,11 +8,12 @@
 #include "slices.h"
 #include "worker.h"
 
-const char *const engine_feature_names[FEATURE_COUNT] = {
-#define X(name) #name,
-	ENGINE_FEATURES(X)
-#undef X
-};
+#define NAME(name, optional, needs)  #name,
+#define NEEDS(name, optional, needs) needs,
+#define MASK(name, optional, needs)  | ((optional) ? FEATURE_BIT(name) : 0)
+const char *const engine_feature_names[FEATURE_COUNT] = { ENGINE_FEATURES(NAME) };
+const char *const engine_feature_needs[FEATURE_COUNT] = { ENGINE_FEATURES(NEEDS) };
+const uint64_t engine_features_optional = UINT64_C(0) ENGINE_FEATURES(MASK);
 
 /* ---- A turn ---- */
 
