@@ -57,8 +57,7 @@ static void set_text(json_t *reply, const struct config *config, const json_t *r
 	free(text);
 }
 
-/* Handlers own neither the call nor its parameters; varlink_reply() takes ownership of the
- * reply. */
+/* Handlers own neither the call nor its parameters; varlink_reply() takes ownership of its JSON. */
 static void get_config(struct varlink_call *call, json_t *parameters)
 {
 	const struct server *s = control_server(call);
@@ -104,10 +103,8 @@ static void drain(struct varlink_call *call, json_t *parameters)
 	uint64_t deadline_ns = clock_ns() + s->config->server.drain_timeout_ns;
 	json_t *draining;
 
-	if (control_unknown_listener(s, name)) {
-		control_no_such_listener(call, json_string_value(name));
+	if (control_lacks_listener(call, name))
 		return;
-	}
 	control_log_change(call, "drain",
 			   json_is_string(name) ? json_string_value(name) : "everything");
 	draining = json_array();
@@ -130,10 +127,8 @@ static void resume(struct varlink_call *call, json_t *parameters)
 	const json_t *name = json_object_get(parameters, "listener");
 	struct reload_answer answer;
 
-	if (control_unknown_listener(s, name)) {
-		control_no_such_listener(call, json_string_value(name));
+	if (control_lacks_listener(call, name))
 		return;
-	}
 	control_log_change(call, "resume",
 			   json_is_string(name) ? json_string_value(name) : "everything");
 	if (reload_resume(s, json_string_value(name), &answer) == RELOAD_DONE)
@@ -146,85 +141,45 @@ static void resume(struct varlink_call *call, json_t *parameters)
 
 /* ---- The interface ---- */
 
-static const struct varlink_parameter listener_parameter[] = {
-	{ "listener", VARLINK_STRING, .optional = true },
-	{ 0 },
-};
-static const struct varlink_parameter text_parameter[] = {
-	{ "text", VARLINK_BOOL, .optional = true },
-	{ 0 },
-};
-static const struct varlink_parameter config_parameters[] = {
-	{ "text", VARLINK_BOOL, .optional = true },
-	{ "diff", VARLINK_BOOL, .optional = true },
-	{ 0 },
-};
-static const struct varlink_parameter level_parameter[] = {
-	{ "level", VARLINK_STRING, .optional = false },
-	{ 0 },
-};
-static const struct varlink_parameter set_parameters[] = {
-	{ "listener", VARLINK_STRING, .optional = false },
-	{ "settings", VARLINK_STRINGS, .optional = false, .max = CHANGE_SETTINGS_MAX },
-	{ "dry_run", VARLINK_BOOL, .optional = true },
-	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
-	{ 0 },
-};
-static const struct varlink_parameter add_parameters[] = {
-	{ "spec", VARLINK_STRING, .optional = false },
-	{ "dry_run", VARLINK_BOOL, .optional = true },
-	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
-	{ 0 },
-};
-static const struct varlink_parameter remove_parameters[] = {
-	{ "listener", VARLINK_STRING, .optional = false },
-	{ "dry_run", VARLINK_BOOL, .optional = true },
-	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
-	{ 0 },
-};
-static const struct varlink_parameter reload_parameters[] = {
-	{ "dry_run", VARLINK_BOOL, .optional = true },
-	{ "confirm_timeout_s", VARLINK_INT, .optional = true, .min = 1, .max = CONFIRM_MAX_S },
-	{ 0 },
-};
-static const struct varlink_parameter stats_parameters[] = {
-	{ "listeners", VARLINK_STRINGS, .optional = true, .max = CONFIG_LISTENERS_MAX },
-	{ "by_worker", VARLINK_BOOL, .optional = true },
-	{ "interfaces", VARLINK_STRINGS, .optional = true, .max = NIC_NAMES_MAX },
-	{ "interval_ms", VARLINK_INT, .optional = true, .min = STATS_INTERVAL_MIN_MS,
-	  .max = STATS_INTERVAL_MAX_MS },
-	{ 0 },
-};
-static const struct varlink_parameter tests_parameters[] = {
-	{ "listener", VARLINK_STRING, .optional = true },
-	{ "limit", VARLINK_INT, .optional = true, .min = 1, .max = TESTS_LIMIT_MAX },
-	{ 0 },
-};
-static const struct varlink_parameter connections_parameters[] = {
-	{ "listener", VARLINK_STRING, .optional = true },
-	{ "limit", VARLINK_INT, .optional = true, .min = 1, .max = CONNECTIONS_LIMIT_MAX },
-	{ 0 },
-};
+/* clang-format off */
+#define PARAMETERS(...) (const struct varlink_parameter[]){ __VA_ARGS__, { 0 } }
+#define REQUIRED(name, type, ...) { name, VARLINK_##type, .optional = false, __VA_ARGS__ }
+#define OPTIONAL(name, type, ...) { name, VARLINK_##type, .optional = true, __VA_ARGS__ }
+#define LISTENER      OPTIONAL("listener", STRING)
+#define LIMIT(most)   OPTIONAL("limit", INT, .min = 1, .max = (most))
+#define CHANGE                                                                                     \
+	OPTIONAL("dry_run", BOOL),                                                                 \
+	OPTIONAL("confirm_timeout_s", INT, .min = 1, .max = CONFIRM_MAX_S)
 
 static const struct varlink_method control_methods[] = {
-	{ "GetStatus", VARLINK_READ, VARLINK_MORE_NEVER, NULL, get_status },
-	{ "GetStats", VARLINK_READ, VARLINK_MORE_ALLOWED, stats_parameters, control_get_stats },
-	{ "ListConnections", VARLINK_READ, VARLINK_MORE_NEVER, connections_parameters,
+	{ "GetStatus", VARLINK_READ, false, NULL, get_status },
+	{ "GetStats", VARLINK_READ, true,
+	  PARAMETERS(OPTIONAL("listeners", STRINGS, .max = CONFIG_LISTENERS_MAX),
+		     OPTIONAL("by_worker", BOOL),
+		     OPTIONAL("interfaces", STRINGS, .max = NIC_NAMES_MAX),
+		     OPTIONAL("interval_ms", INT, .min = STATS_INTERVAL_MIN_MS, .max = STATS_INTERVAL_MAX_MS)),
+	  control_get_stats },
+	{ "ListConnections", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(CONNECTIONS_LIMIT_MAX)),
 	  control_list_connections },
-	{ "ListTests", VARLINK_READ, VARLINK_MORE_NEVER, tests_parameters, control_list_tests },
-	{ "GetInterfaces", VARLINK_READ, VARLINK_MORE_NEVER, NULL, get_interfaces },
-	{ "GetConfig", VARLINK_READ, VARLINK_MORE_NEVER, config_parameters, get_config },
-	{ "Doctor", VARLINK_READ, VARLINK_MORE_NEVER, text_parameter, doctor },
-	{ "SetLogLevel", VARLINK_CHANGE, VARLINK_MORE_NEVER, level_parameter, set_log_level },
-	{ "Drain", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, drain },
-	{ "Resume", VARLINK_CHANGE, VARLINK_MORE_NEVER, listener_parameter, resume },
-	{ "Set", VARLINK_CHANGE, VARLINK_MORE_NEVER, set_parameters, control_set },
-	{ "Add", VARLINK_CHANGE, VARLINK_MORE_NEVER, add_parameters, control_add },
-	{ "Remove", VARLINK_CHANGE, VARLINK_MORE_NEVER, remove_parameters, control_remove },
-	{ "Reload", VARLINK_CHANGE, VARLINK_MORE_NEVER, reload_parameters, control_reload },
-	{ "ConfirmReload", VARLINK_CHANGE, VARLINK_MORE_NEVER, NULL, control_confirm_reload },
+	{ "ListTests", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(TESTS_LIMIT_MAX)), control_list_tests },
+	{ "GetInterfaces", VARLINK_READ, false, NULL, get_interfaces },
+	{ "GetConfig", VARLINK_READ, false,
+	  PARAMETERS(OPTIONAL("text", BOOL), OPTIONAL("diff", BOOL)), get_config },
+	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), doctor },
+	{ "SetLogLevel", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("level", STRING)), set_log_level },
+	{ "Drain", VARLINK_CHANGE, false, PARAMETERS(LISTENER), drain },
+	{ "Resume", VARLINK_CHANGE, false, PARAMETERS(LISTENER), resume },
+	{ "Set", VARLINK_CHANGE, false,
+	  PARAMETERS(REQUIRED("listener", STRING),
+		     REQUIRED("settings", STRINGS, .max = CHANGE_SETTINGS_MAX), CHANGE),
+	  control_set },
+	{ "Add", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("spec", STRING), CHANGE), control_add },
+	{ "Remove", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("listener", STRING), CHANGE), control_remove },
+	{ "Reload", VARLINK_CHANGE, false, PARAMETERS(CHANGE), control_reload },
+	{ "ConfirmReload", VARLINK_CHANGE, false, NULL, control_confirm_reload },
 	{ 0 },
 };
+/* clang-format on */
 
 static const struct varlink_info control_info = {
 	.vendor = "nbserved",

@@ -7,7 +7,6 @@
 #include "control_internal.h"
 #include "log.h"
 
-/* Logs a change with the user who made it. */
 void control_log_change(const struct varlink_call *call, const char *what, const char *object)
 {
 	const struct unix_peer *peer = varlink_call_peer(call);
@@ -93,10 +92,8 @@ void control_set(struct varlink_call *call, json_t *parameters)
 	struct reason reason;
 	char *text;
 
-	if (control_unknown_listener(control_server(call), listener)) {
-		control_no_such_listener(call, name);
+	if (control_lacks_listener(call, listener))
 		return;
-	}
 	for (unsigned i = 0; i < count; i++)
 		settings[i] = json_string_value(json_array_get(list, i));
 	if (config_change_set(name, settings, count, &text, &reason) < 0) {
@@ -136,10 +133,8 @@ void control_remove(struct varlink_call *call, json_t *parameters)
 	struct reason reason;
 	int count;
 
-	if (control_unknown_listener(s, listener)) {
-		control_no_such_listener(call, name);
+	if (control_lacks_listener(call, listener))
 		return;
-	}
 	count = config_change_remove(s->config, name, changes, &reason);
 	if (count < 0) {
 		refuse(call, reason.text);

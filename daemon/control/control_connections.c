@@ -170,10 +170,8 @@ void control_list_connections(struct varlink_call *call, json_t *parameters)
 	const json_t *limit = json_object_get(parameters, "limit");
 	struct listing *g;
 
-	if (control_unknown_listener(c->server, name)) {
-		control_no_such_listener(call, json_string_value(name));
+	if (control_lacks_listener(call, name))
 		return;
-	}
 	if (c->listing_count >= LISTINGS_MAX) {
 		control_error(call, "NoAnswer", "", "too many such calls wait for workers");
 		return;

@@ -5,8 +5,7 @@
 #include "control_internal.h"
 #include "suggest.h"
 
-/* Ends the call with an error of our interface.  listener: the one that the error is about; "":
- * none. */
+/* listener: the one that the error is about; "": none. */
 void control_error(struct varlink_call *call, const char *name, const char *listener,
 		   const char *format, ...)
 {
@@ -22,28 +21,21 @@ void control_error(struct varlink_call *call, const char *name, const char *list
 		      json_pack("{s:s, s:o}", "listener", listener, "message", message));
 }
 
-const char *control_unknown_listener(struct server *s, const json_t *names)
+bool control_lacks_listener(struct varlink_call *call, const json_t *names)
 {
-	size_t count = json_array_size(names);
+	const struct listeners *all = &control_server(call)->listeners;
+	struct suggestion near = { .text = json_string_value(names) };
 
-	if (json_is_string(names) && !listeners_find(&s->listeners, json_string_value(names)))
-		return json_string_value(names);
-	for (size_t i = 0; i < count; i++) {
-		const char *name = json_string_value(json_array_get(names, i));
-
-		if (!listeners_find(&s->listeners, name))
-			return name;
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		near.text = json_string_value(json_array_get(names, i));
+		if (!listeners_find(all, near.text))
+			break;
 	}
-	return NULL;
-}
-
-void control_no_such_listener(struct varlink_call *call, const char *name)
-{
-	const struct server *s = control_server(call);
-	struct suggestion near = { .text = name };
-
-	for (unsigned i = 0; i < s->listeners.count; i++)
-		suggest_try(&near, s->listeners.list[i]->name);
-	control_error(call, "NoSuchListener", name, "there is no listener '%s'%s", name,
+	if (!near.text || listeners_find(all, near.text))
+		return false;
+	for (unsigned i = 0; i < all->count; i++)
+		suggest_try(&near, all->list[i]->name);
+	control_error(call, "NoSuchListener", near.text, "there is no listener '%s'%s", near.text,
 		      suggest_hint(&near));
+	return true;
 }

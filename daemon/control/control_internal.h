@@ -12,18 +12,16 @@ static inline struct server *control_server(const struct varlink_call *call)
 	return ((const struct control *)varlink_call_userdata(call))->server;
 }
 
-/* control_idl.c: the interface in Varlink's definition language; the caller frees it.  NULL: no
- * memory. */
+/* control_idl.c: the interface in Varlink's language, to be freed.  NULL: no memory. */
 char *control_describe(void);
 
 /* control_errors.c: answers org.nbserved.Control.NAME {listener, message}. */
 void control_error(struct varlink_call *call, const char *name, const char *listener,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* The first of names (a string, an array of them, or NULL) that no listener has; NULL: all exist.
- */
-const char *control_unknown_listener(struct server *s, const json_t *names);
-void control_no_such_listener(struct varlink_call *call, const char *name);
+/* True: no listener has one of names (a string, an array of them, or NULL), and the call has ended
+ * with an error that says so. */
+bool control_lacks_listener(struct varlink_call *call, const json_t *names);
 
 /* control_change.c */
 enum { CHANGE_SETTINGS_MAX = 64 };

@@ -45,12 +45,11 @@ static void stream_cancel(struct varlink_call *call, void *state)
 static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
 {
 	struct stream *stream = userdata;
-	const char *unknown = control_unknown_listener(
-		stream->server, json_object_get(stream->parameters, "listeners"));
 	uint64_t now_us = due_us, begin_ns = varlink_clock_ns();
 
-	if (unknown) { /* removed by a reload */
-		control_no_such_listener(stream->call, unknown);
+	/* One may have been removed by a reload. */
+	if (control_lacks_listener(stream->call,
+				   json_object_get(stream->parameters, "listeners"))) {
 		stream_free(stream);
 		return 0;
 	}
@@ -98,13 +97,10 @@ static void stream_start(struct varlink_call *call, const json_t *parameters)
 
 void control_get_stats(struct varlink_call *call, json_t *parameters)
 {
-	struct server *s = control_server(call);
-	const char *unknown = control_unknown_listener(s, json_object_get(parameters, "listeners"));
-
-	if (unknown)
-		control_no_such_listener(call, unknown);
-	else if (varlink_call_more(call))
+	if (control_lacks_listener(call, json_object_get(parameters, "listeners")))
+		return;
+	if (varlink_call_more(call))
 		stream_start(call, parameters);
 	else
-		varlink_reply(call, make_document(s, parameters));
+		varlink_reply(call, make_document(control_server(call), parameters));
 }

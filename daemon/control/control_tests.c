@@ -46,15 +46,14 @@ static bool append_tests(json_t *tests, const struct listener *l, unsigned limit
 void control_list_tests(struct varlink_call *call, json_t *parameters)
 {
 	struct server *s = control_server(call);
-	const char *name = json_string_value(json_object_get(parameters, "listener"));
+	const json_t *listener = json_object_get(parameters, "listener");
+	const char *name = json_string_value(listener);
 	json_t *tests, *most = json_object_get(parameters, "limit");
 	unsigned limit = json_is_integer(most) ? (unsigned)json_integer_value(most) : TESTS_LIMIT;
 	bool good = true;
 
-	if (control_unknown_listener(s, json_object_get(parameters, "listener"))) {
-		control_no_such_listener(call, name);
+	if (control_lacks_listener(call, listener))
 		return;
-	}
 	tests = json_array();
 	for (unsigned i = 0; i < s->listeners.count && good; i++) {
 		const struct listener *l = s->listeners.list[i];

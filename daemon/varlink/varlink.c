@@ -83,16 +83,8 @@ static void on_call(struct varlink_call *call)
 
 	if (!call_resolve(call))
 		return;
-	if (!call->method->handle) {
-		varlink_service_error(call, "MethodNotImplemented", "method", call->request.method);
-		return;
-	}
 	if (!client_may(call->client, call->method->access)) {
 		varlink_service_error(call, "PermissionDenied", NULL, NULL);
-		return;
-	}
-	if (call->method->more == VARLINK_MORE_NEEDED && !call->request.more) {
-		varlink_service_error(call, "ExpectedMore", NULL, NULL);
 		return;
 	}
 	invalid = varlink_check_parameters(call->method->parameters, call->request.parameters);

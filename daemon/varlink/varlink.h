@@ -12,8 +12,7 @@
  * No user can lock out another: a uid may have VARLINK_USER_CLIENTS_MAX clients, all uids other
  * than root and our own together VARLINK_OTHERS_MAX, and the places of root and our own user are
  * reserved.  Each uid may use VARLINK_SHARE_PERCENT of this thread's CPU time, and VARLINK_AHEAD_MS
- * of it at once; beyond that its calls are delayed, not lost, and parts of its streams are skipped.
- */
+ * of it at once; then its calls are delayed, not lost, and parts of its streams are skipped. */
 #pragma once
 #include <stdint.h>
 #include <systemd/sd-event.h>
@@ -41,20 +40,14 @@ enum varlink_access {
 	VARLINK_CHANGE, /* root, our own user */
 };
 
-enum varlink_more {
-	VARLINK_MORE_NEVER,   /* answered once, asked for more or not */
-	VARLINK_MORE_ALLOWED, /* see varlink_call_more() */
-	VARLINK_MORE_NEEDED,  /* without `more`: error org.varlink.service.ExpectedMore */
-};
-
 struct varlink_method {
 	const char *name;
 	enum varlink_access access;
-	enum varlink_more more;
+	bool more; /* it may answer with a stream: see varlink_call_more() */
 	const struct varlink_parameter *parameters; /* checked before the handler; NULL: none */
 
 	/* Must call varlink_reply() or varlink_error() exactly once, now or, after varlink_defer(),
-	 * later.  The parameters are valid as long as the call.  NULL: MethodNotImplemented. */
+	 * later.  The parameters are valid as long as the call. */
 	void (*handle)(struct varlink_call *call, json_t *parameters);
 };
 

@@ -37,7 +37,7 @@ const struct unix_peer *varlink_call_peer(const struct varlink_call *call)
 
 bool varlink_call_more(const struct varlink_call *call)
 {
-	return call->request.more && call->method->more != VARLINK_MORE_NEVER;
+	return call->request.more && call->method->more;
 }
 
 /* Each deferred call has a cancel(): it also tells a deferred call from one that is not. */

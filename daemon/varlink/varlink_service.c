@@ -83,8 +83,8 @@ static const struct varlink_parameter interface_parameter[] = {
 };
 
 static const struct varlink_method methods[] = {
-	{ "GetInfo", VARLINK_READ, VARLINK_MORE_NEVER, NULL, get_info },
-	{ "GetInterfaceDescription", VARLINK_READ, VARLINK_MORE_NEVER, interface_parameter,
+	{ "GetInfo", VARLINK_READ, false, NULL, get_info },
+	{ "GetInterfaceDescription", VARLINK_READ, false, interface_parameter,
 	  get_interface_description },
 	{ 0 },
 };
