@@ -55,8 +55,7 @@ static int find_control(struct run_mode *run, char *path, size_t bytes)
 	runtime_socket(path, bytes);
 	slash = strrchr(path, '/');
 	*slash = '\0';
-	/* A run of root's would take the path of the system's service, which could then not
-	 * start. */
+	/* A run by root would take the path of the system's service, which could not start. */
 	if (!strncmp(path, RUNTIME_SOCKET, strlen(path)))
 		*path = '\0';
 	else if (mkdir(path, 0755) == 0)
@@ -126,20 +125,15 @@ void run_end(struct run_mode *run)
 
 /* ---- nbctl ---- */
 
-/* A program in our own directory, as in the build tree, or on $PATH. */
-static void program_path(const char *name, char *path, size_t bytes)
+/* nbctl in the directory of our own program, as in the build tree, or on $PATH. */
+static void find_nbctl(const char *own, char path[static PATH_MAX])
 {
-	ssize_t length = readlink("/proc/self/exe", path, bytes - 1);
-	char *slash;
+	const char *slash = strrchr(own, '/');
+	int bytes = slash ? (int)(slash + 1 - own) : 0;
 
-	path[length > 0 ? length : 0] = '\0';
-	slash = strrchr(path, '/');
-	if (slash && (size_t)(slash + 1 - path) + strlen(name) < bytes) {
-		strcpy(slash + 1, name);
-		if (access(path, X_OK) == 0)
-			return;
-	}
-	snprintf(path, bytes, "%s", name);
+	if (!slash || snprintf(path, PATH_MAX, "%.*snbctl", bytes, own) >= PATH_MAX ||
+	    access(path, X_OK) < 0)
+		strcpy(path, "nbctl");
 }
 
 enum { NBCTL_WORDS_MAX = 4 + RUN_OPTIONS_MAX + 2 * RUN_SPECS_MAX + 1024 };
@@ -154,7 +148,8 @@ static int start_nbctl(struct run_mode *run, const char *option, const char *val
 	unsigned count = 0;
 	int rc;
 
-	program_path("nbctl", path, sizeof(path));
+	own[length > 0 ? length : 0] = '\0';
+	find_nbctl(own, path);
 	words[count++] = path;
 	words[count++] = (char *)option;
 	words[count++] = (char *)value;
@@ -164,7 +159,6 @@ static int start_nbctl(struct run_mode *run, const char *option, const char *val
 		log_error("--run: the command has too many words");
 		return -E2BIG;
 	}
-	own[length > 0 ? length : 0] = '\0';
 	process_adopt_orphans();
 	setenv("NBSERVED_RUN", own, true); /* its messages speak of nbserved, which it starts */
 	unsetenv("NBSERVED_SOCKET");       /* COMMAND may start another one */
@@ -255,8 +249,7 @@ static int await_nbctl(struct run_mode *run, const sigset_t *signals)
 	}
 }
 
-/* The configuration with the first values of each sweep, as nbctl starts each combination before it
- * measures. */
+/* The configuration with the first values of each sweep: nbctl tries each combination itself. */
 static struct config *first_config(struct run_mode *run)
 {
 	struct run_mode first = *run;
@@ -307,10 +300,11 @@ int run_compare(struct run_mode *run)
 
 static void print_example(const struct listener *l)
 {
-	char example[LISTENER_EXAMPLE_MAX];
+	char *example = listener_example(l);
 
-	if (listener_example(l, example, sizeof(example)))
+	if (example)
 		printf("  %s (%s): %s\n", l->name, l->engine->name, example);
+	free(example);
 }
 
 static void print_where(const struct run_mode *run)

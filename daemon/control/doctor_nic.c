@@ -60,20 +60,21 @@ static void add(const struct nic_case *c, const char *what, bool ok, char *value
 static char *mask_text(const cpu_set_t *cpus)
 {
 	enum { WORD = 32 };
-	char *made = NULL;
+	bool begun = false;
+	char *made;
+	size_t bytes;
+	FILE *to = text_open(&made, &bytes);
 
 	for (int word = CPU_SETSIZE / WORD - 1; word >= 0; word--) {
 		unsigned bits = 0;
-		char *longer;
 
 		for (unsigned bit = 0; bit < WORD; bit++)
 			bits |= (unsigned)!!CPU_ISSET((size_t)word * WORD + bit, cpus) << bit;
-		if (!made && !bits && word > 0)
-			continue;
-		longer = made ? text_new("%s,%08x", made, bits) : text_new("%x", bits);
-		free(made);
-		made = longer;
+		if (begun || bits || word == 0)
+			fprintf(to, begun ? ",%08x" : "%x", bits);
+		begun |= bits != 0;
 	}
+	fclose(to);
 	return made;
 }
 
@@ -111,16 +112,15 @@ static bool is_within(const cpu_set_t *part, const cpu_set_t *whole)
 static void check_card(const struct nic_case *c)
 {
 	const char *driver = text(c, "driver"), *firmware = text(c, "firmware");
-	char *value = text_new("%s", driver ? driver : "driver not told"), *longer;
+	long long mbit = number(c, "speed_mbit");
+	char speed[32] = "";
 
-	if (number(c, "speed_mbit") > 0) {
-		longer = text_new("%s, %g Gbit/s", value, (double)number(c, "speed_mbit") / 1e3);
-		free(value);
-		value = longer;
-	}
-	longer = text_new("%s%s%s", value, firmware ? ", firmware " : "", firmware ? firmware : "");
-	free(value);
-	add(c, "", true, longer, "", NULL);
+	if (mbit > 0)
+		snprintf(speed, sizeof(speed), ", %g Gbit/s", (double)mbit / 1e3);
+	add(c, "", true,
+	    text_new("%s%s%s%s", driver ? driver : "driver not told", speed,
+		     firmware ? ", firmware " : "", firmware ? firmware : ""),
+	    "", NULL);
 }
 
 static void check_pcie(const struct nic_case *c)
@@ -255,16 +255,17 @@ static void check_node(const struct nic_case *c)
 /* "a, b" as options of `ethtool -K`: "a on b on". */
 static char *offloads_fix(const struct nic_case *c)
 {
-	char *fix = text_new("ethtool -K %s", c->name), *longer;
+	char *fix;
+	size_t bytes, length;
+	FILE *to = text_open(&fix, &bytes);
 
-	for (const char *at = text(c, "offloads_off"); at && *at; at += strspn(at, ", ")) {
-		int bytes = (int)strcspn(at, ", ");
-
-		longer = text_new("%s %.*s on", fix, bytes, at);
-		free(fix);
-		fix = longer;
-		at += bytes;
+	fprintf(to, "ethtool -K %s", c->name);
+	for (const char *at = text(c, "offloads_off"); at && *at;
+	     at += length + strspn(at + length, ", ")) {
+		length = strcspn(at, ", ");
+		fprintf(to, " %.*s on", (int)length, at);
 	}
+	fclose(to);
 	return fix;
 }
 

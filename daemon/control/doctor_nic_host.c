@@ -11,7 +11,6 @@
 #include "doctor_report.h"
 #include "listener.h"
 #include "nic.h"
-#include "text.h"
 #include "util.h"
 
 enum { HOST_TEXT_BYTES = 256, SQUEEZES_RARE = 1000 };
@@ -26,10 +25,10 @@ static void check_irqbalance(json_t *checks, const struct nic_host *host)
 	bool runs = false;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(traces); i++) {
-		char *path = text_new("%s%s", host->root, traces[i]);
+		char path[HOST_TEXT_BYTES];
 
+		snprintf(path, sizeof(path), "%s%s", host->root, traces[i]);
 		runs |= access(path, F_OK) == 0;
-		free(path);
 	}
 	doctor_add(
 		checks, "irqbalance", !runs, runs ? "runs" : "does not run",
@@ -41,11 +40,11 @@ static void check_irqbalance(json_t *checks, const struct nic_host *host)
 static void check_backlog(json_t *checks, const struct nic_host *host)
 {
 	unsigned long long packets = 0, dropped = 0, squeezes = 0;
-	char line[HOST_TEXT_BYTES], *path = text_new("%s/proc/self/net/softnet_stat", host->root);
-	FILE *from = fopen(path, "re");
-	char *value;
+	char line[HOST_TEXT_BYTES], value[64];
+	FILE *from;
 
-	free(path);
+	snprintf(line, sizeof(line), "%s/proc/self/net/softnet_stat", host->root);
+	from = fopen(line, "re");
 	if (!from)
 		return;
 	while (fgets(line, sizeof(line), from)) {
@@ -58,16 +57,14 @@ static void check_backlog(json_t *checks, const struct nic_host *host)
 		squeezes += stopped;
 	}
 	fclose(from);
-	value = text_new("%llu packets dropped since the start", dropped);
+	snprintf(value, sizeof(value), "%llu packets dropped since the start", dropped);
 	doctor_add(checks, "softnet backlog", dropped == 0, value,
 		   "a CPU had more packets to take from cards than net.core.netdev_max_backlog",
 		   "sysctl net.core.netdev_max_backlog=10000, or more queues and CPUs for them");
-	free(value);
-	value = text_new("%llu times cut short since the start", squeezes);
+	snprintf(value, sizeof(value), "%llu times cut short since the start", squeezes);
 	doctor_add(checks, "softnet budget", squeezes <= packets / SQUEEZES_RARE, value,
 		   "softirqs had to stop before the cards' queues were empty",
 		   "sysctl net.core.netdev_budget=600 net.core.netdev_budget_usecs=8000");
-	free(value);
 }
 
 /* Of the CPUs that listeners use: the first one that has another governor than `performance`. */
@@ -98,7 +95,7 @@ static void check_governor(json_t *checks, const struct nic_host *host, const cp
 static void check_cores(json_t *checks, const cpu_set_t *cpus)
 {
 	cpu_set_t one, others;
-	char *value;
+	char value[64];
 
 	if (CPU_COUNT(cpus) < 2)
 		return;
@@ -110,12 +107,11 @@ static void check_cores(json_t *checks, const cpu_set_t *cpus)
 		cpus_siblings(&one, cpus, &others);
 		if (CPU_COUNT(&others) == 0)
 			continue;
-		value = text_new("CPU %d shares its core", cpu);
+		snprintf(value, sizeof(value), "CPU %d shares its core", cpu);
 		doctor_add(
 			checks, "cores of `cpus`", false, value,
 			"two of `cpus` are hardware threads of one core, and slow each other down",
 			"other `cpus`: `lscpu -e` lists the cores");
-		free(value);
 		return;
 	}
 	doctor_add(checks, "cores of `cpus`", true, "one for each CPU", "", "");

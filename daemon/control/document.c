@@ -4,6 +4,7 @@
 #include "document.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -191,24 +192,19 @@ static json_t *listener_tls(const struct listener *l)
 static json_t *part_to_json(const struct part *p)
 {
 	const struct listener *l = p->listener;
-	json_t *json;
+	bool unavailable = l->state == LISTENER_UNAVAILABLE;
 
-	json = json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:o}", "name",
-			 json_text(l->config->name), "transport", l->config->transport->name,
-			 "engine", listener_engine_name(l), "engine_features", part_features(p),
-			 "service", l->config->service->name, "batches", listener_batches(l),
-			 "stores", listener_stores(l), "addresses", listener_addresses(l), "state",
-			 listener_state_names[l->state], "workers", (int)p->count, "threads",
-			 part_threads(p));
-	if (p->alone)
-		json_object_set_new(json, "worker", json_integer(p->first));
-	if (l->config->transport->verbs)
-		json_object_set_new(json, "devices", part_devices(p));
-	if (l->tls)
-		json_object_set_new(json, "tls", listener_tls(l));
-	if (l->state == LISTENER_UNAVAILABLE)
-		json_object_set_new(json, "reason", json_text(l->reason.text));
-	return json;
+	return json_pack(
+		"{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:o, s:o*, s:o*, s:o*, s:o*}",
+		"name", json_text(l->config->name), "transport", l->config->transport->name,
+		"engine", listener_engine_name(l), "engine_features", part_features(p), "service",
+		l->config->service->name, "batches", listener_batches(l), "stores",
+		listener_stores(l), "addresses", listener_addresses(l), "state",
+		listener_state_names[l->state], "workers", (int)p->count, "threads",
+		part_threads(p), "worker", p->alone ? json_integer(p->first) : NULL, "devices",
+		l->config->transport->verbs ? part_devices(p) : NULL, "tls",
+		l->tls ? listener_tls(l) : NULL, "reason",
+		unavailable ? json_text(l->reason.text) : NULL);
 }
 
 /* ---- What it did ---- */
@@ -326,8 +322,7 @@ static json_t *host_to_json(const struct server *s)
 			 json_count(n.unreachable));
 }
 
-/* Workers that sleep with unreaped sends count them first; this waits some milliseconds for
- * them. */
+/* Workers that sleep with unreaped sends count them first, which takes some milliseconds. */
 json_t *document_stats(struct server *s, const json_t *names, bool by_worker)
 {
 	json_t *document = document_new(s), *listeners = json_array(), *host;
@@ -350,14 +345,15 @@ static json_t *listener_to_status(struct listener *l)
 {
 	const struct part all = all_of(l);
 	json_t *json = part_to_json(&all);
-	char example[LISTENER_EXAMPLE_MAX];
+	char *example = listener_example(l);
 	uint64_t open = 0;
 
 	for (unsigned i = 0; i < l->worker_count; i++)
 		open += stat_load(l->workers[i].stats.open);
 	json_object_set_new(json, "connections_open", json_count(open));
-	if (listener_example(l, example, sizeof(example)))
+	if (example)
 		json_object_set_new(json, "example", json_text(example));
+	free(example);
 	return json;
 }
 
@@ -384,18 +380,14 @@ json_t *document_status(struct server *s)
 
 json_t *document_connection(const char *listener, unsigned worker, const struct conn_info *info)
 {
-	json_t *json = json_pack(
-		"{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "listener",
-		json_text(listener), "worker", (int)worker, "id", json_count(info->id), "peer",
-		info->peer, "state", info->state, "age_ns", json_count(info->age_ns), "idle_ns",
-		json_count(info->idle_ns), "bytes_in", json_count(info->bytes_in), "bytes_out",
-		json_count(info->bytes_out), "held_bytes", json_count(info->held_bytes),
-		"unsent_bytes", json_count(info->unsent_bytes), "rtt_us", json_count(info->rtt_us),
-		"retransmits", json_count(info->retransmits));
-
-	if (info->device)
-		json_object_set_new(json, "device", document_device(info->device));
-	if (info->about[0])
-		json_object_set_new(json, "about", json_text(info->about));
-	return json;
+	return json_pack(
+		"{s:o, s:i, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*, s:o*}",
+		"listener", json_text(listener), "worker", (int)worker, "id", json_count(info->id),
+		"peer", info->peer, "state", info->state, "age_ns", json_count(info->age_ns),
+		"idle_ns", json_count(info->idle_ns), "bytes_in", json_count(info->bytes_in),
+		"bytes_out", json_count(info->bytes_out), "held_bytes",
+		json_count(info->held_bytes), "unsent_bytes", json_count(info->unsent_bytes),
+		"rtt_us", json_count(info->rtt_us), "retransmits", json_count(info->retransmits),
+		"device", info->device ? document_device(info->device) : NULL, "about",
+		info->about[0] ? json_text(info->about) : NULL);
 }

@@ -21,8 +21,7 @@ json_t *document_status(struct server *s);
  * "nic", for which drivers are asked, see nic_describe(). */
 json_t *document_interfaces(const struct server *s, bool facts);
 
-/* An array of names: features in use (bits of enum engine_feature), and `-NAME` of those in `off`.
- */
+/* Names of the features in use (bits of enum engine_feature), and `-NAME` of those in `off`. */
 json_t *document_features(uint64_t mask, uint64_t off);
 
 /* One connection, for ListConnections; worker: its index. */

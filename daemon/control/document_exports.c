@@ -22,16 +22,13 @@ static json_t *export_to_json(const struct server_export *x)
 	const struct store *store = x->export.store ? x->export.store : x->config.options.store;
 	struct reason reason;
 	enum export_state state = export_state(x, &reason);
-	json_t *json;
 
-	json = json_pack("{s:o, s:o, s:s, s:s, s:o, s:b}", "name", json_text(x->config.name),
+	return json_pack("{s:o, s:o, s:s, s:s, s:o, s:b, s:o*}", "name", json_text(x->config.name),
 			 "path", json_text(x->config.options.path), "state",
 			 export_state_names[state], "store", store ? store->name : "auto", "size",
 			 json_count(x->export.size), "read_only",
-			 x->export.read_only || x->config.options.read_only);
-	if (reason.text[0])
-		json_object_set_new(json, "reason", json_text(reason.text));
-	return json;
+			 x->export.read_only || x->config.options.read_only, "reason",
+			 reason.text[0] ? json_text(reason.text) : NULL);
 }
 
 json_t *document_exports_status(const struct server *s)
@@ -114,24 +111,20 @@ static struct share share_new(const struct server *s)
 /* How a listener accesses the export, by one mount, as all workers do the same. */
 static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 {
-	json_t *features = json_array(), *json;
+	json_t *features = json_array();
 	struct reason reason = m->reason;
 	uint32_t mask = stat_load(m->features);
 
 	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
 		if (mask & 1U << i)
 			json_array_append_new(features, json_string(mount_feature_names[i]));
-	json = json_pack("{s:o, s:s, s:o}", "listener", json_text(l->config->name), "store",
-			 m->store->name, "features", features);
 	if (!reason.text[0] && m->export->options->iopoll && m->store == store_find("io_uring") &&
 	    /* Polling was switched off after the start, because the file refused it. */
 	    !(mask & 1U << MOUNT_iopoll))
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
-	if (reason.text[0])
-		json_object_set_new(json, "reason", json_text(reason.text));
-	if (m->choice)
-		json_object_set_new(json, "choice", json_text(m->choice));
-	return json;
+	return json_pack("{s:o, s:s, s:o, s:o*, s:s*}", "listener", json_text(l->config->name),
+			 "store", m->store->name, "features", features, "reason",
+			 reason.text[0] ? json_text(reason.text) : NULL, "choice", m->choice);
 }
 
 /* NULL: no listener in names serves x. */

@@ -27,11 +27,6 @@ enum {
 
 /* ---- Sockets passed to us ---- */
 
-static const char *fdstore_text(const struct fdstore_socket *k, char text[static ADDRESS_TEXT_MAX])
-{
-	return format_sockaddr(&k->sa, text);
-}
-
 /* The file of a stored Unix socket, if this daemon made it: the name of the socket tells its device
  * and inode. */
 struct unix_socket fdstore_file(const struct fdstore_socket *k)
@@ -166,7 +161,7 @@ static bool fdstore_take(struct kept *k, int fd, const char *name, const struct 
 			    why);
 	} else if (!fdstore_has_use(s, config)) {
 		log_info("no listener wants %s, '%s', from the service manager: closed",
-			 fdstore_text(s, text), name);
+			 format_sockaddr(&s->sa, text), name);
 	} else {
 		k->count++;
 		return true;
@@ -225,7 +220,7 @@ void fdstore_close(struct kept *k, bool serves)
 		if (k->list[i].fd < 0)
 			continue;
 		log_info("no listener took %s from the service manager: closed",
-			 fdstore_text(&k->list[i], text));
+			 format_sockaddr(&k->list[i].sa, text));
 		fdstore_close_one(k, &k->list[i]);
 	}
 	free(k->list);

@@ -40,8 +40,7 @@ struct kept {
  * address. */
 void fdstore_open(struct kept *k, struct notify *notify, const struct config *config);
 
-/* The next socket from *position on that matches `wants`; NULL: no more.  Begin with *position 0.
- */
+/* The next socket from *position (0 at first) on that matches `wants`; NULL: no more. */
 struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wants,
 				    unsigned *position);
 

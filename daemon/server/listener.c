@@ -241,8 +241,6 @@ void listener_log(const struct listener *l)
 			  plural(l->worker_count));
 }
 
-/* Applies keys that a reload changes on a running listener.  Workers take them in a later turn;
- * *l->config is read by the main thread only. */
 int listener_prepare(struct listener *l, const struct listener_config *config,
 		     struct reason *reason)
 {
@@ -255,6 +253,7 @@ void listener_undo(struct listener *l)
 		tls_stage_undo(l->tls);
 }
 
+/* Workers take the keys in a later turn; *l->config is read by the main thread only. */
 void listener_change(struct listener *l, const struct listener_config *config)
 {
 	if (config->options.idle_timeout_ns != l->config->options.idle_timeout_ns)

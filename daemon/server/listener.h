@@ -126,7 +126,6 @@ void listener_cost(struct listener *l, unsigned first, unsigned count,
 enum { LISTENER_NO_WORKER = UINT_MAX };
 unsigned listener_worker_of(const struct listener *l, pid_t tid);
 
-/* Writes a client's command to try the listener with; false: it does not serve, or its service has
- * no example. */
-enum { LISTENER_EXAMPLE_MAX = 512 };
-bool listener_example(const struct listener *l, char *text, size_t size);
+/* A client's command to try the listener with, to be freed; NULL: it does not serve, or its service
+ * has no example. */
+char *listener_example(const struct listener *l);

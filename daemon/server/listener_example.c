@@ -2,42 +2,44 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "brace.h"
 #include "config.h"
 #include "listener.h"
 
-/* Prints the address without the port; IPv6 has brackets only in a URI. */
-static void print_host(FILE *to, const char *text, bool in_uri)
-{
-	const char *colon = strrchr(text, ':');
-	size_t bytes = colon ? (size_t)(colon - text) : strlen(text);
+struct filling {
+	const struct listener *listener;
+	const char *example;
+	/* The address without the port; IPv6 has brackets only in a URI. */
+	char host[ADDRESS_TEXT_MAX], host_in_uri[ADDRESS_TEXT_MAX];
+};
 
-	if (!strncmp(text, "0.0.0.0:", 8) || !strncmp(text, "[::]:", 5)) {
-		fputs("ADDRESS", to); /* any address of this host: the user has to choose one */
-		return;
+static void fill_hosts(struct filling *f)
+{
+	const char *at = f->listener->addresses[0].text;
+	int bytes = (int)(strrchr(at, ':') - at), bracket = at[0] == '[';
+
+	if (!strncmp(at, "0.0.0.0:", 8) || !strncmp(at, "[::]:", 5)) {
+		at = "ADDRESS"; /* any address of this host: the user has to choose one */
+		bytes = (int)strlen(at);
+		bracket = 0;
 	}
-	if (text[0] == '[' && !in_uri) {
-		text++;
-		bytes -= 2;
-	}
-	fprintf(to, "%.*s", (int)bytes, text);
+	snprintf(f->host_in_uri, sizeof(f->host_in_uri), "%.*s", bytes, at);
+	snprintf(f->host, sizeof(f->host), "%.*s", bytes - 2 * bracket, at + bracket);
 }
 
-static void print_one(FILE *to, const struct listener *l, const char *name, size_t bytes,
-		      bool in_uri)
+static const char *value_of(const void *context, const struct brace *b)
 {
+	const struct filling *f = context;
+	const struct listener *l = f->listener;
 	const struct service *s = l->config->service;
-	const char *at = l->addresses[0].text;
 
-	if (!strncmp(name, "{host}", bytes))
-		print_host(to, at, in_uri);
-	else if (!strncmp(name, "{port}", bytes))
-		fputs(strrchr(at, ':') + 1, to);
-	else if (!strncmp(name, "{transport}", bytes))
-		fputs(l->config->transport->name, to);
-	else if (!strncmp(name, "{name}", bytes) && s->name_of)
-		fputs(s->name_of(l->shared), to);
-	else
-		fprintf(to, "%.*s", (int)bytes, name);
+	if (brace_is(b, "host"))
+		return b->text > f->example && strchr("/:", b->text[-1]) ? f->host_in_uri : f->host;
+	if (brace_is(b, "port"))
+		return strrchr(l->addresses[0].text, ':') + 1;
+	if (brace_is(b, "transport"))
+		return l->config->transport->name;
+	return brace_is(b, "name") && s->name_of ? s->name_of(l->shared) : NULL;
 }
 
 static const char *psk_example(const struct service *s)
@@ -59,30 +61,13 @@ static const char *example_of(const struct listener_config *c)
 	return other ? other : s->example;
 }
 
-bool listener_example(const struct listener *l, char *text, size_t size)
+char *listener_example(const struct listener *l)
 {
-	const char *example = example_of(l->config), *at = example;
-	FILE *to;
+	struct filling f = { .listener = l, .example = example_of(l->config) };
 
-	if (!at || l->state != LISTENER_SERVING || l->address_count == 0)
-		return false;
-	if (l->config->addresses[0].sa.ss_family == AF_UNIX)
-		return false;
-	to = fmemopen(text, size, "w");
-	if (!to)
-		return false;
-	while (*at) {
-		size_t plain = strcspn(at, "{"), bytes = strcspn(at + plain, "}");
-
-		fprintf(to, "%.*s", (int)plain, at);
-		at += plain;
-		if (!*at)
-			break;
-		bytes += at[bytes] != '\0';
-		print_one(to, l, at, bytes, at > example && strchr("/:", at[-1]));
-		at += bytes;
-	}
-	fclose(to);
-	text[size - 1] = '\0';
-	return true;
+	if (!f.example || l->state != LISTENER_SERVING || l->address_count == 0 ||
+	    l->config->addresses[0].sa.ss_family == AF_UNIX)
+		return NULL;
+	fill_hosts(&f);
+	return brace_fill(f.example, value_of, &f, true);
 }

@@ -171,8 +171,7 @@ static bool listener_must_wait(const struct listener *l, const struct listener *
 	return false;
 }
 
-/* RDMA: the engine of the first worker binds the addresses, and the other workers start after that.
- */
+/* RDMA: the engine of the first worker binds the addresses, and the others start after that. */
 static int listener_open_endpoints(struct listener *l, struct listener *const *going,
 				   struct reason *reason)
 {

@@ -353,7 +353,7 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 	/* Listen only after all sockets are bound: an earlier connection could be queued at a
 	 * socket that is closed again on an error. */
 	for (unsigned i = 0; rc == 0 && i < sockets->count; i++) {
-		rc = sockets->list[i].joins ? 0 : socket_listen(sockets->list[i].socket.fd);
+		rc = sockets->list[i].joins ? 0 : socket_start(sockets->list[i].socket.fd, NULL);
 		if (rc < 0)
 			reason_set(reason, rc, "listen: %s", strerror(-rc));
 	}

@@ -29,8 +29,7 @@ unsigned listening_take(struct listening *sockets, unsigned worker, struct worke
 /* Closes sockets that no worker took. */
 void listening_close(struct listening *sockets);
 
-/* Another listener or process now accepts from the queues of that address of l, which will drain.
- */
+/* Another listener or process now accepts from the queues of that address of l, which drains. */
 void listening_give(struct listener *l, unsigned address);
 
 /* Applies `keepalive` to all sockets of l. */

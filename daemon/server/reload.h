@@ -70,9 +70,6 @@ enum reload_outcome reload_resume(struct server *s, const char *name, struct rel
 /* For reload.c: records the result of a reload.  Takes ownership of errors. */
 void reload_remember(struct server *s, enum reload_state state, json_t *errors);
 
-/* The last reload as part of a status line: "; ...", or "". */
-const char *reload_remark(const struct server *s);
-
 /* {"generation","ok","state","confirm_within_s","time","errors"}; a new reference. */
 json_t *reload_document(const struct server *s);
 

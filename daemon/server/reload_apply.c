@@ -31,8 +31,7 @@ static bool is_begun_again(const struct reload_next *n, const struct listener *l
 	return *n->resume ? !strcmp(n->resume, l->name) : l->state != LISTENER_UNAVAILABLE;
 }
 
-/* The running listener that stays for this section of the configuration; NULL: a new one is needed.
- */
+/* The running listener that stays for this section; NULL: a new one is needed. */
 static struct listener *find_kept(const struct reload_next *n, const struct listener_config *lc)
 {
 	struct listener *l = listeners_find(&n->server->listeners, lc->name);
@@ -43,14 +42,6 @@ static struct listener *find_kept(const struct reload_next *n, const struct list
 	return l;
 }
 
-static const struct listener_config *find_config(const struct config *config, const char *name)
-{
-	for (unsigned i = 0; i < config->listener_count; i++)
-		if (!strcmp(config->listeners[i].name, name))
-			return &config->listeners[i];
-	return NULL;
-}
-
 /* Lists the running listeners that the new configuration does not keep.  New ones take their
  * sockets over; `heir` is set by that, and must not be left from an earlier reload. */
 static void find_removed(struct reload_next *n)
@@ -59,13 +50,21 @@ static void find_removed(struct reload_next *n)
 
 	for (unsigned i = 0; i < s->listeners.count; i++) {
 		struct listener *l = s->listeners.list[i];
-		const struct listener_config *lc = find_config(n->config, l->name);
+		const struct listener_config *lc =
+			(void *)config_section_find(n->config, CONFIG_LISTENER, l->name);
 
 		for (unsigned j = 0; j < l->address_count; j++)
 			l->addresses[j].heir = NULL;
 		if (!lc || !find_kept(n, lc))
 			n->going[n->going_count++] = l;
 	}
+}
+
+static void add_error(json_t *errors, const struct config_origin *at, const char *kind,
+		      const char *name, const char *text)
+{
+	json_array_append_new(
+		errors, json_sprintf("%s:%u: [%s %s]: %s", at->file, at->line, kind, name, text));
 }
 
 /* Opens the exports.  An export that only optional listeners need is no error. */
@@ -76,14 +75,12 @@ static bool prepare_exports(struct reload_next *n, json_t *errors)
 
 	exports_hold(e, n->config);
 	for (unsigned i = 0; i < e->count; i++) {
-		const struct config_origin *at = &n->config->exports[i].section;
 		const struct server_export *x = e->list[i];
 
 		if (!x->error || export_need(x, n->config) != EXPORT_REQUIRED)
 			continue;
-		json_array_append_new(errors,
-				      json_sprintf("%s:%u: [export %s]: %s", at->file, at->line,
-						   x->config.name, x->reason.text));
+		add_error(errors, &n->config->exports[i].section, "export", x->config.name,
+			  x->reason.text);
 		good = false;
 	}
 	return good;
@@ -94,14 +91,6 @@ static bool is_running(const struct server *s, const struct listener *l)
 	return listeners_find(&s->listeners, l->name) == l;
 }
 
-static void add_listener_error(json_t *errors, const struct listener *l)
-{
-	const struct config_origin *at = &l->config->section;
-
-	json_array_append_new(errors, json_sprintf("%s:%u: [listener %s]: %s", at->file, at->line,
-						   l->name, l->reason.text));
-}
-
 /* Reads the certificate of a running listener again: its files may have changed. */
 static bool prepare_certificate(struct listener *l, const struct listener_config *lc,
 				json_t *errors)
@@ -110,8 +99,7 @@ static bool prepare_certificate(struct listener *l, const struct listener_config
 
 	if (listener_prepare(l, lc, &reason) == 0)
 		return true;
-	json_array_append_new(errors, json_sprintf("%s:%u: [listener %s]: %s", lc->section.file,
-						   lc->section.line, lc->name, reason.text));
+	add_error(errors, &lc->section, "listener", lc->name, reason.text);
 	return false;
 }
 
@@ -150,7 +138,7 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 			continue;
 		good = false;
 		if (n->resume || exports_are_there(&n->exports, l->config))
-			add_listener_error(errors, l);
+			add_error(errors, &l->config->section, "listener", l->name, l->reason.text);
 	}
 	return good;
 }

@@ -15,8 +15,7 @@ struct reload_next {
 	struct listener **going;     /* listeners that will end; NULL-terminated */
 	struct exports exports;
 	unsigned listener_count, going_count;
-	/* NULL: a reload.  Else a resume: only this listener is to serve again; "": all drained
-	 * ones. */
+	/* NULL: a reload.  Else a resume of this listener alone; "": of all drained ones. */
 	const char *resume;
 };
 

@@ -16,8 +16,7 @@ enum { SERVER_SPARE_FDS = 8 }; /* for some control clients and /proc */
 
 /* ---- Start ---- */
 
-/* Workers have posted calls: listeners that drained, exports that failed, answers of
- * ListConnections. */
+/* Calls of workers: listeners that drained, exports that failed, answers of ListConnections. */
 static int server_on_mailbox(sd_event_source *source, int fd, uint32_t events, void *context)
 {
 	struct server *s = context;
@@ -155,16 +154,14 @@ void server_drain(struct server *s)
 	all->stopping = true;
 	for (unsigned i = 0; i < all->count; i++)
 		listener_drain(all->list[i], clock_ns() + timeout_ns);
-	/* Workers close remaining connections at the deadline; this leaves them time to report it.
-	 */
+	/* Workers close what is left at the deadline; this leaves them time to report it. */
 	sd_event_add_time_relative(s->event, NULL, CLOCK_MONOTONIC,
 				   timeout_ns / NS_PER_US + 2 * 1000 * 1000, 10 * 1000,
 				   server_on_drain_timeout, s);
 	server_on_change(all, true);
 }
 
-/* Workers end before the mailbox to which they post, and listeners before the exports that they
- * use. */
+/* Workers end before the mailbox to which they post, listeners before the exports that they use. */
 bool server_stop(struct server *s)
 {
 	struct listeners *all = &s->listeners;

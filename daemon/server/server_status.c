@@ -1,8 +1,53 @@
-/* The server's status line: for nbctl, and for the service manager.  See server.h.  Main thread. */
+/* The server's status line: for nbctl, and for the service manager; the result of the last reload,
+ * and its reports.  See server.h, reload.h.  Main thread. */
 #include <stdio.h>
 
+#include "json.h"
 #include "server.h"
 #include "util.h"
+
+static const struct {
+	const char *name;
+	bool ok;
+	const char *remark;
+} reload_states[] = {
+	[RELOAD_STATE_NONE] = { "none", true, "" },
+	[RELOAD_STATE_DONE] = { "done", true, "" },
+	[RELOAD_STATE_UNCONFIRMED] = { "unconfirmed", true, "; to be confirmed, see nbctl status" },
+	[RELOAD_STATE_REFUSED] = { "refused", false,
+				   "; the last reload was refused, see nbctl status" },
+	[RELOAD_STATE_UNDONE] = { "undone", false,
+				  "; the last reload was undone, see nbctl status" },
+	[RELOAD_STATE_KEPT] = { "kept", false,
+				"; the last reload could not be undone, see nbctl status" },
+};
+
+void reload_remember(struct server *s, enum reload_state state, json_t *errors)
+{
+	struct reload *r = &s->reload;
+
+	json_decref(r->time);
+	json_decref(r->errors);
+	r->state = state;
+	r->generation = s->generation;
+	r->time = json_time();
+	r->errors = errors;
+}
+
+json_t *reload_document(const struct server *s)
+{
+	const struct reload *r = &s->reload;
+	uint64_t now_ns = clock_ns();
+	uint64_t left_ns = r->confirm_end_ns > now_ns ? r->confirm_end_ns - now_ns : 0;
+	bool waits = r->state == RELOAD_STATE_UNCONFIRMED;
+
+	return json_pack("{s:o, s:b, s:s, s:o, s:o, s:o*}", "generation",
+			 json_count(r->time ? r->generation : s->generation), "ok",
+			 reload_states[r->state].ok, "state", reload_states[r->state].name, "time",
+			 r->time ? json_incref(r->time) : json_string(""), "errors",
+			 r->errors ? json_incref(r->errors) : json_array(), "confirm_within_s",
+			 waits ? json_count((left_ns + NS_PER_S - 1) / NS_PER_S) : NULL);
+}
 
 struct server_words server_words(const struct server *s)
 {
@@ -27,7 +72,7 @@ struct server_words server_words(const struct server *s)
 static void notify_status(struct server *s, const char *before)
 {
 	notify(&s->notify, "%sSTATUS=Serving %s, generation %llu%s", before, server_words(s).text,
-	       (unsigned long long)s->generation, reload_remark(s));
+	       (unsigned long long)s->generation, reload_states[s->reload.state].remark);
 }
 
 void server_notify_ready(struct server *s)

@@ -33,8 +33,7 @@ struct address_wait {
 	struct socket_owner owner;
 };
 
-/* Waits before the next attempt: a process that is just being killed may hold the address.  False:
- * give up. */
+/* Waits before the next attempt: a process that is being killed may have it.  False: give up. */
 static bool wait_for_address(struct address_wait *w, const struct sockaddr_storage *sa)
 {
 	static const struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };
@@ -85,8 +84,7 @@ static int refuse_bind(const struct address_wait *w, const struct sockaddr_stora
 /* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */
 
 /* The first socket of an address is bound without SO_REUSEPORT, so that an address in use is an
- * error even when the other program is another nbserved; the workers' other sockets then join it.
- */
+ * error even if another nbserved has it; the workers' other sockets then join it. */
 static int tcp_open(const struct sockaddr_storage *sa, bool first)
 {
 	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
@@ -107,18 +105,22 @@ static int tcp_open(const struct sockaddr_storage *sa, bool first)
 	return -error;
 }
 
-static const char *tcp_advice(int error)
+/* Advice to append to an error of ip_open(); "": none. */
+static const char *ip_advice(int error, int type, const struct sockaddr_storage *sa)
 {
 	switch (error) {
 	case EADDRINUSE:
-		return "; another program listens there (as root, ss -ltnp shows which), choose "
-		       "another port";
+		return type == SOCK_DGRAM
+			       ? "; another program has that port (as root, ss -lnup shows which), "
+				 "choose another port"
+			       : "; another program listens there (as root, ss -ltnp shows which), "
+				 "choose another port";
 	case EADDRNOTAVAIL:
 		return "; this host does not have that address (ip address shows which it has)";
 	case EACCES:
 		return "; ports below 1024 need CAP_NET_BIND_SERVICE";
 	default:
-		return "";
+		return type == SOCK_DGRAM ? udp_socket_group_advice(error, sa) : "";
 	}
 }
 
@@ -141,10 +143,7 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 			fd = ip_open(sa, wait->type, i == 0 && !join, late);
 		while (fd == -EADDRINUSE && wait_for_address(wait, sa));
 		if (fd < 0)
-			return refuse_bind(wait, sa, -fd,
-					   wait->type == SOCK_DGRAM ? udp_socket_advice(-fd, sa)
-								    : tcp_advice(-fd),
-					   reason);
+			return refuse_bind(wait, sa, -fd, ip_advice(-fd, wait->type, sa), reason);
 		sockets[i].fd = fd;
 		if (i == 0 && !sockaddr_port(sa))
 			getsockname(fd, (struct sockaddr *)sa, &len); /* the actual port, if 0 */
@@ -237,12 +236,9 @@ int socket_start(int fd, const struct sockaddr_storage *late)
 {
 	int rc = late ? udp_socket_bind(fd, late) : 0;
 
-	return rc < 0 ? rc : socket_listen(fd);
-}
-
-int socket_listen(int fd)
-{
-	return listen(fd, WORKER_BACKLOG) < 0 && errno != EOPNOTSUPP ? -errno : 0;
+	if (rc == 0 && listen(fd, WORKER_BACKLOG) < 0 && errno != EOPNOTSUPP)
+		rc = -errno;
+	return rc;
 }
 
 /* Connections inherit all of it from the listening socket, so it costs none of them a system call.

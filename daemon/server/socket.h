@@ -21,8 +21,7 @@ struct bound {
 };
 
 /* How long to wait for an address that is in use although no process holds it: the rings of a
- * killed daemon keep its sockets until they are torn down, which takes seconds if there are many.
- */
+ * killed daemon keep its sockets until they are torn down, for seconds if there are many. */
 #define SOCKET_WAIT_NS ((uint64_t)10 * NS_PER_S)
 
 /* Binds one address for `count` workers, with sockets of that type; the caller owns them even on
@@ -36,10 +35,8 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 /* format_sockaddr(), for a multicast group with the name of its interface. */
 char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
 
-/* Calls listen(2).  0 or -errno.  No effect on UDP sockets, which receive as soon as they are
- * bound. */
-int socket_listen(int fd);
-/* The same, after binding to `late` if that is not NULL: see struct worker_socket. */
+/* Binds fd to `late` if that is not NULL, see struct worker_socket, and calls listen(2), which has
+ * no effect on UDP sockets: they receive as soon as they are bound.  0 or -errno. */
 int socket_start(int fd, const struct sockaddr_storage *late);
 
 /* Sets how long the kernel keeps TCP connections whose clients do not answer, for connections

@@ -12,18 +12,9 @@
 
 /* ---- Addresses ---- */
 
-static bool is_wildcard(const struct sockaddr_storage *sa)
-{
-	const struct in6_addr *host = &((const struct sockaddr_in6 *)sa)->sin6_addr;
-
-	if (sa->ss_family == AF_INET6)
-		return IN6_IS_ADDR_UNSPECIFIED(host);
-	return ((const struct sockaddr_in *)sa)->sin_addr.s_addr == INADDR_ANY;
-}
-
 static bool covers(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
-	return is_wildcard(a) && (a->ss_family == AF_INET6 || b->ss_family == AF_INET);
+	return sockaddr_is_wildcard(a) && (a->ss_family == AF_INET6 || b->ss_family == AF_INET);
 }
 
 bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_storage *b)

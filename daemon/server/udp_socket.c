@@ -141,16 +141,9 @@ int udp_socket_prepare(const struct sockaddr_storage *sa)
 	return fd < 0 ? fd : made(fd, share(fd));
 }
 
-const char *udp_socket_advice(int error, const struct sockaddr_storage *sa)
+const char *udp_socket_group_advice(int error, const struct sockaddr_storage *sa)
 {
 	switch (error) {
-	case EADDRINUSE:
-		return "; another program has that port (as root, ss -lnup shows which), choose "
-		       "another port";
-	case EADDRNOTAVAIL:
-		return "; this host does not have that address (ip address shows which it has)";
-	case EACCES:
-		return "; ports below 1024 need CAP_NET_BIND_SERVICE";
 	case ENODEV:
 		if (sockaddr_interface(sa))
 			return sa->ss_family == AF_INET

@@ -2,9 +2,7 @@
 #pragma once
 #include <stdbool.h>
 
-/* Bytes that a socket's queues are asked to hold; the kernel gives up to net.core.rmem_max and
- * wmem_max.
- */
+/* Bytes asked for a socket's queues; the kernel gives up to net.core.rmem_max and wmem_max. */
 enum { UDP_SOCKET_BUFFER = 4 * 1024 * 1024 };
 
 struct sockaddr_storage;
@@ -19,8 +17,8 @@ int udp_socket_open(const struct sockaddr_storage *sa, bool first);
 int udp_socket_prepare(const struct sockaddr_storage *sa);
 int udp_socket_bind(int fd, const struct sockaddr_storage *sa); /* 0 or -errno */
 
-/* Advice to append to an error of these; "": none. */
-const char *udp_socket_advice(int error, const struct sockaddr_storage *sa);
+/* Advice to append to an error of these that joining the group has brought; "": none. */
+const char *udp_socket_group_advice(int error, const struct sockaddr_storage *sa);
 
 /* Has the kernel give the socket only datagrams of groups that it has joined itself. */
 void udp_socket_refuse_groups(int fd, int family);
