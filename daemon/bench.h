@@ -1,5 +1,4 @@
-/* `nbserved --bench WORD`: the whole of a comparison by --run, chosen for the user.  Main thread.
- */
+/* `nbserved --bench WORD`: a whole comparison by --run, chosen for the user.  Main thread. */
 #pragma once
 #include <stdio.h>
 

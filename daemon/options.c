@@ -101,50 +101,35 @@ static int check_run(const struct options *o)
 	return wrong ? -EINVAL : 0;
 }
 
+/* clang-format off */
+/* What `nbctl compare` takes and is handed on, with a value or without. */
+#define VALUE(name) { name, required_argument, NULL, 'o' }
+#define FLAG(name)  { name, no_argument, NULL, 'o' }
+
+static const struct option options[] = {
+	VALUE("repeat"), VALUE("time"), VALUE("within"), VALUE("label"), VALUE("save"), VALUE("against"),
+	VALUE("fail-if"), VALUE("junit"), VALUE("undecided"), VALUE("html"), VALUE("columns"),
+	VALUE("stacks"), VALUE("timeout"), VALUE("build"), VALUE("sweep-max"), VALUE("control"),
+	VALUE("seed"), VALUE("on"), VALUE("link"), FLAG("force"), FLAG("csv"), FLAG("markdown"),
+	FLAG("wide"), FLAG("notes"), FLAG("softirq"), FLAG("layers"), FLAG("quiet"),
+	{ "json", no_argument, NULL, 'j' },
+	{ "sweep", required_argument, NULL, 's' },
+	{ "config", required_argument, NULL, 'c' },
+	{ "check-config", no_argument, NULL, 'k' },
+	{ "dump-config", no_argument, NULL, 'd' },
+	{ "dump-keys", no_argument, NULL, 'K' },
+	{ "doctor", no_argument, NULL, 'D' },
+	{ "run", required_argument, NULL, 'r' },
+	{ "bench", required_argument, NULL, 'b' },
+	{ "at", required_argument, NULL, 'a' },
+	{ "version", no_argument, NULL, 'V' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+/* clang-format on */
+
 int options_parse(struct options *o, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "check-config", no_argument, NULL, 'k' },
-		{ "dump-config", no_argument, NULL, 'd' },
-		{ "dump-keys", no_argument, NULL, 'K' },
-		{ "doctor", no_argument, NULL, 'D' },
-		{ "run", required_argument, NULL, 'r' },
-		{ "bench", required_argument, NULL, 'b' },
-		{ "repeat", required_argument, NULL, 'o' },
-		{ "time", required_argument, NULL, 'o' },
-		{ "within", required_argument, NULL, 'o' },
-		{ "label", required_argument, NULL, 'o' },
-		{ "save", required_argument, NULL, 'o' },
-		{ "against", required_argument, NULL, 'o' },
-		{ "fail-if", required_argument, NULL, 'o' },
-		{ "junit", required_argument, NULL, 'o' },
-		{ "undecided", required_argument, NULL, 'o' },
-		{ "force", no_argument, NULL, 'o' },
-		{ "html", required_argument, NULL, 'o' },
-		{ "csv", no_argument, NULL, 'o' },
-		{ "markdown", no_argument, NULL, 'o' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "wide", no_argument, NULL, 'o' },
-		{ "columns", required_argument, NULL, 'o' },
-		{ "notes", no_argument, NULL, 'o' },
-		{ "softirq", no_argument, NULL, 'o' },
-		{ "layers", no_argument, NULL, 'o' },
-		{ "stacks", required_argument, NULL, 'o' },
-		{ "quiet", no_argument, NULL, 'o' },
-		{ "timeout", required_argument, NULL, 'o' },
-		{ "build", required_argument, NULL, 'o' },
-		{ "sweep", required_argument, NULL, 's' },
-		{ "sweep-max", required_argument, NULL, 'o' },
-		{ "control", required_argument, NULL, 'o' },
-		{ "seed", required_argument, NULL, 'o' },
-		{ "on", required_argument, NULL, 'o' },
-		{ "link", required_argument, NULL, 'o' },
-		{ "at", required_argument, NULL, 'a' },
-		{ "version", no_argument, NULL, 'V' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
 	struct run_mode *run = &o->run;
 	int c, index;
 

@@ -26,6 +26,5 @@ struct options {
  * end the process. */
 int options_parse(struct options *o, int argc, char **argv);
 
-/* Flushes stdout; the exit status of actions that only print.  Reports write errors, such as a full
- * disk. */
+/* Flushes stdout; the exit status of actions that print.  Reports errors, as of a full disk. */
 int options_finish_output(void);
