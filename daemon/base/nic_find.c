@@ -9,7 +9,6 @@
 
 #include "nic.h"
 #include "sockaddr.h"
-#include "util.h"
 
 enum { ADDRESSES_MAX = 256 }; /* that are looked at */
 

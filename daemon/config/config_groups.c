@@ -1,5 +1,4 @@
 /* Conditions of the key `groups`, multicast groups of a listener over UDP.  See config_keys.h. */
-#include <stdio.h>
 
 #include "config_keys.h"
 #include "config_report.h"

@@ -4,7 +4,6 @@
  *
  * The types of statistics are generated from the schema, base/statistics.h. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "control_internal.h"
 #include "statistics.h"

@@ -1,7 +1,6 @@
 /* The service manager's watchdog: fed only while every worker is alive.  See watchdog.h. */
 #include "watchdog.h"
 
-#include <errno.h>
 #include <systemd/sd-daemon.h>
 
 #include "notify.h"

@@ -2,8 +2,6 @@
  * the previous configuration while the reload is not confirmed.  Main thread.  See reload.h. */
 #include "reload.h"
 
-#include <stdlib.h>
-
 #include "config_diff.h"
 #include "json.h"
 #include "log.h"
