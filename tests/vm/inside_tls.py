@@ -228,8 +228,14 @@ def test_the_keys_of_gnutls(start_daemon, pem):
 
 @pytest.mark.parametrize("cipher", ["aes-256-gcm", "chacha20-poly1305"])
 def test_ciphers_of_the_kernel(start_daemon, pem, cipher):
-    daemon = start_daemon("".join(listener(f"echo-{mode}", tls=mode, tls_cipher=cipher) for mode in MODES))
+    """Linux 7.3 is run without the modules of the second one: then the listeners say so."""
+    daemon = start_daemon(listener("plain") + "".join(
+        listener(f"echo-{mode}", tls=mode, tls_cipher=cipher, optional="yes") for mode in MODES))
+    has = {item["name"]: item["ok"] for item in daemon.call("Doctor")["checks"]}[f"ktls {cipher}"]
     for name in each("echo"):
+        if not has:
+            assert f"does not take {cipher}" in daemon.status(name)["reason"]
+            continue
         is_polite(daemon, None, name)
         assert sessions(daemon, name)["kernel_sends"] == 1
         assert daemon.status(name)["tls"]["driver"]
