@@ -137,7 +137,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export ASAN_OPTIONS := detect
 check-asan check-vm-asan check-vm-many check-tsan: export UBSAN_OPTIONS := print_stacktrace=1
 check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_on_error=1:second_deadlock_stack=1
 
-.PHONY: check-asan check-vm-asan check-vm-many check-apparmor check-tsan
+.PHONY: check-asan check-vm-asan check-vm-many check-vm-zcrx check-apparmor check-tsan
 # A test over all engines runs over one under each sanitizer: services and core are the same code on each
 # engine.  Left out are tests of scripts, of nbctl's texts, and of load that only takes time there.
 check-asan: TEST_ENGINES := io_uring
@@ -154,6 +154,13 @@ check-vm-many: ## as root: many RDMA clients in a VM under AddressSanitizer (too
 	@mkdir -p $(BUILD)/asan/vm/many
 	$(Q)tests/vm/vm.sh -t 1800 -m 4096 $(BUILD)/asan/vm/many env NBSERVED_BUILD=$(abspath $(BUILD))/asan \
 		ASAN_OPTIONS="$$ASAN_OPTIONS" $(PYTHON) -B -m pytest -p no:cacheprovider -q tests/vm/inside_many.py
+check-vm-zcrx: ## as root: zero-copy receive on Linux 7.3 in a VM (.ci/run's kernels have none)
+	@tools/deps.sh build test vm
+	$(AGAIN) $(JOBS) all
+	@mkdir -p $(BUILD)/vm/zcrx
+	$(Q)NBSERVED_VM_SUITE=trixie-backports tests/vm/vm.sh -t 1800 $(BUILD)/vm/zcrx env ZCRX_MUST=1 \
+		NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -q --durations=8 \
+		tests/system/test_zero_copy_receive.py
 check-apparmor: ## as root: the installed service, and some system tests, under the AppArmor profile in a VM
 	@tools/deps.sh build test systemd vm
 	$(AGAIN) $(JOBS) all

@@ -297,7 +297,7 @@ unsigned group_rounds(const struct group *g)
 /* Features chosen by configuration that distinguish a listener from others of its engine. */
 static const char *const chosen_features[][2] = {
 	{ "sqpoll", "+sqpoll" },       { "send_zc", "+zc" }, { "busy_poll", "+busy" },
-	{ "napi_busy_poll", "+napi" }, { "drop", "+drop" },
+	{ "napi_busy_poll", "+napi" }, { "drop", "+drop" },  { "zcrx", "+zcrx" },
 };
 
 void compare_engine_text(const struct measure *row, char *text, size_t bytes)

@@ -108,6 +108,16 @@ struct json_t;
 	       "Zero-copy sends, by their result in the kernel.",                                   \
 		COUNTER(zero_copied, sent, NULL, "Without a copy (SEND_ZC).")                      \
 		COUNTER(zero_copy_copied, copied, NULL, "The kernel copied after all."))           \
+	OPTIONAL(has_zcrx, zero_copy_received, "?ZeroCopyReceived", "With zero-copy-receive.",     \
+		COUNTER(zcrx_bytes, bytes, "nbserved_zero_copy_received_bytes",                    \
+		        "Bytes received into the area.")                                           \
+		COUNTER(zcrx_copied, copied_bytes, "nbserved_zero_copy_received_copied_bytes",     \
+		        "Those of them that the kernel copied there.")                             \
+		COUNTER(zcrx_out_of_pages, out_of_pages, "nbserved_zero_copy_out_of_pages",        \
+		        "Times that a receive found no free page.")                                \
+		GAUGE(zcrx_pages, pages, "nbserved_zero_copy_pages", "Pages of all areas.")        \
+		GAUGE(zcrx_pages_free, pages_free, "nbserved_zero_copy_free_pages",                \
+		      "Pages that are known to be free."))                                         \
 	OPTIONAL(has_rdma, rdma, "?Rdma", "Of transport rdma.",                                    \
 		OBJECT(posted, NULL, "nbserved_rdma_work_requests_posted opcode=*",                \
 		       "RDMA work requests posted.",                                               \

@@ -42,8 +42,19 @@ static void refuse_own(struct key_check *check, const char *key, const char *for
 
 static void check_own(struct config_report *r, struct listener_config *l)
 {
-	struct own_check check = { { &l->options, l->engine, l->service, refuse_own }, r, l };
+	struct own_check check = { .of = { .options = &l->options,
+					   .engine = l->engine,
+					   .workers = l->workers,
+					   .max_connections = l->max_connections,
+					   .service = l->service,
+					   .refuse = refuse_own },
+				   .report = r,
+				   .listener = l };
 
+	if (config_key_origin(config_key_find(CONFIG_LISTENER, "engine"), l)->refused)
+		return;
+	for (unsigned i = 0; i < l->address_count; i++)
+		check.of.local |= l->addresses[i].sa.ss_family == AF_UNIX;
 	for (unsigned i = 0; engines[i]; i++) {
 		const struct key_table *keys = engines[i]->keys;
 

@@ -119,6 +119,8 @@ static const struct doctor_options {
 	{ { .buffer_size = 16384, .buffers = 64 },
 	  { .sqpoll = true, .sqpoll_idle_ns = NS_PER_MS, .sqpoll_cpu = UINT64_MAX } },
 	{ { .buffer_size = 65536, .buffers = 64, .datagrams = true }, { 0 } },
+	{ { .buffer_size = 16384, .buffers = 64 },
+	  { .zero_copy_receive = "copy", .zero_copy_area = 16 << 20 } },
 };
 
 /* What the engine, or its variant, gets with these options: adds to the features that were found,
@@ -156,7 +158,7 @@ static const char *fix_of(const json_t *checks, const char *name)
 
 static void check_engine(json_t *checks, const struct engine *engine, const json_t *found)
 {
-	struct reason reason = { "" };
+	struct reason reason = { "" }, no_area = { "" };
 	uint64_t features = 0, known = 0;
 	int rc = doctor_try(engine, &doctor_options[0], &features, &known, &reason);
 
@@ -168,6 +170,8 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 		doctor_try(engine, &doctor_options[1], &features, &known, &reason);
 	if (engine_carries(engine, &transport_udp))
 		doctor_try(engine, &doctor_options[2], &features, &known, &reason);
+	if (engine->keys == &ring_key_table)
+		doctor_try(engine, &doctor_options[3], &features, &known, &no_area);
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
 		const char *needs = engine_feature_needs[f];
 		bool has = features & FEATURE_MASK(f);
@@ -177,8 +181,8 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 			continue;
 		snprintf(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
 		snprintf(fix, sizeof(fix), "needs %s", needs ? needs : "a newer kernel");
-		doctor_add(checks, name, has, has ? "yes" : "no", "this host does not grant it",
-			   fix);
+		doctor_add(checks, name, has, has ? "yes" : "no",
+			   f == FEATURE_zcrx ? no_area.text : "this host does not grant it", fix);
 	}
 }
 

@@ -14,6 +14,7 @@
 #include "listener.h"
 #include "log.h"
 #include "owner.h"
+#include "ring_keys.h"
 #include "server.h"
 #include "snmp.h"
 #include "store.h"
@@ -265,6 +266,7 @@ static json_t *part_to_stats(const struct part *p)
 	struct listener_numbers n = {
 		.since_ns = l->started_ns - l->all->started_ns,
 		.operations = operations_to_json(p),
+		.has_zcrx = ring_wants_area(&l->config->options),
 		.has_rdma = transport->verbs,
 		.has_udp = transport->datagrams,
 		.has_tls = l->config->tls.mode,

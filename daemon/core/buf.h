@@ -14,8 +14,13 @@ struct chunk {
 	uint8_t *base;
 	uint32_t refs;
 	uint32_t used; /* bytes the engine has filled (incremental buffers) */
-	uint32_t id;   /* index in the pool */
+	uint32_t id;   /* index in the pool; with CHUNK_OF_AREA: in the engine's area */
 };
+
+/* The chunk is no chunk of the pool but a page that an engine lends out.  The engine holds a
+ * reference of it as long as a view does, so that no view is alone in it: nothing is written behind
+ * one, and chunk_put() never returns it to the pool. */
+#define CHUNK_OF_AREA (1U << 31)
 
 struct view {
 	struct view *next;

@@ -89,7 +89,7 @@ void bulk_drop(struct conn *c)
 {
 	const struct engine *engine = c->worker->engine;
 
-	if (engine->messages || (c->flags & CONN_DROPS))
+	if ((c->flags & CONN_DROPS) || !(engine->features & FEATURE_BIT(drop)))
 		return;
 	c->flags |= CONN_DROPS;
 	worker_feature(c->worker, FEATURE_drop);

@@ -31,7 +31,7 @@ extern const struct key_table bulk_key_table;
 void bulk_take(struct conn *c);
 /* From its next receive on the kernel drops the input of c, a stream over TCP, instead of copying
  * it (MSG_TRUNC, tcp(7)): the bytes in c->rx are others, and only their number counts.  A Unix
- * socket copies all the same. */
+ * socket copies all the same, and an engine without the feature `drop` goes on as before. */
 void bulk_drop(struct conn *c);
 /* Takes the mark of c back: the input that has arrived is wanted now. */
 void bulk_end(struct conn *c);

@@ -334,14 +334,21 @@ static bool conn_gather(struct conn *c)
 	return true;
 }
 
+/* Would memory that others wait for be free without c's first view? */
+static bool conn_pins(const struct conn *c)
+{
+	const struct chunk *k = c->rx.head->chunk;
+
+	return k->refs == 1 || (k->id & CHUNK_OF_AREA);
+}
+
 void conn_compact(struct conn *c)
 {
 	const struct worker *w = c->worker;
 
 	if (!c->rx.head)
 		return;
-	if (c->rx.bytes <= w->pool.chunk_size / 4 && c->rx.head->chunk->refs == 1 &&
-	    !w->engine->messages)
+	if (c->rx.bytes <= w->pool.chunk_size / 4 && conn_pins(c) && !w->engine->messages)
 		conn_gather(c);
 	conn_ready(c);
 }

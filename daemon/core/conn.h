@@ -99,7 +99,10 @@ struct conn {
 	uint64_t op_start_ns; /* begin of the operation that is being timed; 0: none is */
 	uint64_t active_ns;
 	int fd;
-	uint32_t events; /* epoll.c: the events that are armed */
+	union {
+		uint32_t events; /* epoll.c: the events that are armed */
+		uint32_t owed;   /* uring_zcrx.c: bytes that its receive may still bring */
+	};
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
 	void *state;         /* owned by the service */

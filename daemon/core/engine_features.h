@@ -26,6 +26,7 @@
 	X(rcvlowat, true, "any Linux")                                                             \
 	X(drop, false, "any Linux")                                                                \
 	X(send_zc, false, "Linux 6.1")                                                             \
+	X(zcrx, false, "Linux 7.3, CAP_NET_ADMIN, locked memory; or zero-copy-receive = no")       \
 	X(sqpoll, false, "Linux 5.11")                                                             \
 	X(busy_poll, false, "nothing")                                                             \
 	X(inline_send, false, NULL)                                                                \

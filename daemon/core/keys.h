@@ -47,6 +47,9 @@ struct key {
 struct key_check {
 	const struct worker_options *options; /* the listener's; options_of() finds the struct */
 	const struct engine *engine;          /* as it was chosen; NULL: auto */
+	unsigned workers;                     /* 0: auto */
+	uint64_t max_connections;             /* of the listener; 0: no limit */
+	bool local;                           /* one of its addresses is a Unix socket */
 	const struct service *service;        /* NULL: the listener has no valid one */
 	/* Reports an error of a key: what was expected, and what it got. */
 	void (*refuse)(struct key_check *check, const char *key, const char *format, ...)

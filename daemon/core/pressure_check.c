@@ -47,8 +47,11 @@ static void worker_feed_inputs(struct worker *w)
 {
 	const struct pool *p = &w->pool;
 	uint32_t taken = pressure_kept(w) + w->pressure.granted,
-		 left = pool_free_for_all(p) - pressure_kept(w);
-	uint32_t input = w->pool_posted + (p->free_count > taken ? p->free_count - taken : 0);
+		 left = w->area.pages ? w->area.pages / 8 : pool_free_for_all(p) - pressure_kept(w);
+	uint32_t input =
+		w->area.pages
+			? w->area.free
+			: w->pool_posted + (p->free_count > taken ? p->free_count - taken : 0);
 	struct conn *next = w->pressure.queues[WAIT_INPUT].first, *c;
 	struct conn *behind = w->pressure.queues[WAIT_INPUT_BEHIND].first;
 

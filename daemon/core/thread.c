@@ -141,6 +141,8 @@ static void *worker_thread(void *arg)
 static void worker_free(struct worker *w)
 {
 	pool_fini(&w->pool);
+	free(w->area.chunks);
+	w->area = (struct worker_area){ 0 };
 	worker_close_acceptors(w);
 	delay_fini(w);
 	free(w->accept.acceptors);

@@ -187,7 +187,7 @@ struct worker_turn {
 	struct worker_hook *hooks;
 };
 
-/* pressure.c: how much a connection may hold now. */
+/* pressure.c: how much a connection may hold now; the views of an area: uring_zcrx.c. */
 struct worker_limits {
 	size_t held_max;  /* bytes, by how full the pool is */
 	size_t views_max; /* views, as each may pin a chunk */
@@ -228,6 +228,13 @@ struct worker_pressure {
 	unsigned stuck;        /* successive looks without such a service */
 	struct chunk *reserve; /* the chunk of which conn_reserve() gives parts; NULL: none */
 	struct timer timer;    /* for the next look; armed while connections wait */
+};
+
+/* The engine: pages of its own that it receives into instead of the pool.  All 0: it has none. */
+struct worker_area {
+	uint32_t pages;
+	uint32_t free;        /* that the kernel may have, as far as the engine knows */
+	struct chunk *chunks; /* one for each page; they live as long as the pool's */
 };
 
 /* bulk.c */
@@ -313,6 +320,7 @@ struct worker {
 
 	/* Warm: used while connections wait, and by timers. */
 	struct worker_pressure pressure;
+	struct worker_area area;
 	struct conn *conns;
 	uint64_t next_conn_id;
 	struct worker_bulk bulk;

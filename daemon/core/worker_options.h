@@ -32,7 +32,7 @@ struct worker_options {
 	uint64_t batch_delay_ns;
 	uint64_t features_off; /* bits of enum engine_feature, within engine_features_optional */
 	bool datagrams;        /* the transport has datagrams only */
-	uint64_t peers_max;    /* clients of an engine that forgets them; 0: no limit */
+	uint64_t peers_max;    /* clients that the worker may have; 0: no limit */
 	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
 	struct delay_options delay;
 	struct stall_options stall;

@@ -303,15 +303,19 @@ static void uring_control_done(struct op *op, int res, uint32_t flags)
 	conn_ready(c);
 }
 
-static void uring_recv(struct conn *c, bool on)
+void uring_recv_stop(struct conn *c)
 {
-	if (on) {
-		uring_recv_arm(c, 0);
-		return;
-	}
 	uring_need_completion(c);
 	if (c->flags & URING_RECV_ARMED)
 		uring_recv_cancel(c);
+}
+
+static void uring_recv(struct conn *c, bool on)
+{
+	if (on)
+		uring_recv_arm(c, 0);
+	else
+		uring_recv_stop(c);
 }
 
 /* ---- Connections ---- */
@@ -324,7 +328,7 @@ static bool uring_is_local(const struct conn *c)
 
 /* A connection's first request has often arrived before it was accepted.  Plain calls receive and
  * answer it in the same time, and nothing is in flight if it was the only one. */
-static int uring_open(struct conn *c)
+int uring_open(struct conn *c)
 {
 	uring_send_init(c);
 	c->control_op.done = uring_control_done;
@@ -348,7 +352,7 @@ static void uring_keep_open(struct conn *c)
 }
 
 /* shutdown() completes all operations that wait on the socket; uring_release() closes it. */
-static void uring_close(struct conn *c)
+void uring_close(struct conn *c)
 {
 	if (!conn_in_flight(c))
 		return;
@@ -356,7 +360,7 @@ static void uring_close(struct conn *c)
 	stat_add(c->worker->stats.sys_shutdown, 1);
 	shutdown(c->fd, SHUT_RDWR);
 	/* With SQPOLL a receive may survive the shutdown while data arrives. */
-	uring_recv(c, false);
+	uring_recv_stop(c);
 	/* The kernel releases the buffers of zero-copy sends only when the peer has acknowledged
 	 * the data, which may be never; connecting to AF_UNSPEC (tcp(7)) resets the connection and
 	 * releases them. */
@@ -367,7 +371,7 @@ static void uring_close(struct conn *c)
 	}
 }
 
-static void uring_release(struct conn *c)
+void uring_release(struct conn *c)
 {
 	stat_add(c->worker->stats.sys_close, 1);
 	close(c->fd);

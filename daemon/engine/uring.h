@@ -1,7 +1,8 @@
 /* Engine `io_uring`: internal interface of its files.
  *
  * uring.c: connections and receiving; uring_send.c: sending, with and without a copy;
- * uring_setup.c: the ring of provided buffers, and which features this kernel has. */
+ * uring_setup.c: the ring of provided buffers, and which features this kernel has; uring_zcrx.c:
+ * the same engine with zero-copy receive. */
 #pragma once
 #include <liburing.h>
 #include <stdbool.h>
@@ -79,8 +80,15 @@ struct uring {
 	/* URING_SILENT_MAX, or 0: this kernel cannot suppress completions of sends. */
 	unsigned silent_max;
 	struct uring_send *send_free;
+	struct uring_zcrx *zcrx; /* of uring_zcrx.c; NULL: it receives into the pool */
 };
 static_assert(offsetof(struct uring, ring) == 0, "ring_of() expects it there");
+
+/* uring.c */
+int uring_open(struct conn *c);
+void uring_recv_stop(struct conn *c);
+void uring_close(struct conn *c);
+void uring_release(struct conn *c);
 
 /* uring_setup.c */
 int uring_init(struct worker *w, struct reason *reason);
@@ -89,6 +97,13 @@ void uring_refill(struct worker *w);
 
 /* uring_send.c */
 void uring_wait(struct worker *w, bool block);
+
+/* Submits the sends of a timed turn, and takes the time. */
+static inline void uring_submit_and_time(struct uring *u)
+{
+	ring_submit(&u->ring); /* when this returns, the kernel has taken the sends */
+	u->sent_ns = ring_queued(&u->ring) ? 0 : clock_ns();
+}
 void uring_flush(struct conn *c);
 void uring_send_init(struct conn *c);
 

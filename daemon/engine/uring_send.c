@@ -213,8 +213,7 @@ static inline void uring_end_silence(struct uring *u, unsigned count)
 
 __attribute__((noinline)) static void uring_submit_timed(struct uring *u)
 {
-	ring_submit(&u->ring); /* when this returns, the kernel has taken the sends */
-	u->sent_ns = ring_queued(&u->ring) ? 0 : clock_ns();
+	uring_submit_and_time(u);
 }
 
 /* One io_uring_enter per turn: it submits the sends, waits, and runs the deferred work.  None while

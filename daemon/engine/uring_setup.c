@@ -303,7 +303,9 @@ int uring_init(struct worker *w, struct reason *reason)
 		return reason_set(reason, -ENOMEM, "io_uring: no memory");
 	w->engine_state = u;
 	rc = ring_init(&u->ring, w, 0,
-		       RING_LISTENS | RING_TRANSFERS | (w->mount_count ? RING_STORES : 0), reason);
+		       RING_LISTENS | RING_TRANSFERS | (w->mount_count ? RING_STORES : 0) |
+			       (ring_wants_area(&w->options) ? RING_ZERO_COPY : 0),
+		       reason);
 	if (rc < 0) {
 		free(u);
 		w->engine_state = NULL;

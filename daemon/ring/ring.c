@@ -208,6 +208,6 @@ void ring_reap_all(struct ring *r)
 			ring_enter(r, false, 0);
 		if (!ring_ready(r))
 			return;
-		ring_reap(r);
+		ring_reap_any(r);
 	}
 }

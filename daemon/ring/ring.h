@@ -14,6 +14,7 @@
 
 #include "engine.h"
 #include "op.h"
+#include "ring_zcrx.h"
 #include "syscall.h"
 #include "uring_compat.h"
 #include "util.h"
@@ -62,6 +63,7 @@ struct ring {
 	bool buffers;   /* the pool's slab is registered, as buffer 0 */
 	unsigned watched_count;
 	struct ring_watched watched[RING_WATCHED_MAX];
+	struct ring_zcrx *zcrx; /* NULL: all completions have 16 bytes */
 };
 
 /* A ring may be mapped where that of another thread was: the kernel orders the end of one mapping
@@ -92,6 +94,7 @@ enum ring_use {
 	RING_LISTENS = 1,   /* accepts connections, and watches descriptors */
 	RING_TRANSFERS = 2, /* receives and sends */
 	RING_STORES = 4,    /* reads and writes files */
+	RING_ZERO_COPY = 8, /* receives into an area of its own */
 };
 
 /* Sets the ring up, registers it and sets the worker's features.  flags: additional IORING_SETUP_*;
@@ -303,7 +306,13 @@ static inline bool ring_reap(struct ring *r)
 	return left || (__atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_CQ_OVERFLOW);
 }
 
-/* ring_reap() until no completion is left, not even in the kernel's overflow list. */
+/* Of any ring, where it is not known which. */
+static inline bool ring_reap_any(struct ring *r)
+{
+	return unlikely(r->zcrx != NULL) ? ring_reap_mixed(r) : ring_reap(r);
+}
+
+/* ring_reap_any() until no completion is left, not even in the kernel's overflow list. */
 void ring_reap_all(struct ring *r);
 
 /* The ring of a worker whose engine is one of io_uring's: the first member of its engine_state,

@@ -1,13 +1,53 @@
 /* The keys of engine `io_uring`.  See ring_keys.h. */
 #include "ring_keys.h"
 
+#include <string.h>
+
+#include "engine_features.h"
+#include "parse.h"
 #include "util.h"
+
+enum { QUEUE_MAX = 65535 };
 
 #define DAY_NS (24 * 3600 * (uint64_t)NS_PER_S)
 #define GIB    (1024 * 1024 * 1024ULL)
 
 /* By enum ring_batch. */
 static const char *const ring_batch_words[] = { "yes", "no", NULL };
+
+/* `copy`, or a receive queue of an interface. */
+static bool zero_copy_parse(const char *text, struct zero_copy_receive *ret)
+{
+	const char *colon = strrchr(text, ':');
+	size_t length = colon ? (size_t)(colon - text) : 0;
+	uint64_t queue;
+
+	*ret = (struct zero_copy_receive){ .mode = ZERO_COPY_COPY };
+	if (!strcmp(text, "copy"))
+		return true;
+	if (length == 0 || length >= sizeof(ret->interface) || strcspn(text, "/") < length ||
+	    parse_uint(colon + 1, &queue) < 0 || queue > QUEUE_MAX)
+		return false;
+	*ret = (struct zero_copy_receive){ .mode = ZERO_COPY_DEVICE, .queue = (uint32_t)queue };
+	memcpy(ret->interface, text, length);
+	return true;
+}
+
+static bool zero_copy_valid(const char *text)
+{
+	struct zero_copy_receive parsed;
+
+	return zero_copy_parse(text, &parsed);
+}
+
+struct zero_copy_receive ring_zero_copy_receive(const struct worker_options *options)
+{
+	struct zero_copy_receive parsed;
+
+	if (zero_copy_parse(ring_options(options)->zero_copy_receive, &parsed))
+		return parsed;
+	return (struct zero_copy_receive){ .mode = ZERO_COPY_NO };
+}
 
 static const struct key ring_keys[] = {
 	{ "sqpoll", "no", "a kernel thread polls the submission queue",
@@ -25,13 +65,65 @@ static const struct key ring_keys[] = {
 	{ "zero-copy-min", "0", "sends from this size on avoid a copy; 0: none do",
 	  KEY_FIELD(struct ring_options, zero_copy_min), KEY_SIZE, .max = GIB, .streams = true,
 	  .of_user = true },
+	{ "zero-copy-receive", "no",
+	  "experimental: into pages that a receive queue of a device fills; copy: that the kernel "
+	  "does",
+	  KEY_FIELD(struct ring_options, zero_copy_receive), KEY_TEXT, .word = "no",
+	  .valid = zero_copy_valid, .form = "copy or INTERFACE:QUEUE such as eth0:4",
+	  .streams = true, .of_user = true },
+	{ "zero-copy-area", "16M", "of these pages, for each worker: locked memory",
+	  KEY_FIELD(struct ring_options, zero_copy_area), KEY_SIZE, .min = 64 * 1024, .max = GIB,
+	  .power_of_two = true, .anywhere = true },
 };
+
+enum { DEVICE_CLIENT_BYTES = 128 * 1024 };
+
+/* A device fills the area before anybody reads: so it has room for what the sockets of all clients
+ * may hold, twice.  One worker's area is bound to the queue. */
+static void check_device(struct key_check *check)
+{
+	uint64_t clients = ring_options(check->options)->zero_copy_area / DEVICE_CLIENT_BYTES;
+
+	if (check->workers != 1)
+		check->refuse(check, "zero-copy-receive", "with a device requires workers = 1");
+	if (check->max_connections < 1 || check->max_connections > clients)
+		check->refuse(check, "zero-copy-receive",
+			      "with a device requires max-connections from 1 to %llu, one for each "
+			      "128K of zero-copy-area",
+			      (unsigned long long)clients);
+}
+
+/* Zero-copy receive is TCP's, and needs a ring whose work the kernel defers.  No other engine may
+ * take its place, as `auto` would have it. */
+static void check_area(struct key_check *check)
+{
+	static const char *const key = "zero-copy-receive";
+	const uint64_t needs = FEATURE_BIT(single_issuer) | FEATURE_BIT(defer_taskrun);
+
+	if (!ring_wants_area(check->options) || check->options->datagrams)
+		return;
+	if (!check->engine) {
+		check->refuse(check, key, "requires engine = io_uring (engine is auto)");
+		return;
+	}
+	if (ring_zero_copy_receive(check->options).mode == ZERO_COPY_DEVICE)
+		check_device(check);
+	if (ring_options(check->options)->sqpoll)
+		check->refuse(check, key, "requires sqpoll = no (sqpoll is yes)");
+	if (check->options->features_off & needs)
+		check->refuse(
+			check, key,
+			"requires single_issuer and defer_taskrun (features switches them off)");
+	if (check->local)
+		check->refuse(check, key, "requires addresses of IP (one is a Unix socket)");
+}
 
 /* With sqpoll the kernel's thread takes the submissions, however many there are. */
 static void check_ring(struct key_check *check)
 {
 	const struct ring_options *o = ring_options(check->options);
 
+	check_area(check);
 	if (o->batch == RING_BATCH_NO && o->sqpoll)
 		check->refuse(check, "ring-batch", "requires sqpoll = no (sqpoll is yes)");
 }

@@ -1,9 +1,20 @@
 /* The keys of engine `io_uring`, most of which are of its ring. */
 #pragma once
+#include <net/if.h>
+
 #include "worker_options.h"
 
 /* Does a call of io_uring_enter() submit all that is queued?  RING_BATCH_NO is for comparison. */
 enum ring_batch { RING_BATCH_YES, RING_BATCH_NO };
+
+/* Does the engine receive into an area of its own?  ZERO_COPY_COPY: the kernel copies into it, for
+ * any interface; ZERO_COPY_DEVICE: the interface fills it from one of its receive queues. */
+enum zero_copy_mode { ZERO_COPY_NO, ZERO_COPY_COPY, ZERO_COPY_DEVICE };
+struct zero_copy_receive {
+	enum zero_copy_mode mode;
+	uint32_t queue;
+	char interface[IF_NAMESIZE];
+};
 
 struct ring_options {
 	bool sqpoll;
@@ -12,6 +23,8 @@ struct ring_options {
 	uint64_t batch;      /* enum ring_batch */
 	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
 	uint64_t zero_copy_min;
+	char zero_copy_receive[IF_NAMESIZE + 6]; /* see ring_zero_copy_receive(); "": no */
+	uint64_t zero_copy_area;                 /* bytes of that area, a power of two */
 };
 extern const struct key_table ring_key_table;
 
@@ -20,3 +33,10 @@ static inline const struct ring_options *ring_options(const struct worker_option
 {
 	return options_of(options, &ring_key_table);
 }
+
+static inline bool ring_wants_area(const struct worker_options *options)
+{
+	return ring_options(options)->zero_copy_receive[0] != '\0';
+}
+/* For set-up. */
+struct zero_copy_receive ring_zero_copy_receive(const struct worker_options *options);

@@ -23,6 +23,7 @@ static const struct ring_allowed ring_opcodes[] = {
 	{ IORING_OP_WRITEV, RING_STORES },          { IORING_OP_READ_FIXED, RING_STORES },
 	{ IORING_OP_WRITE_FIXED, RING_STORES },     { IORING_OP_FSYNC, RING_STORES },
 	{ IORING_OP_FALLOCATE, RING_STORES },       { IORING_OP_FADVISE, RING_STORES },
+	{ NB_OP_RECV_ZC, RING_ZERO_COPY },
 };
 
 /* All calls of io_uring_register() after the set-up. */
@@ -33,6 +34,7 @@ static const struct ring_allowed ring_registrations[] = {
 	{ IORING_REGISTER_FILES_UPDATE, RING_STORES },
 	{ IORING_REGISTER_BUFFERS, RING_STORES },
 	{ IORING_REGISTER_EVENTFD, RING_STORES },
+	{ NB_REGISTER_ZCRX_CTRL, RING_ZERO_COPY },
 	{ IORING_UNREGISTER_RING_FDS, RING_LISTENS | RING_TRANSFERS | RING_STORES },
 };
 

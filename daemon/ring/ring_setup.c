@@ -157,6 +157,31 @@ static int ring_enable(struct ring *r, unsigned uses)
 	return ring_register(r, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }
 
+static int ring_prepare(struct ring *r, unsigned uses, struct reason *reason)
+{
+	int rc = 0;
+
+	r->sq_flags = r->io.sq.kflags;
+	ring_fill_array(r);
+	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP))
+		return reason_set(reason, -ENOSYS,
+				  "this kernel's io_uring is too old; use engine = "
+				  "epoll, or Linux 5.19 or newer");
+	if (uses & RING_ZERO_COPY)
+		rc = ring_zcrx_open(r, reason);
+	if (rc < 0)
+		return rc;
+	rc = ring_enable(r, uses);
+	return rc < 0 ? ring_unavailable(reason, rc) : 0;
+}
+
+void ring_fini(struct ring *r)
+{
+	ring_unmapping();
+	io_uring_queue_exit(&r->io);
+	ring_zcrx_close(r);
+}
+
 int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	      struct reason *reason)
 {
@@ -166,24 +191,19 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	int rc = -EINVAL;
 
 	*r = (struct ring){ .worker = w, .sqpoll = o->sqpoll };
+	if (uses & RING_ZERO_COPY) {
+		if (ring_zcrx_probe(w, reason) < 0)
+			return -EOPNOTSUPP;
+		flags |= NB_SETUP_CQE_MIXED;
+	}
 	for (unsigned i = 0; i < count && rc == -EINVAL; i++)
 		rc = ring_setup(r, &w->options, setups[i] | flags);
 	if (rc < 0)
 		return ring_unavailable(reason, rc);
-	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP)) {
-		ring_unmapping();
-		io_uring_queue_exit(&r->io);
-		return reason_set(reason, -ENOSYS,
-				  "this kernel's io_uring is too old; use engine = "
-				  "epoll, or Linux 5.19 or newer");
-	}
-	r->sq_flags = r->io.sq.kflags;
-	ring_fill_array(r);
-	rc = ring_enable(r, uses);
+	rc = ring_prepare(r, uses, reason);
 	if (rc < 0) {
-		ring_unmapping();
-		io_uring_queue_exit(&r->io);
-		return ring_unavailable(reason, rc);
+		ring_fini(r);
+		return rc;
 	}
 	if (r->deferred)
 		worker_feature(w, FEATURE_defer_taskrun);
@@ -209,12 +229,6 @@ int ring_probe(struct reason *reason)
 		return ring_unavailable(reason, rc);
 	io_uring_queue_exit(&io);
 	return 0;
-}
-
-void ring_fini(struct ring *r)
-{
-	ring_unmapping();
-	io_uring_queue_exit(&r->io);
 }
 
 /* ---- What stores register ---- */

@@ -14,6 +14,14 @@ enum {
 	NB_PBUF_RING_INC = 2,               /* io_uring_buf_reg.flags; Linux 6.12 */
 	NB_CQE_F_NOTIF = 1U << 3,
 	NB_REGISTER_NAPI = 27, /* Linux 6.9 */
+	/* Zero-copy receive; all of it as seen on Linux 7.3. */
+	NB_SETUP_CQE_MIXED = 1U << 18, /* completions of 16 and of 32 bytes */
+	NB_CQE_F_SKIP = 1U << 5,       /* fills a gap before one of 32 bytes */
+	NB_CQE_F_32 = 1U << 15,        /* it has 32 bytes: two slots */
+	NB_OP_RECV_ZC = 58,
+	NB_REGISTER_ZCRX_IFQ = 32,
+	NB_REGISTER_QUERY = 35,
+	NB_REGISTER_ZCRX_CTRL = 36,
 };
 
 /* io_uring_buf_reg, whose reserved words have had a meaning since Linux 7.1. */

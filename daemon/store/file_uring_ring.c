@@ -177,7 +177,9 @@ static void file_register(struct mount *m, struct file_path *path)
 	}
 	if (ring_register_buffers(path->ring, &m->reason) == 0) {
 		path->read_opcode = IORING_OP_READ_FIXED;
-		path->write_opcode = IORING_OP_WRITE_FIXED;
+		/* Received data may be in an area, which is not registered for this. */
+		if (m->worker->area.pages == 0)
+			path->write_opcode = IORING_OP_WRITE_FIXED;
 		m->features |= 1U << MOUNT_registered_buffers;
 	}
 }
@@ -284,7 +286,7 @@ void file_uring_detach(struct mount *m)
 		if (f->poll)
 			file_ring_poll(&f->poll->hook);
 		ring_enter(f->path.ring, !f->poll && !ring_ready(f->path.ring), 0);
-		ring_reap(f->path.ring);
+		ring_reap_any(f->path.ring);
 	}
 	if (f->path.sqe_flags)
 		ring_unregister_file(f->path.ring, (unsigned)f->path.fd);

@@ -613,6 +613,10 @@ def test_keys_that_do_not_fit(start_daemon, pem):
             "zero-copy-min: requires tls = none or user (tls is ktls)",
         ),
         (
+            {"engine": "io_uring", "tls": "ktls", "zero_copy_receive": "copy"},
+            "zero-copy-receive: requires tls = none or user (tls is ktls)",
+        ),
+        (
             {"address": "unix:/run/x.sock", "tls": "ktls-tx"},
             "address: expected IP:PORT with tls = ktls-tx, got 'unix:/run/x.sock'",
         ),

@@ -479,6 +479,31 @@ static void chunks_that_the_kernel_holds_feed_no_service(void **state)
 		chunk_put(&f->worker.pool, lent[i]);
 }
 
+/* As an engine with an area (zero-copy receive) has it: the pool is empty of input, and does not
+ * count. */
+static void receives_wait_for_the_pages_of_an_area(void **state)
+{
+	struct fake *f = *state;
+	struct fake_peer *p[3];
+
+	f->worker.area = (struct worker_area){ .pages = CHUNKS };
+	for (unsigned i = 0; i < ARRAY_SIZE(p); i++) {
+		p[i] = fake_connect(f);
+		conn_wait_to_receive(p[i]->conn);
+	}
+	assert_in_range(fake_settle(f), 1, 3); /* does not spin */
+	assert_int_equal(f->worker.pressure.waiting, 3);
+	f->worker.area.free = 2;
+	fake_turn(f);
+	f->worker.area.free = 0;
+	fake_settle(f);
+	assert_int_equal(f->worker.pressure.waiting, 1);
+	assert_true(p[2]->conn->flags & CONN_NO_INPUT); /* the last one that came */
+	f->worker.area.free = 1;
+	fake_settle(f);
+	assert_int_equal(f->worker.pressure.waiting, 0);
+}
+
 static void one_connection_cannot_hold_the_whole_pool(void **state)
 {
 	struct fake *f = *state;
@@ -707,6 +732,7 @@ int main(void)
 		TEST(a_starved_service_runs_again_without_new_input, start, hoarding),
 		TEST(an_exhausted_pool_lets_the_worker_sleep, start, hoarding),
 		TEST(chunks_that_the_kernel_holds_feed_no_service, start, hoarding),
+		TEST(receives_wait_for_the_pages_of_an_area, start, keeping),
 		TEST(one_connection_cannot_hold_the_whole_pool, start, answering),
 		TEST(one_byte_messages_cannot_hold_the_whole_pool, start, answering),
 		TEST(slow_readers_leave_room_for_others, start_large, answering),
