@@ -14,6 +14,7 @@
 #include "ctl.h"
 #include "parse.h"
 #include "runtime.h"
+#include "text.h"
 #include "util.h"
 
 static const struct command *const commands[] = {
@@ -164,11 +165,9 @@ static bool is_many(const struct ctl *ctl, int option)
 static void join_lines(const char **value, const char *next)
 {
 	static char *made[OPTIONS_MAX]; /* the last text of each option, until nbctl ends */
-	char *text;
+	char *text = text_new("%s\n%s", *value, next);
 	unsigned i = 0;
 
-	if (asprintf(&text, "%s\n%s", *value, next) < 0)
-		abort();
 	while (made[i] && made[i] != *value)
 		i++;
 	free(made[i]);

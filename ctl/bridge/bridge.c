@@ -17,6 +17,7 @@
 #include "ctl.h"
 #include "field.h"
 #include "host.h"
+#include "must.h"
 #include "route.h"
 #include "util.h"
 #include "version.h"
@@ -102,11 +103,9 @@ static json_t *read_host(struct bridge *b, const json_t *parameters)
 char **bridge_words(const json_t *parameters)
 {
 	json_t *argv = field_get(parameters, "argv"), *word;
-	char **words = calloc(json_array_size(argv) + 1, sizeof(*words));
+	char **words = must(calloc(json_array_size(argv) + 1, sizeof(*words)));
 	size_t i;
 
-	if (!words)
-		abort();
 	json_array_foreach(argv, i, word)
 		words[i] = (char *)(json_is_string(word) ? json_string_value(word) : "");
 	return words;

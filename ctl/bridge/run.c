@@ -17,6 +17,7 @@
 #include "child.h"
 #include "field.h"
 #include "host.h"
+#include "must.h"
 #include "util.h"
 
 enum {
@@ -160,11 +161,9 @@ static void run_output(void *context, bool errors, const char *data, size_t byte
 {
 	struct run *r = context;
 	struct begun *begun = &r->begun[errors];
-	char *text = malloc(begun->bytes + bytes);
+	char *text = must(malloc(begun->bytes + bytes));
 	size_t whole;
 
-	if (!text)
-		abort();
 	memcpy(text, begun->data, begun->bytes);
 	memcpy(text + begun->bytes, data, bytes);
 	bytes += begun->bytes;

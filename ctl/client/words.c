@@ -9,6 +9,7 @@
 #include "parse.h"
 #include "printable.h"
 #include "suggest.h"
+#include "text.h"
 #include "util.h"
 
 enum { INTERVAL_MAX_MS = 24 * 3600 * 1000 };
@@ -19,10 +20,8 @@ const char *ctl_program = "nbctl", *ctl_nbserved;
  * replaced. */
 static void warn(const char *format, va_list arguments)
 {
-	char *text;
+	char *text = text_new_arguments(format, arguments);
 
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
 	printable_clean(text);
 	fprintf(stderr, "%s: %s\n", ctl_program, text);
 	free(text);

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
 #include "parse.h"
 #include "placeholders.h"
+#include "text.h"
 #include "util.h"
 #include "verdict.h"
 #include "visits.h"
@@ -45,11 +47,8 @@ static int check_time(struct ctl *ctl, struct compare *c)
 static int unknown_column(struct ctl *ctl, const char *name, size_t bytes)
 {
 	char *all = NULL;
-	size_t size;
-	FILE *to = open_memstream(&all, &size);
+	FILE *to = text_open(&all);
 
-	if (!to)
-		abort();
 	for (unsigned i = 0; compare_column_name(i); i++)
 		fprintf(to, "%s%s", i ? ", " : "", compare_column_name(i));
 	fclose(to);
@@ -101,12 +100,10 @@ static int check_pairs(struct ctl *ctl)
 		if (!equals || equals == pair || equals >= end - 1)
 			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%.*s'",
 					 (int)(end - pair), pair);
-		ctl->words =
-			reallocarray(count ? ctl->words : NULL, count + 2, sizeof(*ctl->words));
-		if (!ctl->words)
-			abort();
-		ctl->words[count++] = strndup(pair, (size_t)(equals - pair));
-		ctl->words[count++] = strndup(equals + 1, (size_t)(end - equals - 1));
+		ctl->words = must(
+			reallocarray(count ? ctl->words : NULL, count + 2, sizeof(*ctl->words)));
+		ctl->words[count++] = text_new("%.*s", (int)(equals - pair), pair);
+		ctl->words[count++] = text_new("%.*s", (int)(end - equals - 1), equals + 1);
 		ctl->word_count = count;
 	}
 	return CTL_DONE;
@@ -269,11 +266,10 @@ static int check_limits(struct ctl *ctl, struct compare *c)
 	char error[LIMIT_ERROR_BYTES];
 
 	for (; line; line = *end ? end + 1 : NULL) {
-		char *text = strndup(line, (size_t)((end = strchrnul(line, '\n')) - line));
-		struct limit *list = reallocarray(c->limit_list, c->limit_count + 1, sizeof(*list));
+		char *text = must(strndup(line, (size_t)((end = strchrnul(line, '\n')) - line)));
+		struct limit *list =
+			must(reallocarray(c->limit_list, c->limit_count + 1, sizeof(*list)));
 
-		if (!text || !list)
-			abort();
 		c->limit_list = list;
 		if (!limit_parse(text, &list[c->limit_count], error)) {
 			ctl_usage(ctl, "--fail-if '%s': %s", text, error);

@@ -13,6 +13,7 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
+#include "must.h"
 #include "nic_link.h"
 #include "siphash.h"
 #include "util.h"
@@ -333,9 +334,7 @@ static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 	text = json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS);
 	bytes = strlen(text);
 	count = (unsigned)(bytes / sizeof(*words)) + 1;
-	words = calloc(count, sizeof(*words));
-	if (!words)
-		abort();
+	words = must(calloc(count, sizeof(*words)));
 	memcpy(words, text, bytes);
 	hash = siphash(&no_secret, words, count);
 	free(words);

@@ -12,6 +12,8 @@
 #include "far_output.h"
 #include "field.h"
 #include "generator.h"
+#include "must.h"
+#include "text.h"
 #include "util.h"
 
 enum {
@@ -234,9 +236,7 @@ static void set_part(struct generator_part *part, const struct far *far, char *c
 static void set_parts(struct generator_run *ret, const struct fars *all, char **const *commands)
 {
 	ret->part_count = all->count;
-	ret->parts = calloc(all->count, sizeof(*ret->parts));
-	if (!ret->parts)
-		abort();
+	ret->parts = must(calloc(all->count, sizeof(*ret->parts)));
 	for (unsigned i = 0; i < all->count; i++) {
 		set_part(&ret->parts[i], &all->list[i], commands[i]);
 		ret->spread_ns = MAX(ret->spread_ns, all->list[i].started_ns - all->sent_ns);
@@ -246,11 +246,8 @@ static void set_parts(struct generator_run *ret, const struct fars *all, char **
 static char *join_outputs(const struct fars *all)
 {
 	char *text = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text);
 
-	if (!to)
-		abort();
 	for (unsigned i = 0; i < all->count; i++)
 		far_output_print(&all->list[i].output, false, to);
 	fclose(to);
@@ -317,14 +314,12 @@ static void free_all(struct fars *all)
 int far_run(struct ctl *ctl, char **const *commands, enum child_show show, bool keep,
 	    unsigned timeout_ms, const struct watcher *watcher, struct generator_run *ret)
 {
-	struct fars all = { .list = calloc(ctl->on_count, sizeof(*all.list)),
+	struct fars all = { .list = must(calloc(ctl->on_count, sizeof(*all.list))),
 			    .count = ctl->on_count,
 			    .watcher = watcher,
 			    .failed = -1 };
 	int rc;
 
-	if (!all.list)
-		abort();
 	for (unsigned i = 0; i < all.count; i++) {
 		struct far *far = &all.list[i];
 

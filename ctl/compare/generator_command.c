@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "generator_host.h"
+#include "must.h"
 #include "placeholders.h"
 #include "targets.h"
 
@@ -25,9 +26,7 @@ static char **fill(char *const *argv, const char *const *values, const char **re
 
 	while (argv[count])
 		count++;
-	words = calloc(count + 1, sizeof(*words));
-	if (!words)
-		abort();
+	words = must(calloc(count + 1, sizeof(*words)));
 	for (unsigned i = 0; i < count; i++)
 		words[i] = placeholders_fill(argv[i], values, ret_missing);
 	return words;
@@ -37,11 +36,9 @@ char ***generator_command_fill(const struct ctl *ctl, char *const *argv,
 			       const struct target *target)
 {
 	unsigned hosts = generator_host_count(ctl);
-	char ***commands = calloc(hosts + 1, sizeof(*commands));
+	char ***commands = must(calloc(hosts + 1, sizeof(*commands)));
 	const char *missing = NULL;
 
-	if (!commands)
-		abort();
 	for (unsigned i = 0; i < hosts && !missing; i++) {
 		const struct target_address *at = target ? &target->addresses[i] : NULL;
 		char client[HOST_NAME_BYTES], index[16];

@@ -8,15 +8,14 @@
 #include "far.h"
 #include "field.h"
 #include "host.h"
+#include "must.h"
 #include "version.h"
 
 int generator_host_open(struct ctl *ctl, const struct host_list *hosts)
 {
-	struct ctl *on = calloc(hosts->count, sizeof(*on));
+	struct ctl *on = must(calloc(hosts->count, sizeof(*on)));
 	int rc;
 
-	if (!on)
-		abort();
 	for (unsigned i = 0; i < hosts->count; i++) {
 		on[i].command = ctl->command;
 		on[i].target = (struct client_target){ .host = hosts->names[i],

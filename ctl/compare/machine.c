@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "host.h"
+#include "must.h"
 
 void machine_read(struct machine *ret, struct softirq *softirq)
 {
@@ -11,9 +12,7 @@ void machine_read(struct machine *ret, struct softirq *softirq)
 	host_cpu(&ret->cpu);
 	if (!softirq)
 		return;
-	ret->times = malloc(sizeof(*ret->times));
-	if (!ret->times)
-		abort();
+	ret->times = must(malloc(sizeof(*ret->times)));
 	softirq_read(softirq, ret->times);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "brace.h"
+#include "must.h"
 #include "parse.h"
 #include "text.h"
 #include "util.h"
@@ -17,10 +18,8 @@ static int add_sweeps(struct points *p, struct ctl *ctl, const char *lines)
 	int rc = 0;
 
 	for (const char *end; lines && *lines && rc == 0; lines = end + (*end != '\0')) {
-		char *text = strndup(lines, (size_t)((end = strchrnul(lines, '\n')) - lines));
+		char *text = must(strndup(lines, (size_t)((end = strchrnul(lines, '\n')) - lines)));
 
-		if (!text)
-			abort();
 		rc = sweeps_add(&p->sweeps, text, &reason);
 		free(text);
 	}
@@ -82,8 +81,7 @@ static int check_names(const struct points *p, struct ctl *ctl, const char *serv
 static char *label_of(const struct sweeps *s, unsigned combination, const char *label)
 {
 	char *text = NULL;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	fputs(label, to);
 	for (unsigned i = 0; i < s->count; i++)
@@ -113,9 +111,7 @@ static void point_init(struct point *point, const struct sweeps *s, unsigned com
 
 	while (command && command[count])
 		count++;
-	point->command = calloc(count + 1, sizeof(*point->command));
-	if (!point->command)
-		abort();
+	point->command = must(calloc(count + 1, sizeof(*point->command)));
 	for (unsigned i = 0; i < count; i++)
 		point->command[i] = sweeps_fill(s, combination, command[i], false);
 	point->label = label_of(s, combination, label);
@@ -138,9 +134,7 @@ int points_init(struct points *p, struct ctl *ctl, const struct points_texts *te
 	if (rc == CTL_DONE)
 		rc = check_names(p, ctl, texts->serve);
 	count = rc == CTL_DONE ? p->count : 0;
-	p->list = calloc(count + 1, sizeof(*p->list));
-	if (!p->list)
-		abort();
+	p->list = must(calloc(count + 1, sizeof(*p->list)));
 	p->count = count;
 	for (unsigned i = 0; i < count; i++)
 		point_init(&p->list[i], &p->sweeps, i, ctl->rest, texts->label ? texts->label : "");

@@ -9,6 +9,7 @@
 #include "ctl.h"
 #include "human.h"
 #include "siphash.h"
+#include "text.h"
 #include "util.h"
 
 /* Looking at the widths earlier makes more errors. */
@@ -106,23 +107,15 @@ bool rounds_enough(struct rounds *r, const struct measures *m)
 char *rounds_text(const struct rounds *r, double within)
 {
 	struct human took = human_time(r->took_ns), width = human_percent(r->half_width);
-	char *text = NULL;
-	int rc = 0;
 
 	if (isnan(r->half_width))
 		return NULL;
 	if (r->half_width <= width_wanted(within))
-		rc = asprintf(&text, "%u rounds in %s: no interval is wider than \xc2\xb1%s %%.",
-			      r->done, took.text, width.text);
-	else
-		rc = asprintf(&text,
-			      "%u rounds in %s, %s: an interval is \xc2\xb1%s %% wide, and "
-			      "\xc2\xb1%s %% would tell what is the same.",
-			      r->done, took.text,
-			      r->done < KNOWN_MAX ? "the limit of --time"
-						  : "the most that are made",
-			      width.text, human_percent(width_wanted(within)).text);
-	if (rc < 0)
-		abort();
-	return text;
+		return text_new("%u rounds in %s: no interval is wider than \xc2\xb1%s %%.",
+				r->done, took.text, width.text);
+	return text_new("%u rounds in %s, %s: an interval is \xc2\xb1%s %% wide, and \xc2\xb1%s %% "
+			"would tell what is the same.",
+			r->done, took.text,
+			r->done < KNOWN_MAX ? "the limit of --time" : "the most that are made",
+			width.text, human_percent(width_wanted(within)).text);
 }

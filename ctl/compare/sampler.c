@@ -7,6 +7,7 @@
 
 #include "field.h"
 #include "generator_host.h"
+#include "must.h"
 #include "util.h"
 
 enum {
@@ -123,14 +124,12 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct 
 			       .layers = layers,
 			       .parameters = parameters,
 			       .documents = json_array(),
-			       .samples = calloc(SAMPLES_MAX + 1, sizeof(*s->samples)),
+			       .samples = must(calloc(SAMPLES_MAX + 1, sizeof(*s->samples))),
 			       .step_ns = STEP_MS * NS_PER_MS,
 			       .generator = generator,
 			       .silence_ns = generator
 						     ? clock_ns() + SILENCE_MS * (uint64_t)NS_PER_MS
 						     : 0 };
-	if (!s->samples)
-		abort();
 	rc = sampler_take(s, NULL);
 	if (rc != CTL_DONE)
 		sampler_free(s);

@@ -10,6 +10,7 @@
 #include "field.h"
 #include "served.h"
 #include "sweep.h"
+#include "text.h"
 #include "util.h"
 
 /* Cuts text at newlines into `list`, which has room for `max`.  Returns how many there are. */
@@ -94,13 +95,8 @@ void serve_fini(struct serve *s)
 /* To be freed. */
 static char *fill_spec(const struct serve *s, const char *spec)
 {
-	char *text = s->sweeps && s->sweeps->count
-			     ? sweeps_fill(s->sweeps, s->combination, spec, true)
-			     : strdup(spec);
-
-	if (!text)
-		abort();
-	return text;
+	return s->sweeps && s->sweeps->count ? sweeps_fill(s->sweeps, s->combination, spec, true)
+					     : text_new("%s", spec);
 }
 
 /* An exit code, with the reason printed. */

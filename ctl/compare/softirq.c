@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "field.h"
+#include "must.h"
 #include "util.h"
 
 /* softirq.bpf.c, compiled.  It is a part of nbctl's read-only data, so there is no file to find or
@@ -151,11 +152,9 @@ static void add_ports(struct softirq *s)
 
 int softirq_open(struct softirq **ret, struct ctl *ctl)
 {
-	struct softirq *s = calloc(1, sizeof(*s));
+	struct softirq *s = must(calloc(1, sizeof(*s)));
 	int rc;
 
-	if (!s)
-		abort();
 	*ret = s;
 	rc = ctl_call(ctl, "GetStatus", NULL, &s->status);
 	if (rc != CTL_DONE)
@@ -166,9 +165,7 @@ int softirq_open(struct softirq **ret, struct ctl *ctl)
 		return rc;
 	add_ports(s);
 	s->cpus = libbpf_num_possible_cpus();
-	s->of_cpus = calloc((size_t)MAX(s->cpus, 1), sizeof(*s->of_cpus));
-	if (!s->of_cpus)
-		abort();
+	s->of_cpus = must(calloc((size_t)MAX(s->cpus, 1), sizeof(*s->of_cpus)));
 	return CTL_DONE;
 }
 

@@ -10,6 +10,7 @@
 #include "report_style.h"
 #include "rows.h"
 #include "stack_tree.h"
+#include "text.h"
 #include "util.h"
 
 int stack_files_open(const char *folder)
@@ -43,16 +44,12 @@ static void clean(char *name)
  * the row are those of another operation of its listener, or there is no name left. */
 static char *name_of(const struct measure *row, json_t *seen)
 {
-	char *name = NULL, *key;
-
-	if (asprintf(&key, "%s\n%s\n%s\n%s", row->label, row->listener, row->visit.setup,
-		     row->visit.build) < 0)
-		abort();
+	char *name = NULL, *key = text_new("%s\n%s\n%s\n%s", row->label, row->listener,
+					   row->visit.setup, row->visit.build);
 	for (unsigned i = 0; i < ARRAY_SIZE(endings) && !json_object_get(seen, key); i++) {
-		if (asprintf(&name, "%.*s%s%.*s%s", NAME_MAX_BYTES / 2, row->label,
-			     *row->label ? "-" : "", NAME_MAX_BYTES / 2, row->listener,
-			     endings[i]) < 0)
-			abort();
+		name = text_new("%.*s%s%.*s%s", NAME_MAX_BYTES / 2, row->label,
+				*row->label ? "-" : "", NAME_MAX_BYTES / 2, row->listener,
+				endings[i]);
 		clean(name);
 		if (!json_object_get(seen, name)) {
 			json_object_set_new_nocheck(seen, name, json_true());
@@ -76,10 +73,7 @@ static void write_folded(FILE *to, const struct stack_tree *tree, const struct m
 
 static void write_flame(FILE *to, const struct stack_tree *tree, const struct measure *row)
 {
-	char *title;
-
-	if (asprintf(&title, "%s%s%s", row->listener, *row->label ? ": " : "", row->label) < 0)
-		abort();
+	char *title = text_new("%s%s%s", row->listener, *row->label ? ": " : "", row->label);
 	report_flame(to, tree, title, report_chart_style);
 	free(title);
 }
@@ -94,13 +88,10 @@ static int save(const char *folder, const struct measure *row, const char *name,
 	int rc = CTL_DONE;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(files) && rc == CTL_DONE; i++) {
-		char *path;
-		FILE *to;
+		char *path = text_new("%s/%s.%s", folder, name, files[i].suffix);
+		FILE *to = fopen(path, "we");
 		int bad;
 
-		if (asprintf(&path, "%s/%s.%s", folder, name, files[i].suffix) < 0)
-			abort();
-		to = fopen(path, "we");
 		if (to) {
 			files[i].write(to, tree, row);
 			bad = ferror(to);

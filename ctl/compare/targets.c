@@ -7,16 +7,10 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
+#include "must.h"
 #include "printable.h"
 #include "text.h"
 #include "util.h"
-
-static char *must(char *text)
-{
-	if (!text)
-		abort();
-	return text;
-}
 
 /* How generators name a service in a URI, without and with TLS. */
 static const char *scheme_of(const char *service, bool tls)
@@ -148,16 +142,12 @@ static void targets_add(struct targets *t, const struct way *ways, const json_t 
 {
 	struct target *new;
 
-	t->list = reallocarray(t->list, t->count + 1, sizeof(*t->list));
-	if (!t->list)
-		abort();
+	t->list = must(reallocarray(t->list, t->count + 1, sizeof(*t->list)));
 	new = &t->list[t->count++];
 	*new = (struct target){ .listener = field_text(listener, "name"),
 				.service = field_text(listener, "service"),
 				.tcp = !strcmp(field_text(listener, "transport"), "tcp"),
-				.addresses = calloc(t->hosts, sizeof(*new->addresses)) };
-	if (!new->addresses)
-		abort();
+				.addresses = must(calloc(t->hosts, sizeof(*new->addresses))) };
 	for (unsigned i = 0; i < t->hosts; i++)
 		set_address(&new->addresses[i], &ways[i],
 			    field_text(json_array_get(field_get(listener, "addresses"), 0), ""),

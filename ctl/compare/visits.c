@@ -15,6 +15,7 @@
 #include "generator_host.h"
 #include "host.h"
 #include "link_speeds.h"
+#include "must.h"
 #include "nic_link.h"
 #include "points.h"
 #include "printable.h"
@@ -24,6 +25,7 @@
 #include "serve.h"
 #include "softirq.h"
 #include "targets.h"
+#include "text.h"
 #include "timeline.h"
 #include "util.h"
 
@@ -226,11 +228,9 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 
 static int one_round(struct visit *v, struct targets *t, int *ret_status)
 {
-	unsigned *order = calloc(t->count, sizeof(*order));
+	unsigned *order = must(calloc(t->count, sizeof(*order)));
 	int rc = CTL_DONE;
 
-	if (!order)
-		abort();
 	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE, t->count, order);
 	for (v->position = 0; v->position < t->count && !child_interrupted(); v->position++) {
 		struct target *target = &t->list[order[v->position]];
@@ -307,9 +307,8 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 		if (!t->list[i].timed_out || t->list[i].told)
 			continue;
 		rc = CTL_TIMED_OUT;
-		if (asprintf(&reason, "COMMAND did not end within %g s (--timeout)",
-			     v->options->timeout_ms / 1e3) < 0)
-			abort();
+		reason = text_new("COMMAND did not end within %g s (--timeout)",
+				  v->options->timeout_ms / 1e3);
 		ctl_warn("%s is not compared: %s", name, reason);
 		targets_leave(t, field_named(t->status, "listeners", name), reason);
 		free(reason);

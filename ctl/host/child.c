@@ -16,6 +16,7 @@
 
 #include "kept.h"
 #include "link_watch.h"
+#include "must.h"
 #include "process.h"
 #include "util.h"
 
@@ -305,13 +306,11 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		  unsigned timeout_ms, const struct watcher *watcher, struct link_watch *link)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct look *look = calloc(1, sizeof(*look));
+	struct look *look = must(calloc(1, sizeof(*look)));
 	struct ends ends = { UINT64_MAX, UINT64_MAX };
 	enum watch_said said;
 	bool ended = false;
 
-	if (!look)
-		abort();
 	if (timeout_ms)
 		ends.timeout_ns = clock_ns() + timeout_ms * (uint64_t)NS_PER_MS;
 	while (!ended) {

@@ -5,19 +5,15 @@
 #include <string.h>
 
 #include "child.h"
+#include "must.h"
 #include "util.h"
 
 void kept_add(struct kept *k, const char *data, size_t bytes)
 {
 	bytes = MIN(bytes, CHILD_OUTPUT_MAX - k->bytes);
 	if (k->bytes + bytes + 1 > k->room) {
-		size_t room = 2 * (k->bytes + bytes + 1);
-		char *text = realloc(k->text, room);
-
-		if (!text)
-			abort();
-		k->text = text;
-		k->room = room;
+		k->room = 2 * (k->bytes + bytes + 1);
+		k->text = must(realloc(k->text, k->room));
 	}
 	memcpy(k->text + k->bytes, data, bytes);
 	k->bytes += bytes;
@@ -26,10 +22,8 @@ void kept_add(struct kept *k, const char *data, size_t bytes)
 
 char *kept_take(struct kept *k)
 {
-	char *text = k->text ? k->text : calloc(1, 1);
+	char *text = k->text ? k->text : must(calloc(1, 1));
 
-	if (!text)
-		abort();
 	*k = (struct kept){ 0 };
 	return text;
 }

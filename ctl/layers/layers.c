@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "must.h"
 #include "perf.h"
 #include "stack_tree.h"
 #include "stacks.h"
@@ -40,11 +41,9 @@ struct layers {
 
 int layers_open(struct layers **ret, struct reason *reason)
 {
-	struct layers *l = calloc(1, sizeof(*l));
+	struct layers *l = must(calloc(1, sizeof(*l)));
 	int rc;
 
-	if (!l)
-		abort();
 	l->spaces = spaces_new();
 	rc = perf_open(&l->perf, reason);
 	if (rc == 0)
@@ -103,9 +102,7 @@ static unsigned find(struct layers *l, const char *name)
 		i++;
 	if (i < l->listener_count)
 		return i;
-	l->listeners = reallocarray(l->listeners, i + 1, sizeof(*l->listeners));
-	if (!l->listeners)
-		abort();
+	l->listeners = must(reallocarray(l->listeners, i + 1, sizeof(*l->listeners)));
 	l->listeners[l->listener_count++] = (struct sampled){ .name = strdup(name) };
 	return i;
 }
@@ -122,9 +119,7 @@ static void see_thread(struct layers *l, unsigned listener, pid_t tid)
 {
 	if (thread_of(l, tid))
 		return;
-	l->threads = reallocarray(l->threads, l->thread_count + 1, sizeof(*l->threads));
-	if (!l->threads)
-		abort();
+	l->threads = must(reallocarray(l->threads, l->thread_count + 1, sizeof(*l->threads)));
 	l->threads[l->thread_count++] = (struct thread){ tid, listener };
 }
 

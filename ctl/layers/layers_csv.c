@@ -4,6 +4,7 @@
 
 #include "compare_table.h"
 #include "layers_group.h"
+#include "must.h"
 #include "util.h"
 
 struct layers_csv {
@@ -66,9 +67,7 @@ void layers_csv(struct output *out, const struct measures *m)
 	struct groups groups;
 
 	groups_init(&groups, m);
-	csv.groups = calloc(groups.count + 1, sizeof(*csv.groups));
-	if (!csv.groups)
-		abort();
+	csv.groups = must(calloc(groups.count + 1, sizeof(*csv.groups)));
 	for (unsigned i = 0; i < groups.count; i++)
 		csv.count += layers_group_init(&csv.groups[csv.count], &groups.list[i]);
 	compare_csv(out, m, csv.count ? &csv.more : NULL);

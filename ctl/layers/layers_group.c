@@ -8,6 +8,8 @@
 
 #include "field.h"
 #include "human.h"
+#include "must.h"
+#include "text.h"
 #include "util.h"
 
 /* ---- One interval ---- */
@@ -112,11 +114,7 @@ static void set_row(struct layers_row *row, const struct group *g, unsigned inde
 
 static double *numbers(unsigned count)
 {
-	double *made = calloc(count + 1, sizeof(*made));
-
-	if (!made)
-		abort();
-	return made;
+	return must(calloc(count + 1, sizeof(double)));
 }
 
 /* The differences of the rounds in which both were sampled. */
@@ -174,12 +172,10 @@ static struct verdict judge_overhead(const struct measure *row, const struct gro
 
 bool layers_group_init(struct layers_group *ret, const struct group *g)
 {
-	struct layers_group l = { .group = g, .rows = calloc(g->count, sizeof(*l.rows)) };
+	struct layers_group l = { .group = g, .rows = must(calloc(g->count, sizeof(*l.rows))) };
 	unsigned layers = 0;
 	bool any = false;
 
-	if (!l.rows)
-		abort();
 	for (unsigned i = 0; i < g->count; i++) {
 		set_row(&l.rows[i], g, i);
 		any |= l.rows[i].known;
@@ -209,7 +205,6 @@ void layers_group_fini(struct layers_group *l)
 char *layers_warnings(const struct layers_group *l)
 {
 	bool stripped = false, far = false;
-	char *text;
 
 	for (unsigned i = 0; i < l->group->count; i++) {
 		stripped |= l->rows[i].stripped;
@@ -217,30 +212,25 @@ char *layers_warnings(const struct layers_group *l)
 	}
 	if (!stripped && !far)
 		return NULL;
-	if (asprintf(&text, "%s%s%s",
-		     far ? "The samples' time is off from a listener's by more than 2 % and "
-			   "chance: shares may be, too."
-			 : "",
-		     far && stripped ? " " : "",
-		     stripped ? "nbserved has no symbols (it was stripped): service, engine and "
-				"store are part of its core."
-			      : "") < 0)
-		abort();
-	return text;
+	return text_new("%s%s%s",
+			far ? "The samples' time is off from a listener's by more than 2 % and "
+			      "chance: shares may be, too."
+			    : "",
+			far && stripped ? " " : "",
+			stripped ? "nbserved has no symbols (it was stripped): service, engine and "
+				   "store are part of its core."
+				 : "");
 }
 
 char *layers_other(const struct layers_group *l, unsigned row)
 {
 	const struct layers_function *other = l->rows[row].other;
 	char *text;
-	size_t bytes;
 	FILE *to;
 
 	if (!other[0].name)
 		return NULL;
-	to = open_memstream(&text, &bytes);
-	if (!to)
-		abort();
+	to = text_open(&text);
 	fprintf(to, "Other, of %s: ", l->group->rows[row]->listener);
 	for (unsigned i = 0; i < LAYERS_OTHER_SHOWN && other[i].name; i++)
 		fprintf(to, "%s%s %s %%", i ? ", " : "", other[i].name,

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "must.h"
 #include "util.h"
 
 const char *const perf_kind_names[] = { [PERF_CLOCK] = "cpu-clock", [PERF_CYCLES] = "cycles" };
@@ -119,9 +120,7 @@ int perf_open(struct perf *ret, struct reason *reason)
 		close(rc);
 	else
 		ret->kind = PERF_CLOCK;
-	ret->cpus = calloc((size_t)cpus, sizeof(*ret->cpus));
-	if (!ret->cpus)
-		abort();
+	ret->cpus = must(calloc((size_t)cpus, sizeof(*ret->cpus)));
 	*reason = (struct reason){ "" };
 	for (int cpu = rc = 0; cpu < cpus && rc == 0; cpu++)
 		rc = open_cpu(ret, cpu, reason);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "must.h"
 #include "symbols.h"
 #include "text.h"
 #include "util.h"
@@ -47,11 +48,7 @@ static const struct symbol unknown_user = { .name = "[unknown]", .owner = "", .l
 
 struct spaces *spaces_new(void)
 {
-	struct spaces *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		abort();
-	return s;
+	return must(calloc(1, sizeof(struct spaces)));
 }
 
 void spaces_free(struct spaces *s)
@@ -74,7 +71,7 @@ static char *read_all(const char *path)
 
 	if (!from)
 		return NULL;
-	to = text_open(&text, &bytes);
+	to = text_open(&text);
 	while ((bytes = fread(part, 1, sizeof(part), from)) > 0)
 		fwrite(part, 1, bytes, to);
 	fclose(from);
@@ -123,11 +120,8 @@ static void read_symbols(struct file *file, const char *path)
 static char *owner_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
-	char *owner;
 
-	if (asprintf(&owner, *path == '[' ? "%s" : "[%s]", slash ? slash + 1 : path) < 0)
-		abort();
-	return owner;
+	return text_new(*path == '[' ? "%s" : "[%s]", slash ? slash + 1 : path);
 }
 
 /* Takes ownership of owner.  NULL: there are too many files. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
 #include "util.h"
 
 void stacks_free(struct stacks *s)
@@ -63,11 +64,9 @@ static unsigned *place_of(const struct stacks *s, const struct symbol *const *fr
 static void grow(struct stacks *s)
 {
 	s->place_count = MAX(2 * s->place_count, 256U);
-	s->list = reallocarray(s->list, s->place_count / 4, sizeof(*s->list));
+	s->list = must(reallocarray(s->list, s->place_count / 4, sizeof(*s->list)));
 	free(s->places);
-	s->places = calloc(s->place_count, sizeof(*s->places));
-	if (!s->list || !s->places)
-		abort();
+	s->places = must(calloc(s->place_count, sizeof(*s->places)));
 	for (unsigned i = 0; i < s->count; i++)
 		*place_of(s, s->list[i].frames, s->list[i].count) = i + 1;
 }
@@ -84,9 +83,7 @@ static struct stack *stack_of(struct stacks *s, const struct symbol *const *fram
 		return &s->list[*place - 1];
 	new = &s->list[s->count++];
 	*place = s->count;
-	*new = (struct stack){ .count = count, .frames = calloc(count + 1, sizeof(*frames)) };
-	if (!new->frames)
-		abort();
+	*new = (struct stack){ .count = count, .frames = must(calloc(count + 1, sizeof(*frames))) };
 	for (unsigned i = 0; i < count; i++) /* memcpy() takes no NULL, which `frames` of none is */
 		new->frames[i] = frames[i];
 	return new;

@@ -6,15 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
 #include "util.h"
 
 static struct symbol *add(struct symbols *s, size_t *room)
 {
 	if (s->count == *room) {
 		*room = MAX(2 * *room, (size_t)1024);
-		s->list = reallocarray(s->list, *room, sizeof(*s->list));
-		if (!s->list)
-			abort();
+		s->list = must(reallocarray(s->list, *room, sizeof(*s->list)));
 	}
 	return &s->list[s->count++];
 }
@@ -214,9 +213,7 @@ int symbols_elf(struct symbols *ret, const void *bytes, size_t size, bool own, c
 	if (!find_table(&image, SHT_SYMTAB, &table, &names) &&
 	    (own || !find_table(&image, SHT_DYNSYM, &table, &names)))
 		return -ENODATA;
-	ret->text = calloc(names.sh_size + 1, 1);
-	if (!ret->text)
-		abort();
+	ret->text = must(calloc(names.sh_size + 1, 1));
 	memcpy(ret->text, image.bytes + names.sh_offset, names.sh_size);
 	read_table(ret, &image, &table, &names, own, owner);
 	sort(ret);

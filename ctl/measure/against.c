@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "figure.h"
+#include "must.h"
 #include "util.h"
 #include "verdict.h"
 
@@ -32,11 +33,9 @@ static bool has_run(const struct measure *row, unsigned visits, const char *run)
 
 static double run_cost(const struct measure *row, const char *run, enum figure cost)
 {
-	struct measure one = { .visits = calloc(measure_visits(row), sizeof(*one.visits)) };
+	struct measure one = { .visits = must(calloc(measure_visits(row), sizeof(*one.visits))) };
 	double median;
 
-	if (!one.visits)
-		abort();
 	for (unsigned i = 0; i < measure_visits(row); i++)
 		if (is_of(measure_visit_at(row, i), run))
 			one.visits[one.visit_count++] = (struct measure *)measure_visit_at(row, i);
@@ -51,9 +50,7 @@ static void runs_add(struct runs *to, const struct measure *row, enum figure cos
 {
 	unsigned visits = measure_visits(row);
 
-	to->costs = reallocarray(to->costs, to->count + visits, sizeof(*to->costs));
-	if (!to->costs)
-		abort();
+	to->costs = must(reallocarray(to->costs, to->count + visits, sizeof(*to->costs)));
 	for (unsigned i = 0; i < visits; i++) {
 		const char *run = measure_visit_at(row, i)->visit.run;
 
@@ -71,9 +68,7 @@ static double runs_median(const struct runs *r)
 
 	if (r->count == 0)
 		return NAN;
-	sorted = calloc(r->count, sizeof(*sorted));
-	if (!sorted)
-		abort();
+	sorted = must(calloc(r->count, sizeof(*sorted)));
 	memcpy(sorted, r->costs, r->count * sizeof(*sorted));
 	numbers_sort(sorted, r->count);
 	median = (sorted[(r->count - 1) / 2] + sorted[r->count / 2]) / 2;
@@ -108,12 +103,10 @@ static void add_pair(struct against *a, const struct measures *then, struct meas
 			     .label = now->label,
 			     .operation = now->operation,
 			     .pair = now->listener,
-			     .rows = calloc(2, sizeof(struct measure *)),
-			     .verdicts = calloc(2, sizeof(struct verdict)),
+			     .rows = must(calloc(2, sizeof(struct measure *))),
+			     .verdicts = must(calloc(2, sizeof(struct verdict))),
 			     .within = a->within,
 			     .of_runs = true };
-	if (!g->rows || !g->verdicts)
-		abort();
 	if (other)
 		g->rows[g->count++] = other;
 	g->rows[g->count++] = now;
@@ -125,10 +118,8 @@ static void add_pair(struct against *a, const struct measures *then, struct meas
 
 static void find_pairs(struct against *a, const struct measures *then, const struct measures *now)
 {
-	a->groups.list = calloc(now->count + 1U, sizeof(*a->groups.list));
-	a->rows = calloc(now->count + 1U, sizeof(*a->rows));
-	if (!a->groups.list || !a->rows)
-		abort();
+	a->groups.list = must(calloc(now->count + 1U, sizeof(*a->groups.list)));
+	a->rows = must(calloc(now->count + 1U, sizeof(*a->rows)));
 	for (unsigned i = 0; i < now->count; i++)
 		if (now->rows[i]->count && !measure_is_minor(now->rows[i]))
 			add_pair(a, then, now->rows[i]);

@@ -131,8 +131,7 @@ static json_t *values_text(const json_t *parts, const char *key)
 	const char *value, *between = "";
 	json_t *values = json_object_get(parts, key), *unused, *made;
 	char *text;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	json_object_foreach(values, value, unused) {
 		fprintf(to, "%s%s", between, value);
@@ -162,11 +161,8 @@ static char *words_only_in(json_t *some, const json_t *others)
 	const char *word, *between = "";
 	json_t *unused;
 	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	FILE *to = text_open(&text);
 
-	if (!to)
-		abort();
 	json_object_foreach(some, word, unused) {
 		if (json_object_get(others, word))
 			continue;

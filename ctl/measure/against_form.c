@@ -6,6 +6,7 @@
 #include "against.h"
 #include "field.h"
 #include "figure.h"
+#include "text.h"
 #include "util.h"
 
 const char against_nothing_changed[] =
@@ -30,25 +31,20 @@ struct phrase against_words(const struct against *a, unsigned i)
 char *against_summary(const struct against *a)
 {
 	unsigned counts[GATES] = { 0 }, less = 0, other = 0;
-	char *text;
-	int rc;
 
 	for (unsigned i = 0; i < a->groups.count; i++) {
 		counts[a->rows[i].gate]++;
 		less += a->groups.list[i].verdicts[1].is == VERDICT_LESS;
 		other += a->groups.list[i].verdicts[1].is == VERDICT_NOT_COMPARABLE;
 	}
-	rc = asprintf(&text,
-		      "Against the saved rows %u of %u are worse, %u better, %u not worse by more "
-		      "than %.3g %%, %u undecided, %u not comparable%s.",
-		      counts[GATE_WORSE], a->groups.count, less, counts[GATE_PASSED] - less,
-		      100 * a->within, counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE],
-		      other ? ": saved rows are of another command, host, kernel or configuration "
-			      "(--force judges them)"
-			    : "");
-	if (rc < 0)
-		abort();
-	return text;
+	return text_new(
+		"Against the saved rows %u of %u are worse, %u better, %u not worse by more "
+		"than %.3g %%, %u undecided, %u not comparable%s.",
+		counts[GATE_WORSE], a->groups.count, less, counts[GATE_PASSED] - less,
+		100 * a->within, counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE],
+		other ? ": saved rows are of another command, host, kernel or configuration "
+			"(--force judges them)"
+		      : "");
 }
 
 /* ---- The table ---- */

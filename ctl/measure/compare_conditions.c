@@ -277,33 +277,21 @@ char *groups_conditions(const struct groups *all)
 		tell_governor, tell_turbo,    tell_hugepages,   tell_clock
 	};
 	char *text = NULL;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(tell); i++)
 		tell[i](to, all);
-	fclose(to);
-	if (*text)
-		return text;
-	free(text);
-	return NULL;
+	return text_close(to, &text);
 }
 
 char *groups_pinning(const struct groups *all)
 {
 	const char *apart = host_text(all, "apart"), *space = strchr(apart, ' ');
-	char *text;
-	int rc;
 
 	if (space)
-		rc = asprintf(&text,
-			      "pin them apart (`cpus = %.*s` in the listener, taskset -c %s "
-			      "COMMAND), or they take time from each other",
-			      (int)(space - apart), apart, space + 1);
-	else
-		rc = asprintf(&text, "they take time from each other, and there is no other core "
-				     "that nbctl may use");
-	if (rc < 0)
-		abort();
-	return text;
+		return text_new("pin them apart (`cpus = %.*s` in the listener, taskset -c %s "
+				"COMMAND), or they take time from each other",
+				(int)(space - apart), apart, space + 1);
+	return text_new("they take time from each other, and there is no other core that nbctl may "
+			"use");
 }

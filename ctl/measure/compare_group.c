@@ -10,17 +10,10 @@
 #include "field.h"
 #include "hosts.h"
 #include "human.h"
+#include "must.h"
 #include "nic_link.h"
+#include "text.h"
 #include "util.h"
-
-static FILE *open_text(char **text, size_t *bytes)
-{
-	FILE *to = open_memstream(text, bytes);
-
-	if (!to)
-		abort();
-	return to;
-}
 
 /* ---- Grouping ---- */
 
@@ -33,9 +26,7 @@ static struct group *find_group(struct groups *g, const struct measure *row)
 		    !strcmp(group->operation, row->operation) && !strcmp(group->pair, row->pair))
 			return group;
 	}
-	g->list = reallocarray(g->list, g->count + 1, sizeof(*g->list));
-	if (!g->list)
-		abort();
+	g->list = must(reallocarray(g->list, g->count + 1, sizeof(*g->list)));
 	g->list[g->count] = (struct group){
 		.service = row->service,
 		.label = row->label,
@@ -47,9 +38,7 @@ static struct group *find_group(struct groups *g, const struct measure *row)
 
 static void group_add(struct group *group, struct measure *row)
 {
-	group->rows = reallocarray(group->rows, group->count + 1, sizeof(*group->rows));
-	if (!group->rows)
-		abort();
+	group->rows = must(reallocarray(group->rows, group->count + 1, sizeof(*group->rows)));
 	group->rows[group->count++] = row;
 }
 
@@ -186,11 +175,9 @@ static struct verdict judge(const struct group *g, unsigned to, unsigned row, en
 {
 	const struct measure *first = g->rows[to];
 	unsigned visits = measure_visits(first), rounds = 0;
-	double *values = calloc(2 * (size_t)visits, sizeof(*values));
+	double *values = must(calloc(2 * (size_t)visits, sizeof(*values)));
 	struct verdict v;
 
-	if (!values)
-		abort();
 	for (unsigned i = 0; i < visits; i++) {
 		const struct measure *base = measure_visit_at(first, i),
 				     *beside = visit_beside(g->rows[row], base);
@@ -237,9 +224,7 @@ struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned 
 
 static void group_judge(struct group *g)
 {
-	g->verdicts = calloc(g->count, sizeof(*g->verdicts));
-	if (!g->verdicts)
-		abort();
+	g->verdicts = must(calloc(g->count, sizeof(*g->verdicts)));
 	for (unsigned i = 1; i < g->count; i++)
 		g->verdicts[i] = judge(g, 0, i, g->cost, g->comparisons);
 }
@@ -325,8 +310,7 @@ char *group_title(const struct group *g)
 {
 	bool operation = strcmp(g->operation, g->service) != 0;
 	char *text;
-	size_t bytes;
-	FILE *to = open_text(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	fprintf(to, "%s%s%s%s%s%s%s", g->service, operation ? " " : "",
 		operation ? g->operation : "", *g->pair ? ", " : "", g->pair, *g->label ? ": " : "",
@@ -373,7 +357,6 @@ char *groups_generator_limit(const struct groups *all)
 	unsigned count = 0, rows = 0;
 	double apart = 0;
 	char *text;
-	size_t bytes;
 	FILE *to;
 
 	for (unsigned i = 0; i < all->count; i++)
@@ -389,7 +372,7 @@ char *groups_generator_limit(const struct groups *all)
 		}
 	if (!first)
 		return NULL;
-	to = open_text(&text, &bytes);
+	to = text_open(&text);
 	fprintf(to,
 		"The generator was the limit in %u of %u rows (%s: its busiest thread at %s %% of "
 		"a CPU, the server at %s %%): rates there are the generator's",
@@ -427,8 +410,8 @@ static char *name_rows(const struct groups *all, bool (*is)(const struct measure
 			if (is(all->list[i].rows[j]))
 				add_once(listeners, json_string(all->list[i].rows[j]->listener));
 	names = field_show(listeners);
-	if (*names && asprintf(&text, "%s%s%s", before, names, after) < 0)
-		abort();
+	if (*names)
+		text = text_new("%s%s%s", before, names, after);
 	free(names);
 	json_decref(listeners);
 	return text;
@@ -436,11 +419,10 @@ static char *name_rows(const struct groups *all, bool (*is)(const struct measure
 
 char *groups_shared_cpus(const struct groups *all)
 {
-	char *pinning = groups_pinning(all), *after = NULL, *text;
+	char *pinning = groups_pinning(all);
+	char *after = text_new(" may run on the same CPUs: %s.", pinning);
+	char *text = name_rows(all, shares_cpu, "The generator and ", after);
 
-	if (asprintf(&after, " may run on the same CPUs: %s.", pinning) < 0)
-		abort();
-	text = name_rows(all, shares_cpu, "The generator and ", after);
 	free(pinning);
 	free(after);
 	return text;

@@ -29,8 +29,7 @@ char *groups_holes(const struct groups *all)
 {
 	char *text = NULL;
 	double most = 0;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i].count; j++) {
@@ -48,9 +47,5 @@ char *groups_holes(const struct groups *all)
 			"without data: write the disk first (`dd if=/dev/urandom bs=1M count=1K | "
 			"nbdcopy - URI`), or have it made with `fill = yes`.",
 			human_percent(most).text);
-	fclose(to);
-	if (*text)
-		return text;
-	free(text);
-	return NULL;
+	return text_close(to, &text);
 }

@@ -68,8 +68,7 @@ static void render_percentiles(struct output *out, const struct measure *row)
 {
 	static const enum figure percentiles[] = { FIGURE_P50, FIGURE_P99, FIGURE_P99_9 };
 	char *text = NULL;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(percentiles); i++) {
 		enum figure f = percentiles[i];

@@ -13,6 +13,7 @@
 #include "hosts.h"
 #include "hosts_words.h"
 #include "human.h"
+#include "text.h"
 #include "util.h"
 
 /* The figures, between what names the row and what is known of it. */
@@ -355,11 +356,8 @@ static void render_idle(struct output *out, const struct measures *m, bool any)
 {
 	const char *last = "";
 	char *names = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&names, &bytes);
+	FILE *to = text_open(&names);
 
-	if (!to)
-		abort();
 	for (unsigned i = 0; i < m->count; i++) {
 		const struct measure *row = m->rows[i];
 

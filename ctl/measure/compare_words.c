@@ -7,6 +7,7 @@
 #include "compare_group.h"
 #include "field.h"
 #include "human.h"
+#include "must.h"
 #include "text.h"
 #include "util.h"
 
@@ -94,12 +95,11 @@ char *group_verdict(const struct group *g)
 {
 	char *text;
 	unsigned rounds = group_rounds(g);
-	size_t bytes;
 	FILE *to;
 
 	if (!group_is_judged(g))
 		return NULL;
-	to = text_open(&text, &bytes);
+	to = text_open(&text);
 	fprintf(to, "%s against %s: ", figures[g->cost].words, group_row_name(g, 0).text);
 	for (unsigned i = 1; i < g->count; i++)
 		fprintf(to, "%s%s %s", i > 1 ? "; " : "", group_row_name(g, i).text,
@@ -148,8 +148,7 @@ static void print_cpus(FILE *to, const struct group *g, unsigned row)
 char *group_side(const struct group *g)
 {
 	char *text;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (unsigned i = 1; i < g->count; i++) {
 		print_cpus(to, g, i);
@@ -157,18 +156,13 @@ char *group_side(const struct group *g)
 	}
 	if (ftell(to))
 		putc('.', to);
-	fclose(to);
-	if (*text)
-		return text;
-	free(text);
-	return NULL;
+	return text_close(to, &text);
 }
 
 char *group_user(const struct group *g)
 {
 	char *text;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (unsigned i = 1; i < g->count; i++) {
 		struct verdict v;
@@ -182,11 +176,7 @@ char *group_user(const struct group *g)
 	}
 	if (ftell(to))
 		putc('.', to);
-	fclose(to);
-	if (*text)
-		return text;
-	free(text);
-	return NULL;
+	return text_close(to, &text);
 }
 
 /* ---- All groups ---- */
@@ -216,9 +206,7 @@ static double largest_p(const struct groups *all)
 
 	for (unsigned i = 0; i < all->count; i++)
 		count += all->list[i].count;
-	list = calloc(count + 1, sizeof(*list));
-	if (!list)
-		abort();
+	list = must(calloc(count + 1, sizeof(*list)));
 	count = 0;
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 1; j < all->list[i].count; j++)
@@ -326,8 +314,7 @@ static void print_names(FILE *to, json_t *names, const char *separator)
 static char *one_conclusion(const struct group *g)
 {
 	char *text;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (unsigned i = 1; i < g->count; i++) {
 		fprintf(to, "%s%s: %s", i > 1 ? "; " : "", group_row_name(g, i).text,
@@ -347,7 +334,6 @@ char *groups_conclusion(const struct groups *all)
 	struct largest largest = { 0 };
 	double p_max = largest_p(all);
 	char *text = NULL;
-	size_t bytes;
 	FILE *to;
 
 	if (all->count == 1 && group_is_judged(all->list))
@@ -358,7 +344,7 @@ char *groups_conclusion(const struct groups *all)
 		if (group_is_judged(&all->list[i]))
 			count_group(&all->list[i], p_max, bases, engines, &largest);
 	if (json_object_size(engines)) {
-		to = text_open(&text, &bytes);
+		to = text_open(&text);
 		fputs("Against ", to);
 		print_names(to, bases, " or ");
 		fputs(", ", to);
@@ -399,15 +385,13 @@ static char *control_text(const struct group *g, unsigned row)
 	const char *name = g->rows[row]->listener, *first = g->rows[0]->listener;
 	struct phrase verdict = group_verdict_text(g, row);
 	enum verdict_is is = g->verdicts[row].is;
-	char *text;
 
-	if (asprintf(&text, "The control %s is configured as %s: %s.%s", name, first, verdict.text,
-		     is == VERDICT_LESS || is == VERDICT_MORE
-			     ? " Differences of that size are between listeners of one daemon, not "
-			       "between what they do."
-			     : "") < 0)
-		abort();
-	return text;
+	return text_new(
+		"The control %s is configured as %s: %s.%s", name, first, verdict.text,
+		is == VERDICT_LESS || is == VERDICT_MORE
+			? " Differences of that size are between listeners of one daemon, not "
+			  "between what they do."
+			: "");
 }
 
 char *groups_control(const struct groups *all, const char *listener, bool *ret_alike)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "must.h"
 #include "text.h"
 #include "util.h"
 
@@ -75,9 +76,7 @@ static struct curve *find_curve(struct curves *c, const struct group *g)
 	for (unsigned i = 0; i < c->count; i++)
 		if (is_beside(c->list[i].groups[0], g, true))
 			return &c->list[i];
-	c->list = reallocarray(c->list, c->count + 1, sizeof(*c->list));
-	if (!c->list)
-		abort();
+	c->list = must(reallocarray(c->list, c->count + 1, sizeof(*c->list)));
 	c->list[c->count] = (struct curve){ .name = axis_of(values_of(g)) };
 	return &c->list[c->count++];
 }
@@ -92,9 +91,7 @@ void curves_init(struct curves *c, const struct groups *all)
 		if (!json_object_size(values_of(&all->list[i])))
 			continue;
 		to = find_curve(c, &all->list[i]);
-		to->groups = reallocarray(to->groups, to->count + 1, sizeof(*to->groups));
-		if (!to->groups)
-			abort();
+		to->groups = must(reallocarray(to->groups, to->count + 1, sizeof(*to->groups)));
 		/* A listener may lack an operation at the first values, so that their groups come
 		 * later. */
 		for (at = to->count++;
@@ -123,8 +120,7 @@ char *curve_title(const struct curve *c)
 	struct group first = *c->groups[0];
 	json_t *values = values_of(&first), *value;
 	char *label, *title;
-	size_t bytes;
-	FILE *to = text_open(&label, &bytes);
+	FILE *to = text_open(&label);
 
 	fputs(label_of(&first), to);
 	json_object_foreach(values, name, value)
@@ -272,14 +268,13 @@ char *curve_text(const struct curve *c)
 	const struct group *g = c->groups[0];
 	bool judged = false;
 	struct words w = { .curve = c };
-	size_t bytes;
 	char *text;
 
 	for (unsigned i = 0; i < c->count; i++)
 		judged |= group_is_judged(c->groups[i]);
 	if (!judged)
 		return NULL;
-	w.to = text_open(&text, &bytes);
+	w.to = text_open(&text);
 	fprintf(w.to, "%s against %s over %s: ", figures[g->cost].words, group_row_name(g, 0).text,
 		c->name);
 	curve_for_each(c, print_listener, &w);
@@ -295,11 +290,9 @@ char *curve_text(const struct curve *c)
 struct interval curve_interval(const struct measure *row, enum figure figure)
 {
 	unsigned visits = measure_visits(row), count;
-	double *values = calloc(2 * (size_t)visits, sizeof(*values)), *ones;
+	double *values = must(calloc(2 * (size_t)visits, sizeof(*values))), *ones;
 	struct verdict v;
 
-	if (!values)
-		abort();
 	ones = values + visits;
 	count = figure_values(row, figure, values);
 	for (unsigned i = 0; i < count; i++)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "figure_machine.h"
+#include "must.h"
 #include "util.h"
 #include "verdict.h"
 
@@ -415,11 +416,9 @@ double figure_value(const struct measure *row, enum figure figure)
 unsigned figure_values(const struct measure *row, enum figure figure, double *values)
 {
 	bool pooled = figures[figure].pooled;
-	struct measure *block = pooled ? malloc(sizeof(*block)) : NULL;
+	struct measure *block = pooled ? must(malloc(sizeof(*block))) : NULL;
 	unsigned count = 0, joined = 0;
 
-	if (pooled && !block)
-		abort();
 	for (unsigned i = 0; i < measure_visits(row); i++) {
 		const struct measure *visit = measure_visit_at(row, i);
 
@@ -439,12 +438,10 @@ unsigned figure_values(const struct measure *row, enum figure figure, double *va
 
 struct spread figure_spread(const struct measure *row, enum figure figure)
 {
-	double *values = calloc(measure_visits(row), sizeof(*values));
+	double *values = must(calloc(measure_visits(row), sizeof(*values)));
 	struct spread s = { NAN, NAN, NAN, 0 };
 	unsigned count;
 
-	if (!values)
-		abort();
 	count = figure_values(row, figure, values);
 	if (count > 0) {
 		numbers_sort(values, count);

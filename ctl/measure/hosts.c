@@ -7,6 +7,7 @@
 
 #include "field.h"
 #include "generator_json.h"
+#include "must.h"
 #include "util.h"
 
 const enum figure hosts_figures[HOSTS_FIGURES] = {
@@ -85,11 +86,9 @@ static int compare_doubles(const void *a, const void *b)
 double hosts_value(const struct measure *row, unsigned host, enum figure figure)
 {
 	unsigned visits = measure_visits(row), count = 0;
-	struct measure *part = calloc(1, sizeof(*part));
-	double *values = calloc(visits, sizeof(*values)), median = NAN;
+	struct measure *part = must(calloc(1, sizeof(*part)));
+	double *values = must(calloc(visits, sizeof(*values))), median = NAN;
 
-	if (!values || !part)
-		abort();
 	for (unsigned i = 0; i < visits; i++) {
 		values[count] = value_in(measure_visit_at(row, i), host, figure, part);
 		count += !isnan(values[count]);

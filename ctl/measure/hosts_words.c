@@ -7,18 +7,10 @@
 
 #include "hosts.h"
 #include "human.h"
+#include "text.h"
 #include "util.h"
 
 static const double limit = 0.9; /* of a CPU, as of a generator on one host */
-
-static FILE *open_text(char **text, size_t *bytes)
-{
-	FILE *to = open_memstream(text, bytes);
-
-	if (!to)
-		abort();
-	return to;
-}
 
 /* ---- The table ---- */
 
@@ -117,7 +109,6 @@ char *hosts_limit(const struct groups *all)
 	const struct measure *first = NULL;
 	unsigned count = 0, rows = 0;
 	char *text;
-	size_t bytes;
 	FILE *to;
 
 	for (unsigned i = 0; i < all->count; i++)
@@ -133,7 +124,7 @@ char *hosts_limit(const struct groups *all)
 		}
 	if (!first)
 		return NULL;
-	to = open_text(&text, &bytes);
+	to = text_open(&text);
 	fprintf(to, "In %u of %u rows some hosts of the generator were at their limit (%s: ", count,
 		rows, first->listener);
 	name_hosts(to, first, true);
@@ -176,7 +167,6 @@ char *hosts_overlap(const struct groups *all)
 	uint64_t spread_ns = 0;
 	unsigned hosts = 0;
 	char *text;
-	size_t bytes;
 	FILE *to;
 
 	for (unsigned i = 0; i < all->count; i++)
@@ -192,7 +182,7 @@ char *hosts_overlap(const struct groups *all)
 		}
 	if (!least)
 		return NULL;
-	to = open_text(&text, &bytes);
+	to = text_open(&text);
 	fprintf(to, "The generator started on %u hosts within %s", hosts,
 		human_time(spread_ns).text);
 	if (least->generator.overlap < limit)

@@ -5,6 +5,7 @@
 
 #include "figure.h"
 #include "limit.h"
+#include "must.h"
 #include "util.h"
 
 /* As in verdict.c: an end of an interval as near to the limit as this is at it. */
@@ -30,9 +31,7 @@ static void add_case(struct limits *to, const struct limit *l, const struct grou
 	enum figure figure = figure_of(l, g);
 
 	/* Cases may move: nothing points to one before all are there. */
-	to->cases = reallocarray(to->cases, to->count + 1, sizeof(*to->cases));
-	if (!to->cases)
-		abort();
+	to->cases = must(reallocarray(to->cases, to->count + 1, sizeof(*to->cases)));
 	to->cases[to->count++] =
 		(struct limit_case){ .limit = l,
 				     .group = g,
@@ -71,10 +70,8 @@ static enum gate gate_by(const struct verdict *v, bool below)
 static void judge(struct limit_case *c, unsigned comparisons)
 {
 	unsigned visits = measure_visits(c->group->rows[c->row]), count;
-	double *numbers = calloc(2 * (size_t)visits, sizeof(*numbers));
+	double *numbers = must(calloc(2 * (size_t)visits, sizeof(*numbers)));
 
-	if (!numbers)
-		abort();
 	count = collect(c, numbers, numbers + visits);
 	c->verdict = verdict_of(numbers, numbers + visits, count, comparisons, WITHIN_DEFAULT);
 	c->gate = gate_by(&c->verdict, c->limit->below);

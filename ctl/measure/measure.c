@@ -7,22 +7,19 @@
 #include <string.h>
 
 #include "field.h"
+#include "must.h"
 #include "util.h"
 
 /* Takes ownership of row. */
 static void append(struct measures *m, struct measure *row)
 {
-	struct measure **rows = reallocarray(m->rows, m->count + 1, sizeof(*rows));
-
-	if (!rows || !row)
-		abort();
-	m->rows = rows;
+	m->rows = must(reallocarray(m->rows, m->count + 1, sizeof(*m->rows)));
 	m->rows[m->count++] = row;
 }
 
 struct measure *measures_add(struct measures *m)
 {
-	struct measure *row = calloc(1, sizeof(*row));
+	struct measure *row = must(calloc(1, sizeof(*row)));
 
 	append(m, row);
 	row->generator.name = row->pair = "";
@@ -142,10 +139,8 @@ static void set_names(struct measure *row, json_t *source)
 /* The increase of a histogram; *to is empty. */
 static void set_histogram(struct histogram_sum *to, const json_t *before, const json_t *after)
 {
-	struct histogram_sum *past = calloc(1, sizeof(*past));
+	struct histogram_sum *past = must(calloc(1, sizeof(*past)));
 
-	if (!past)
-		abort();
 	measure_add_latency(to, after);
 	measure_add_latency(past, before);
 	histogram_subtract(to, past);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "measure.h"
+#include "must.h"
 #include "util.h"
 
 unsigned measure_visits(const struct measure *row)
@@ -63,10 +64,8 @@ static int compare_ns(const void *a, const void *b)
 bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
 {
 	unsigned visits = measure_visits(row), count = 0;
-	uint64_t *values = calloc(visits, sizeof(*values));
+	uint64_t *values = must(calloc(visits, sizeof(*values)));
 
-	if (!values)
-		abort();
 	for (unsigned i = 0; i < visits; i++) {
 		const struct measure *visit = measure_visit_at(row, i);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "measure.h"
+#include "must.h"
 #include "util.h"
 
 static bool same(const struct measure *a, const struct measure *b)
@@ -102,12 +103,7 @@ void measure_add(struct measure *to, const struct measure *from)
 
 static void add_visit(struct measure *row, struct measure *visit)
 {
-	struct measure **visits =
-		reallocarray(row->visits, row->visit_count + 1, sizeof(*row->visits));
-
-	if (!visits)
-		abort();
-	row->visits = visits;
+	row->visits = must(reallocarray(row->visits, row->visit_count + 1, sizeof(*row->visits)));
 	row->visits[row->visit_count++] = visit;
 }
 
@@ -115,10 +111,8 @@ static void add_visit(struct measure *row, struct measure *visit)
 static void merge_visit(struct measure *row, struct measure *visit)
 {
 	if (row->visit_count == 0) {
-		struct measure *first = malloc(sizeof(*first));
+		struct measure *first = must(malloc(sizeof(*first)));
 
-		if (!first)
-			abort();
 		*first = *row;
 		json_incref(first->source);
 		add_visit(row, first);

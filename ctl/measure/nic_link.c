@@ -10,6 +10,7 @@
 #include "figure.h"
 #include "hosts.h"
 #include "human.h"
+#include "must.h"
 #include "text.h"
 #include "util.h"
 
@@ -84,10 +85,8 @@ static uint64_t median_rate(const json_t *documents, const char *name, const str
 			    uint64_t mtu)
 {
 	size_t count = json_array_size(documents), rates = 0;
-	uint64_t *list = calloc(count + 1, sizeof(*list)), median;
+	uint64_t *list = must(calloc(count + 1, sizeof(*list))), median;
 
-	if (!list)
-		abort();
 	for (size_t i = 1; i < count; i++) {
 		const json_t *before = json_array_get(documents, i - 1);
 		const json_t *after = json_array_get(documents, i);

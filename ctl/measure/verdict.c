@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
 #include "util.h"
 
 /* An end of an interval as near to 0 as this is 0: rounding must not decide ties. */
@@ -34,11 +35,7 @@ void numbers_sort(double *numbers, size_t count)
 
 static double *numbers_new(size_t count)
 {
-	double *made = calloc(count + 1, sizeof(*made));
-
-	if (!made)
-		abort();
-	return made;
+	return must(calloc(count + 1, sizeof(double)));
 }
 
 unsigned verdict_least_rounds(unsigned comparisons)

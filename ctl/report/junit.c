@@ -94,9 +94,8 @@ void junit_write(FILE *to, const struct junit *found)
 {
 	struct suite s = { .undecided_passes = found->undecided_passes };
 	char *cases, text[40];
-	size_t bytes;
 
-	s.cases = text_open(&cases, &bytes);
+	s.cases = text_open(&cases);
 	if (found->limits)
 		put_limits(&s, found->limits);
 	if (found->against)

@@ -11,6 +11,7 @@
 #include "report_page.h"
 #include "report_style.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 /* Takes ownership of text; NULL: no paragraph. */
@@ -41,12 +42,9 @@ static void put_optional(FILE *to, const struct report *r, const struct group *g
 			 const char *heading, const char *caption)
 {
 	char *chart;
-	size_t bytes;
-	FILE *drawn = open_memstream(&chart, &bytes);
+	FILE *drawn = text_open(&chart);
 	bool any;
 
-	if (!drawn)
-		abort();
 	any = draw(drawn, r, g);
 	fclose(drawn);
 	if (any) {

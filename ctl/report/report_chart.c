@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "human.h"
+#include "must.h"
 #include "render.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 enum { EDGE = 10 }; /* left and right of everything */
@@ -68,11 +70,9 @@ void report_fini(struct report *r)
 
 unsigned report_series(const struct report *r, const struct group *g, unsigned i)
 {
-	bool *seen = calloc(json_object_size(r->engines), sizeof(*seen));
+	bool *seen = must(calloc(json_object_size(r->engines), sizeof(*seen)));
 	unsigned series = report_engine(r, g->rows[i]);
 
-	if (!seen)
-		abort();
 	for (unsigned j = 0; j < g->count; j++) {
 		unsigned engine = report_engine(r, g->rows[j]);
 
@@ -312,12 +312,9 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 		{ "band", "the same as the first", group_is_judged(g) },
 	};
 	char *title = group_title(g), *body;
-	size_t bytes;
-	FILE *drawn = open_memstream(&body, &bytes);
+	FILE *drawn = text_open(&body);
 	double bottom;
 
-	if (!drawn)
-		abort();
 	bars_init(&b);
 	bars_draw(drawn, &b);
 	cost_band(drawn, &b);

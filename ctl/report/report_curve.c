@@ -174,12 +174,11 @@ bool chart_latency(FILE *to, const struct report *r, const struct group *g)
 {
 	struct plot p;
 	char *text;
-	size_t bytes;
 	FILE *marks;
 
 	if (!plot_init(&p, g))
 		return false;
-	marks = text_open(&text, &bytes);
+	marks = text_open(&text);
 	svg_begin(to, CHART_WIDTH,
 		  TOP + PLOT_HEIGHT + AXIS_HEIGHT + LEGEND_LINE * (p.count + 1) + 10,
 		  "Latency percentiles", NULL);

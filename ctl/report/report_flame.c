@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "human.h"
+#include "must.h"
 #include "report.h"
 #include "report_page.h"
 #include "stack_tree.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 enum { WIDTH = 1200, EDGE = 10, HEAD = 30, BOX = 17, DEPTH_MAX = STACK_FRAMES_MAX };
@@ -45,12 +47,10 @@ static int compare(const void *a, const void *b)
 /* The names of the functions that are called, which the caller frees. */
 static const char **callees(const json_t *function, unsigned *ret_count)
 {
-	const char **names = calloc(json_object_size(function) + 1, sizeof(*names)), *name;
+	const char **names = must(calloc(json_object_size(function) + 1, sizeof(*names))), *name;
 	unsigned count = 0;
 	json_t *called;
 
-	if (!names)
-		abort();
 	json_object_foreach((json_t *)function, name, called)
 		if (*name)
 			names[count++] = name;
@@ -125,12 +125,9 @@ void report_flame(FILE *to, const struct stack_tree *tree, const char *title, co
 	struct flame f = { .tree = tree, .all = (double)stack_tree_weight(tree->calls) };
 	struct box all = { "all", tree->calls, EDGE, f.all, 0, LAYER_NONE };
 	char *body;
-	size_t bytes;
 	double bottom;
 
-	f.to = open_memstream(&body, &bytes);
-	if (!f.to)
-		abort();
+	f.to = text_open(&body);
 	f.base = HEAD + depth_of(&f, tree->calls, 0) * BOX;
 	svg_text_fit(f.to, "head", EDGE, 20, WIDTH - 2 * EDGE, title);
 	draw(&f, &all);

@@ -186,8 +186,7 @@ static void draw(FILE *to, const struct forest *f, double width, const char *sty
 {
 	struct scale x = forest_scale(f, width);
 	char *body;
-	size_t bytes;
-	FILE *drawn = text_open(&body, &bytes);
+	FILE *drawn = text_open(&body);
 	double top = style ? 44 : 16, y;
 
 	if (style)

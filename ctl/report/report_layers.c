@@ -10,6 +10,7 @@
 #include "report_page.h"
 #include "stack_tree.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 enum { EDGE = 10, ROW = 46, BAR_TOP = 18, BAR = 18, AXIS = 22, LABEL_LEAST = 26 };
@@ -92,11 +93,8 @@ static void chart_layers(FILE *to, const struct layers_group *l)
 	double most = 0, bottom = 4 + bars_drawn(l) * ROW;
 	struct scale x;
 	char *body;
-	size_t bytes;
-	FILE *drawn = open_memstream(&body, &bytes);
+	FILE *drawn = text_open(&body);
 
-	if (!drawn)
-		abort();
 	for (unsigned i = 0; i < bars_drawn(l); i++)
 		if (l->rows[i].known)
 			most = fmax(most, group_cost(g, i));

@@ -6,6 +6,7 @@
 #include "curve.h"
 #include "report_page.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 enum { TOP = 8, LEFT = 56, RIGHT = 24, PLOT_HEIGHT = 200, AXIS_HEIGHT = 26, LEGEND_LINE = 18 };
@@ -177,14 +178,11 @@ static void draw_listener(void *context, const char *listener, unsigned place)
 static void put_chart(FILE *to, struct chart *c)
 {
 	char *body, *above, heading[160];
-	size_t bytes;
 
 	if (!set_scales(c))
 		return;
-	c->to = open_memstream(&body, &bytes);
-	c->marks = open_memstream(&above, &bytes);
-	if (!c->to || !c->marks)
-		abort();
+	c->to = text_open(&body);
+	c->marks = text_open(&above);
 	draw_axes(c);
 	curve_for_each(c->curve, draw_listener, c);
 	fclose(c->to);

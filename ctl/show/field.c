@@ -111,8 +111,7 @@ static void show(const json_t *value, FILE *to)
 char *field_show(const json_t *value)
 {
 	char *text = NULL;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	show(value, to);
 	fclose(to);
@@ -142,9 +141,9 @@ static void show_word(FILE *to, const char *word)
 char *field_show_words(const json_t *words)
 {
 	char *text = NULL;
-	size_t bytes, i;
+	size_t i;
 	json_t *word;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	json_array_foreach(words, i, word) {
 		fputs(i ? " " : "", to);

@@ -7,6 +7,7 @@
 
 #include "printable.h"
 #include "render_internal.h"
+#include "text.h"
 #include "util.h"
 
 enum { WIDTH_MIN = 40, WIDTH_FILE = 100 };
@@ -14,15 +15,6 @@ enum { WIDTH_MIN = 40, WIDTH_FILE = 100 };
 unsigned output_width(const struct output *out)
 {
 	return out->width ? out->width : WIDTH_FILE;
-}
-
-void *render_must(void *memory)
-{
-	if (!memory) {
-		fputs("nbctl: out of memory\n", stderr);
-		exit(EXIT_FAILURE);
-	}
-	return memory;
 }
 
 /* 0: the output is no terminal, and $COLUMNS does not tell a width. */
@@ -89,20 +81,13 @@ void output_styled(struct output *out, enum style style, const char *text)
 	style_end(out, begun);
 }
 
-char *render_format(const char *format, va_list arguments)
-{
-	char *text;
-
-	return render_must(vasprintf(&text, format, arguments) < 0 ? NULL : text);
-}
-
 void output_text(struct output *out, enum style style, const char *format, ...)
 {
 	va_list arguments;
 	char *text, *line, *next;
 
 	va_start(arguments, format);
-	text = render_format(format, arguments);
+	text = text_new_arguments(format, arguments);
 	va_end(arguments);
 	/* Line by line, as a line's end is a control character, which put_clean() would replace. */
 	for (line = text; line; line = next) {
@@ -126,7 +111,7 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 	char *text, *word, *rest;
 
 	va_start(arguments, format);
-	text = render_format(format, arguments);
+	text = text_new_arguments(format, arguments);
 	va_end(arguments);
 	lead = (unsigned)strspn(text, " ");
 	column = (unsigned)fprintf(out->file, "%*s", (int)lead, "");

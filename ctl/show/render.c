@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
 #include "render_internal.h"
+#include "text.h"
 #include "util.h"
 
 enum { COLUMNS_MAX = 64, GAP = 2 };
@@ -35,7 +37,7 @@ struct table {
 
 struct table *table_new(const struct column *columns, unsigned count)
 {
-	struct table *t = render_must(calloc(1, sizeof(*t)));
+	struct table *t = must(calloc(1, sizeof(*t)));
 
 	if (count > COLUMNS_MAX)
 		abort();
@@ -68,7 +70,7 @@ void table_free(struct table *t)
 
 static struct row *table_add_row(struct table *t)
 {
-	t->rows = render_must(reallocarray(t->rows, t->row_count + 1, sizeof(*t->rows)));
+	t->rows = must(reallocarray(t->rows, t->row_count + 1, sizeof(*t->rows)));
 	t->rows[t->row_count] = (struct row){};
 	return &t->rows[t->row_count++];
 }
@@ -89,7 +91,7 @@ void table_cell(struct table *t, enum style style, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	cell->text = render_format(format, arguments);
+	cell->text = text_new_arguments(format, arguments);
 	va_end(arguments);
 	cell->style = style;
 }
@@ -106,7 +108,7 @@ void table_heading(struct table *t, enum style style, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	row->heading.text = render_format(format, arguments);
+	row->heading.text = text_new_arguments(format, arguments);
 	va_end(arguments);
 	row->heading.style = style;
 	t->cell_count = t->column_count;
@@ -250,7 +252,6 @@ static void put_header(const struct table *t, struct output *out, unsigned inden
 static void put_hidden(const struct table *t, struct output *out)
 {
 	char *names = NULL;
-	size_t bytes;
 	FILE *to = NULL;
 
 	for (unsigned j = 0; j < t->column_count; j++) {
@@ -259,7 +260,7 @@ static void put_hidden(const struct table *t, struct output *out)
 		if (!t->hidden[j])
 			continue;
 		if (!to)
-			to = render_must(open_memstream(&names, &bytes));
+			to = text_open(&names);
 		fprintf(to, "%s%s%s", ftell(to) ? ", " : "", t->columns[j].title,
 			unit && *unit == '/' ? unit : "");
 	}

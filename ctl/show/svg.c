@@ -8,6 +8,7 @@
 
 #include "printable.h"
 #include "render.h"
+#include "text.h"
 #include "util.h"
 
 /* ---- Text ---- */
@@ -39,10 +40,8 @@ void svg_escape(FILE *to, const char *text)
 
 static void escape_arguments(FILE *to, const char *format, va_list arguments)
 {
-	char *text;
+	char *text = text_new_arguments(format, arguments);
 
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
 	svg_escape(to, text);
 	free(text);
 }

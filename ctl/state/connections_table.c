@@ -7,6 +7,7 @@
 
 #include "field.h"
 #include "human.h"
+#include "must.h"
 #include "util.h"
 
 static uint64_t bytes_of(const json_t *c)
@@ -43,10 +44,8 @@ static int compare_connections(const void *a, const void *b, void *context)
 void connections_sort(json_t *list, const struct connections_key *key, uint64_t limit)
 {
 	size_t count = json_array_size(list);
-	json_t **items = calloc(count + 1, sizeof(json_t *));
+	json_t **items = must(calloc(count + 1, sizeof(json_t *)));
 
-	if (!items)
-		abort();
 	for (size_t i = 0; i < count; i++)
 		items[i] = json_incref(json_array_get(list, i));
 	if (key)

@@ -168,8 +168,7 @@ static void render_errors(struct output *out, const json_t *export)
 
 	json_array_foreach(field_get(export, "listeners"), i, served) {
 		char *text = NULL;
-		size_t bytes;
-		FILE *to = text_open(&text, &bytes);
+		FILE *to = text_open(&text);
 
 		json_object_foreach(field_get(served, "errors"), error, number)
 			if (field_uint(number, ""))

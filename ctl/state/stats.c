@@ -132,8 +132,7 @@ static void render_troubles(struct output *out, const json_t *stats)
 
 	json_array_foreach(field_get(stats, "listeners"), i, listener) {
 		char *text = NULL;
-		size_t bytes;
-		FILE *to = text_open(&text, &bytes);
+		FILE *to = text_open(&text);
 
 		for (unsigned j = 0; j < ARRAY_SIZE(troubles); j++) {
 			uint64_t count = field_uint(listener, troubles[j].path);

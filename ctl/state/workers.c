@@ -25,8 +25,6 @@ json_t *workers_named(const json_t *stats)
 	json_t *copy = json_copy((json_t *)stats), *list = json_array(), *listener;
 	size_t i;
 
-	if (!copy || !list)
-		abort();
 	json_array_foreach(json_object_get(stats, "listeners"), i, listener)
 		json_array_append_new(list, named(listener));
 	json_object_set_new(copy, "listeners", list);

@@ -5,17 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "must.h"
+#include "text.h"
 #include "util.h"
-
-static FILE *open_text(char **text)
-{
-	static size_t bytes; /* required by open_memstream(), not used */
-	FILE *to = open_memstream(text, &bytes);
-
-	if (!to)
-		abort();
-	return to;
-}
 
 /* ---- Sparklines ---- */
 
@@ -57,12 +49,10 @@ char *top_sparkline(const struct top *top, const char *listener, enum top_series
 		    unsigned width, unsigned group, bool utf8)
 {
 	uint64_t last = top->shown_tick ? (top->shown_tick - 1) / group : 0;
-	double *means = calloc(width + 1, sizeof(*means)), max = full_scales[series];
+	double *means = must(calloc(width + 1, sizeof(*means))), max = full_scales[series];
 	char *text;
-	FILE *to = open_text(&text);
+	FILE *to = text_open(&text);
 
-	if (!means)
-		abort();
 	for (unsigned i = 0; i < width; i++) {
 		bool early = last + 1 + i < width;
 
@@ -95,7 +85,7 @@ char *top_bar(double share, unsigned width, bool utf8)
 	double columns = fmin(fmax(share, 0), 1) * width;
 	unsigned eighths = (unsigned)lround(columns * 8);
 	char *text;
-	FILE *to = open_text(&text);
+	FILE *to = text_open(&text);
 
 	if (!utf8)
 		eighths = (unsigned)lround(columns) * 8;

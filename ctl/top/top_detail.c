@@ -42,9 +42,8 @@ static void put_table(struct page *p, struct table *t)
 	unsigned titles = 2;
 	char *text, *rest, *line;
 	struct output out;
-	size_t bytes;
 
-	page_output(&out, p->screen->width, &text, &bytes);
+	page_output(&out, p->screen->width, &text);
 	table_print(t, &out, 0, true);
 	fclose(out.file);
 	for (rest = text; (line = page_next_line(&rest)); titles -= titles > 0)
@@ -214,7 +213,6 @@ static void put_connections(struct page *p, const struct top *top)
 	uint64_t open = field_uint(top->connections, "open");
 	char *text, *rest, *line;
 	struct output out;
-	size_t bytes;
 
 	if (!top->connections)
 		return;
@@ -222,7 +220,7 @@ static void put_connections(struct page *p, const struct top *top)
 		 open > 1 ? ", the busiest first" : "");
 	if (json_array_size(list) == 0)
 		return;
-	page_output(&out, p->screen->width, &text, &bytes);
+	page_output(&out, p->screen->width, &text);
 	connections_render(&out, list, false);
 	fclose(out.file);
 	for (rest = text; (line = page_next_line(&rest));)

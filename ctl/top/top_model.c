@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "must.h"
 #include "util.h"
 
 const struct top_column_info top_columns[TOP_COLUMNS] = {
@@ -88,13 +89,9 @@ static struct top_track *add_track(struct top *top, const char *name)
 {
 	struct top_track *track;
 
-	top->tracks = reallocarray(top->tracks, top->track_count + 1, sizeof(*top->tracks));
-	if (!top->tracks)
-		abort();
+	top->tracks = must(reallocarray(top->tracks, top->track_count + 1, sizeof(*top->tracks)));
 	track = &top->tracks[top->track_count++];
-	track->name = strdup(name);
-	if (!track->name)
-		abort();
+	track->name = must(strdup(name));
 	for (unsigned i = 0; i < TOP_SERIES; i++)
 		for (unsigned j = 0; j < TOP_HISTORY; j++)
 			track->values[i][j] = NAN;

@@ -33,8 +33,6 @@ static void cut(char *text, unsigned width)
 
 void page_set(struct top_screen *screen, unsigned at, enum style style, char *text)
 {
-	if (!text)
-		abort();
 	cut(text, screen->width);
 	free(screen->lines[at].text);
 	screen->lines[at].text = text;
@@ -44,21 +42,18 @@ void page_set(struct top_screen *screen, unsigned at, enum style style, char *te
 void page_put(struct page *p, enum style style, const char *format, ...)
 {
 	va_list arguments;
-	char *text = NULL;
 
 	if (page_room(p) == 0)
 		return;
 	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
+	page_set(p->screen, p->used++, style, text_new_arguments(format, arguments));
 	va_end(arguments);
-	page_set(p->screen, p->used++, style, text);
 }
 
-void page_output(struct output *out, unsigned width, char **text, size_t *bytes)
+void page_output(struct output *out, unsigned width, char **text)
 {
 	*out = (struct output){ .width = width, .terse = true };
-	out->file = text_open(text, bytes);
+	out->file = text_open(text);
 }
 
 struct human page_number(double n)

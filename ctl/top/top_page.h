@@ -20,7 +20,7 @@ void page_put(struct page *p, enum style style, const char *format, ...)
 void page_set(struct top_screen *screen, unsigned at, enum style style, char *text);
 
 /* An output for renderers of tables, into memory; close out->file, then free *text. */
-void page_output(struct output *out, unsigned width, char **text, size_t *bytes);
+void page_output(struct output *out, unsigned width, char **text);
 
 /* The next line of that text; NULL at the end. */
 char *page_next_line(char **rest);

@@ -6,6 +6,7 @@
 #include "compare_group.h"
 #include "field.h"
 #include "human.h"
+#include "must.h"
 #include "top_chart.h"
 #include "top_page.h"
 #include "util.h"
@@ -67,7 +68,6 @@ static char *table_text(const struct top *top, unsigned width, bool utf8)
 	char engine[80], *text;
 	struct output out;
 	struct table *t;
-	size_t bytes;
 
 	for (unsigned i = 0; i < TOP_COLUMNS; i++)
 		columns[i] = column_at(i);
@@ -82,7 +82,7 @@ static char *table_text(const struct top *top, unsigned width, bool utf8)
 		for (unsigned j = TOP_OPEN; j < TOP_COLUMNS; j++)
 			page_value_cell(t, row, (enum top_column)j);
 	}
-	page_output(&out, width, &text, &bytes);
+	page_output(&out, width, &text);
 	table_print(t, &out, 0, true);
 	fclose(out.file);
 	table_free(t);
@@ -106,10 +106,8 @@ static unsigned lines_width(const char *text)
 
 	while (*text) {
 		size_t bytes = strcspn(text, "\n");
-		char *line = strndup(text, bytes);
+		char *line = must(strndup(text, bytes));
 
-		if (!line)
-			abort();
 		width = MAX(width, text_width(line));
 		free(line);
 		text += bytes + (text[bytes] != '\0');

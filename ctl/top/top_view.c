@@ -8,6 +8,8 @@
 
 #include "field.h"
 #include "human.h"
+#include "must.h"
+#include "text.h"
 #include "top_page.h"
 #include "util.h"
 
@@ -111,22 +113,14 @@ static void put_help(struct page *p)
 /* The last line: keys, and the column that sorts, which may not be visible. */
 static char *help_line(const struct top *top, bool utf8)
 {
-	char *text;
-
-	if (top->typing) {
-		if (asprintf(&text, "/%s_  Enter keep  Esc all", top->filter) < 0)
-			return NULL;
-		return text;
-	}
+	if (top->typing)
+		return text_new("/%s_  Enter keep  Esc all", top->filter);
 	if (top->help)
-		return strdup("q quit  ? back");
+		return text_new("q quit  ? back");
 	if (top->detail)
-		return strdup("q quit  Esc back  up/down listener  p pause  z zero  ? keys");
-	if (asprintf(&text,
-		     "q quit  Enter open  p pause  / filter  < > sort: %s %s  r reverse  ? keys",
-		     top_columns[top->sort].name, page_sort_mark(top, utf8)) < 0)
-		return NULL;
-	return text;
+		return text_new("q quit  Esc back  up/down listener  p pause  z zero  ? keys");
+	return text_new("q quit  Enter open  p pause  / filter  < > sort: %s %s  r reverse  ? keys",
+			top_columns[top->sort].name, page_sort_mark(top, utf8));
 }
 
 /* ---- The screen ---- */
@@ -135,12 +129,10 @@ void top_screen_init(struct top_screen *screen, const struct top *top)
 {
 	struct page p = { .screen = screen };
 
-	screen->lines = calloc(screen->height + 1, sizeof(*screen->lines));
-	if (!screen->lines)
-		abort();
+	screen->lines = must(calloc(screen->height + 1, sizeof(*screen->lines)));
 	if (screen->width < TOP_WIDTH_MIN || screen->height < TOP_HEIGHT_MIN) {
 		if (screen->height > 0)
-			page_set(screen, 0, STYLE_WARN, strdup("too small for nbctl top"));
+			page_set(screen, 0, STYLE_WARN, text_new("too small for nbctl top"));
 		return;
 	}
 	put_title(&p, top);

@@ -34,8 +34,7 @@ char *brace_fill(const char *text,
 		 const void *context, bool last)
 {
 	char *made = NULL;
-	size_t bytes;
-	FILE *to = text_open(&made, &bytes);
+	FILE *to = text_open(&made);
 	struct brace brace;
 
 	for (; brace_find(text, &brace); text = brace.text + brace.bytes) {

@@ -1,10 +1,17 @@
 /* See text.h. */
 #include "text.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+char *text_new_arguments(const char *format, va_list arguments)
+{
+	char *text;
+
+	if (vasprintf(&text, format, arguments) < 0)
+		abort();
+	return text;
+}
 
 char *text_new(const char *format, ...)
 {
@@ -12,19 +19,28 @@ char *text_new(const char *format, ...)
 	char *text;
 
 	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
+	text = text_new_arguments(format, arguments);
 	va_end(arguments);
 	return text;
 }
 
-FILE *text_open(char **ret_text, size_t *ret_bytes)
+FILE *text_open(char **ret_text)
 {
-	FILE *to = open_memstream(ret_text, ret_bytes);
+	static _Thread_local size_t bytes; /* which open_memstream() wants to tell */
+	FILE *to = open_memstream(ret_text, &bytes);
 
 	if (!to)
 		abort();
 	return to;
+}
+
+char *text_close(FILE *to, char **text)
+{
+	fclose(to);
+	if (**text)
+		return *text;
+	free(*text);
+	return NULL;
 }
 
 bool file_line(const char *path, char *text, int bytes)

@@ -1,14 +1,19 @@
-/* Texts of any length, and the first lines of files. */
+/* Texts of any length, of which the caller is the owner, and the first lines of files.  Without
+ * memory the process aborts. */
 #pragma once
+#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 
-/* As asprintf(), but never NULL: without memory the process aborts.  The caller frees it. */
+/* As asprintf() and vasprintf(), but never NULL. */
 char *text_new(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* As open_memstream(), but never NULL: without memory the process aborts.  The text is the caller's
- * when the stream has been closed. */
-FILE *text_open(char **ret_text, size_t *ret_bytes);
+char *text_new_arguments(const char *format, va_list arguments)
+	__attribute__((format(printf, 1, 0)));
+/* As open_memstream(), but never NULL: *ret_text is set when the stream has been closed, which is
+ * to be done by the same thread. */
+FILE *text_open(char **ret_text);
+/* Closes such a stream.  Returns *text; NULL: nothing was written, and *text is freed. */
+char *text_close(FILE *to, char **text);
 
 /* The first line of a file, without its end, cut to `bytes` with the NUL; false: it cannot be read,
  * and text is as it was. */

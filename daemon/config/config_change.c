@@ -27,8 +27,7 @@ int config_change_set(const char *listener, const char *const *settings, unsigne
 		      char **ret_text, struct reason *reason)
 {
 	char *text = NULL;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 	int rc = 0;
 
 	fprintf(to, "[listener %s]\n", listener);
@@ -86,8 +85,7 @@ static char *without(const char *text, const char *listener)
 {
 	char header[CONFIG_SECTION_TEXT_MAX + 4], *left;
 	bool skipped = false, any = false;
-	size_t bytes;
-	FILE *to = text_open(&left, &bytes);
+	FILE *to = text_open(&left);
 
 	snprintf(header, sizeof(header), "[listener %s]\n", listener);
 	for (size_t line; *text; text += line) {

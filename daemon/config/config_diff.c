@@ -42,8 +42,7 @@ static char *value_text(const struct config_key *key, const void *section)
 {
 	unsigned lines = config_key_lines(key, section);
 	char value[CONFIG_TEXT_MAX], *text;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (unsigned i = 0; i < lines; i++) {
 		key->type->format(key, section, i, value);

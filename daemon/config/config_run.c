@@ -273,8 +273,7 @@ int config_run_text(char *const *specs, unsigned count, unsigned first, const ch
 {
 	struct run *runs = calloc(count, sizeof(*runs));
 	char *text;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 	int rc = 0;
 
 	if (!runs)

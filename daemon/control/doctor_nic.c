@@ -62,8 +62,7 @@ static char *mask_text(const cpu_set_t *cpus)
 	enum { WORD = 32 };
 	bool begun = false;
 	char *made;
-	size_t bytes;
-	FILE *to = text_open(&made, &bytes);
+	FILE *to = text_open(&made);
 
 	for (int word = CPU_SETSIZE / WORD - 1; word >= 0; word--) {
 		unsigned bits = 0;
@@ -256,8 +255,8 @@ static void check_node(const struct nic_case *c)
 static char *offloads_fix(const struct nic_case *c)
 {
 	char *fix;
-	size_t bytes, length;
-	FILE *to = text_open(&fix, &bytes);
+	size_t length;
+	FILE *to = text_open(&fix);
 
 	fprintf(to, "ethtool -K %s", c->name);
 	for (const char *at = text(c, "offloads_off"); at && *at;

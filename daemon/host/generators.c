@@ -153,8 +153,7 @@ char *generators_installed(void)
 {
 	const char *between = "";
 	char *text = NULL;
-	size_t bytes;
-	FILE *to = text_open(&text, &bytes);
+	FILE *to = text_open(&text);
 
 	for (const struct bench *b = benches; b->word; b++)
 		for (const struct generator *g = b->generators; g->needs; g++) {
