@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "figure_machine.h"
 #include "must.h"
 #include "util.h"
 #include "verdict.h"
@@ -19,41 +18,9 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
-/* ---- Rates ---- */
-
 static double known(double value)
 {
 	return value > 0 ? value : NAN;
-}
-
-static double per_s(const struct measure *row, double count)
-{
-	return ratio(count * NS_PER_S, (double)row->interval_ns);
-}
-
-static double request_rate(const struct measure *row)
-{
-	return known(row->generator.result.requests_per_s);
-}
-
-static double operation_rate(const struct measure *row)
-{
-	return per_s(row, (double)row->count);
-}
-
-static double bytes_of(const struct measure *row)
-{
-	return (double)row->bytes_in + (double)row->bytes_out;
-}
-
-static double bandwidth(const struct measure *row)
-{
-	return per_s(row, bytes_of(row));
-}
-
-static double generator_bandwidth(const struct measure *row)
-{
-	return known(row->generator.result.bytes_per_s);
 }
 
 /* ---- Latencies ---- */
@@ -65,98 +32,36 @@ static double trip(const struct measure *row, double quantile)
 	return measure_trip(row, quantile, &ns) ? (double)ns : NAN;
 }
 
-static double latency(const struct measure *row, double quantile)
+static double latency(const struct histogram_sum *h, double quantile)
 {
 	uint64_t ns;
 
-	return measure_quantile(row, quantile, &ns) ? (double)ns : NAN;
-}
-
-static double trip50(const struct measure *row)
-{
-	return trip(row, 0.5);
-}
-
-static double trip99(const struct measure *row)
-{
-	return trip(row, 0.99);
-}
-
-static double p50(const struct measure *row)
-{
-	return latency(row, 0.5);
-}
-
-static double p99(const struct measure *row)
-{
-	return latency(row, 0.99);
-}
-
-static double p99_9(const struct measure *row)
-{
-	return latency(row, 0.999);
-}
-
-static double p99_99(const struct measure *row)
-{
-	return latency(row, 0.9999);
+	return histogram_tail(h, quantile, &ns) ? (double)ns : NAN;
 }
 
 /* Little's law: so long is a connection busy with each request, if it has one at a time. */
-static double cycle(const struct measure *row)
+static double cycle_of(const struct measure *row)
 {
-	double rate = request_rate(row);
+	double rate = known(row->generator.result.requests_per_s);
 
 	if (isnan(rate))
-		rate = operation_rate(row);
+		rate = ratio((double)row->count * NS_PER_S, (double)row->interval_ns);
 	return known(ratio((double)row->connections * NS_PER_S, rate));
 }
 
-static double cpu_share(const struct measure *row)
+/* Workers that have time to sleep do so for most of a turn, and a request waits for none of it. */
+static bool is_busy(const struct measure *row)
 {
-	return ratio((double)row->cpu_ns, (double)row->interval_ns);
-}
+	double cpus = ratio((double)row->cpu_ns, (double)row->interval_ns);
 
-/* Of workers that have time to sleep a turn's length is mostly that sleep, and a request waits for
- * none of it. */
-static double turn_p99(const struct measure *row)
-{
-	double busy = cpu_share(row) / (double)MAX(row->workers, (uint64_t)1);
-	uint64_t ns;
-
-	return busy >= FIGURE_BUSY && histogram_tail(&row->turn, 0.99, &ns) ? (double)ns : NAN;
-}
-
-static double samples(const struct measure *row)
-{
-	return (double)row->latency.count;
+	return cpus / (double)MAX(row->workers, (uint64_t)1) >= FIGURE_BUSY;
 }
 
 /* ---- What it costs ---- */
 
-static double per_request(const struct measure *row, double value)
+static double bytes_of(const struct measure *row)
 {
-	return ratio(value, row->generator.result.requests);
-}
-
-static double per_op(const struct measure *row, double value)
-{
-	return ratio(value, (double)row->listener_count);
-}
-
-static double cpu_per_request(const struct measure *row)
-{
-	return per_request(row, (double)row->cpu_ns);
-}
-
-static double cpu_per_op(const struct measure *row)
-{
-	return per_op(row, (double)row->cpu_ns);
-}
-
-static double cpu_per_byte(const struct measure *row)
-{
-	return ratio((double)row->cpu_ns, bytes_of(row));
+	return (double)row->bytes_in + (double)row->bytes_out;
 }
 
 static bool has_fine_parts(const struct measure *row)
@@ -164,61 +69,101 @@ static bool has_fine_parts(const struct measure *row)
 	return (row->cpu_user_ns || row->cpu_system_ns) && row->cpu_ns >= USER_LEAST_NS;
 }
 
-static double user_share(const struct measure *row)
+/* ---- The generator and the machine, as numbers of CPUs ---- */
+
+static double generator_share_of(const struct measure_generator *g)
 {
-	return has_fine_parts(row) ? (double)row->cpu_user_ns / (double)row->cpu_ns : NAN;
+	if (g->peak > 0)
+		return g->peak;
+	return g->busiest_ns ? ratio((double)g->busiest_ns, (double)g->wall_ns) : NAN;
 }
 
-static double user_per_op(const struct measure *row)
+static double machine_share(const struct measure *row, double part_ns)
 {
-	return has_fine_parts(row) ? per_op(row, (double)row->cpu_user_ns) : NAN;
+	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
 }
 
-static double system_per_op(const struct measure *row)
+/* CPU time of other programs: the busy time of the machine less that of the listener and of the
+ * generator, if it is on this machine.  The machine's is counted in clock ticks, of which a busy
+ * virtual machine loses some: together they are less than the interval, so each part is scaled up
+ * to it.  Softirqs are taken off only where the kernel does not count them for threads, or they
+ * would be taken off twice. NaN: the sum cannot be made, as the kernel does not tell where softirqs
+ * are counted, or as the parts are more than the whole by more than the machine's clock ticks and 2
+ * % explain. */
+static double other_ns(const struct measure *row)
 {
-	return has_fine_parts(row) ? per_op(row, (double)row->cpu_system_ns) : NAN;
+	const struct measure_machine *m = &row->machine;
+	double all = (double)row->interval_ns * (double)m->cpus, total = (double)m->total_ns;
+	double scale = total > 0.5 * all && total < all ? all / total : 1;
+	double inexact = 0.02 * total + (double)m->cpus * 10 * NS_PER_MS;
+	double generator_ns = row->generator.elsewhere ? 0 : (double)row->generator.cpu_ns;
+	double other = scale * (total - (double)m->idle_ns - (double)m->steal_ns) -
+		       (double)row->cpu_ns - generator_ns;
+
+	if (m->irq_time == IRQ_TIME_UNKNOWN && (double)m->softirq_ns > inexact)
+		return NAN;
+	if (m->irq_time == IRQ_TIME_APART)
+		other -= scale * (double)m->softirq_ns;
+	return other < -inexact ? NAN : fmax(other, 0);
 }
 
-static double softirq_per_op(const struct measure *row, uint64_t ns)
-{
-	return row->softirq.total_ns ? per_op(row, (double)ns) : NAN;
-}
+/* ---- The formula of each figure ---- */
 
-static double softirq_per_request(const struct measure *row)
-{
-	const struct measure_softirq *s = &row->softirq;
+/* clang-format off */
+#define VALUE(name, formula) static double name(const struct measure *row) { return (formula); }
+#define RATIO(a, b)          ratio((double)(a), (double)(b))
+#define PER_S(count)         ratio((double)(count) * NS_PER_S, (double)row->interval_ns)
+#define PER_REQUEST(part)    ratio((double)(part), row->generator.result.requests)
+#define PER_OP(part)         RATIO(part, row->listener_count)
+#define MACHINE(part_ns)     machine_share(row, (double)(part_ns))
+/* Of what only --softirq tells, and of what the kernel tells by its ticks. */
+#define OF_SOFTIRQS(value)   (row->softirq.total_ns ? (value) : NAN)
+#define OF_TICKS(value)      (has_fine_parts(row) ? (value) : NAN)
 
-	return s->total_ns ? per_request(row, (double)s->receive_ns + (double)s->transmit_ns) : NAN;
-}
-
-static double receive_per_op(const struct measure *row)
-{
-	return softirq_per_op(row, row->softirq.receive_ns);
-}
-
-static double transmit_per_op(const struct measure *row)
-{
-	return softirq_per_op(row, row->softirq.transmit_ns);
-}
-
-static double peer_per_op(const struct measure *row)
-{
-	return softirq_per_op(row, row->softirq.peer_ns);
-}
-
-static double syscalls_per_op(const struct measure *row)
-{
-	return per_op(row, (double)row->syscalls);
-}
-
-static double ops_per_turn(const struct measure *row)
-{
-	return ratio((double)row->listener_count, (double)row->turns);
-}
+VALUE(request_rate, known(row->generator.result.requests_per_s))
+VALUE(operation_rate, PER_S(row->count))
+VALUE(bandwidth, PER_S(bytes_of(row)))
+VALUE(generator_bandwidth, known(row->generator.result.bytes_per_s))
+VALUE(trip50, trip(row, 0.5))
+VALUE(trip99, trip(row, 0.99))
+VALUE(cycle, cycle_of(row))
+VALUE(p50, latency(&row->latency, 0.5))
+VALUE(p99, latency(&row->latency, 0.99))
+VALUE(p99_9, latency(&row->latency, 0.999))
+VALUE(p99_99, latency(&row->latency, 0.9999))
+VALUE(samples, (double)row->latency.count)
+VALUE(turn_p99, is_busy(row) ? latency(&row->turn, 0.99) : NAN)
+VALUE(cpu_per_request, PER_REQUEST(row->cpu_ns))
+VALUE(cpu_per_op, PER_OP(row->cpu_ns))
+VALUE(cpu_per_byte, RATIO(row->cpu_ns, bytes_of(row)))
+VALUE(user_share, OF_TICKS(RATIO(row->cpu_user_ns, row->cpu_ns)))
+VALUE(user_per_op, OF_TICKS(PER_OP(row->cpu_user_ns)))
+VALUE(system_per_op, OF_TICKS(PER_OP(row->cpu_system_ns)))
+VALUE(softirq_per_request,
+      OF_SOFTIRQS(PER_REQUEST(row->softirq.receive_ns + row->softirq.transmit_ns)))
+VALUE(receive_per_op, OF_SOFTIRQS(PER_OP(row->softirq.receive_ns)))
+VALUE(transmit_per_op, OF_SOFTIRQS(PER_OP(row->softirq.transmit_ns)))
+VALUE(peer_per_op, OF_SOFTIRQS(PER_OP(row->softirq.peer_ns)))
+VALUE(syscalls_per_op, PER_OP(row->syscalls))
+VALUE(ops_per_turn, RATIO(row->listener_count, row->turns))
+VALUE(cpu_share, RATIO(row->cpu_ns, row->interval_ns))
+VALUE(generator_share, generator_share_of(&row->generator))
+VALUE(generator_cpu, RATIO(row->generator.cpu_ns, row->generator.wall_ns))
+VALUE(softirq_share, MACHINE(row->machine.softirq_ns))
+VALUE(idle_share, MACHINE(row->machine.idle_ns))
+VALUE(steal_share, MACHINE(row->machine.steal_ns))
+/* The machine is read a little after the daemon, longer if it is another host's. */
+VALUE(pressure_share, row->machine.pressure_ns
+			      ? fmin(RATIO(row->machine.pressure_ns, row->interval_ns), 1)
+			      : NAN)
+VALUE(other_share, row->generator.wall_ns ? machine_share(row, other_ns(row)) : NAN)
+VALUE(unattributed_share, OF_SOFTIRQS(MACHINE(row->softirq.unattributed_ns)))
+VALUE(link_received, RATIO(row->link.received_bps, row->link.speed_bps))
+VALUE(link_sent, RATIO(row->link.sent_bps, row->link.speed_bps))
+VALUE(retransmitted, RATIO(row->link.retransmitted, row->link.segments))
 
 /* ---- The table ---- */
 
-/* clang-format off */
 const struct figure_info figures[FIGURE_COUNT] = {
 	[FIGURE_REQUEST_RATE] = {
 		.name = "requests_per_s", .title = "reqs", .unit = "/s", .words = "requests",
@@ -351,60 +296,60 @@ const struct figure_info figures[FIGURE_COUNT] = {
 		.words = "generator's busiest thread",
 		.meaning = "CPU use of the generator's busiest thread in its busiest 100 ms; 1 is fully "
 			   "busy",
-		.value = figure_generator_share, .scale = 1, .form = FORM_PERCENT, .rank = 13 },
+		.value = generator_share, .scale = 1, .form = FORM_PERCENT, .rank = 13 },
 	[FIGURE_GENERATOR_CPU] = {
 		.name = "generator_cpu_share", .title = "gen", .unit = "%",
 		.words = "generator's CPU",
 		.meaning = "CPU use of the whole generator; 1 is one CPU fully busy",
-		.value = figure_generator_cpu, .scale = 1, .form = FORM_PERCENT, .rank = 8 },
+		.value = generator_cpu, .scale = 1, .form = FORM_PERCENT, .rank = 8 },
 	[FIGURE_SOFTIRQ] = {
 		.name = "machine_softirq_share", .title = "irq", .unit = "%",
 		.words = "softirqs, machine",
 		.meaning = "softirqs and interrupts of the whole machine, 1 is one CPU; without "
 			   "CONFIG_IRQ_TIME_ACCOUNTING they are in the time of threads, too",
-		.value = figure_softirq_share, .scale = 1, .form = FORM_PERCENT, .apart = true,
+		.value = softirq_share, .scale = 1, .form = FORM_PERCENT, .apart = true,
 		.rank = 10 },
 	[FIGURE_IDLE] = {
 		.name = "machine_idle_share", .title = "idle", .unit = "%", .words = "idle, machine",
 		.meaning = "idle time of the whole machine; 1 is one CPU always idle",
-		.value = figure_idle_share, .scale = 1, .form = FORM_PERCENT, .rank = 11 },
+		.value = idle_share, .scale = 1, .form = FORM_PERCENT, .rank = 11 },
 	[FIGURE_STEAL] = {
 		.name = "machine_steal_share", .title = "steal", .unit = "%",
 		.words = "steal, machine",
 		.meaning = "time that the hypervisor gave to others; 1 is one CPU",
-		.value = figure_steal_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+		.value = steal_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
 	[FIGURE_PRESSURE] = {
 		.name = "machine_pressure_share", .title = "waits", .unit = "%",
 		.words = "waits for CPUs, machine",
 		.meaning = "the part of the time in which any thread of the machine waited for a "
 			   "CPU, by /proc/pressure/cpu",
-		.value = figure_pressure_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
+		.value = pressure_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
 	[FIGURE_OTHER] = {
 		.name = "machine_other_share", .title = "other", .unit = "%",
 		.words = "other programs",
 		.meaning = "CPU use of programs that are neither the server nor the generator, 1 "
 			   "is one CPU; unknown where the parts do not add up",
-		.value = figure_other_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
+		.value = other_share, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
 	[FIGURE_UNATTRIBUTED] = {
 		.name = "machine_softirq_unattributed_share", .title = "unatt", .unit = "%",
 		.words = "softirqs, unattributed",
 		.meaning = "softirqs of the whole machine for no listener's port; 1 is one CPU",
-		.value = figure_unattributed_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
+		.value = unattributed_share, .scale = 1, .form = FORM_PERCENT, .rank = 10 },
 	[FIGURE_LINK_RECEIVED] = {
 		.name = "link_received_share", .title = "link in", .unit = "%",
 		.words = "link, received",
 		.meaning = "what the listener's network interface received, with framing; 1 is its speed",
-		.value = figure_link_received, .scale = 1, .form = FORM_PERCENT, .apart = true,
+		.value = link_received, .scale = 1, .form = FORM_PERCENT, .apart = true,
 		.rank = 12 },
 	[FIGURE_LINK_SENT] = {
 		.name = "link_sent_share", .title = "link out", .unit = "%", .words = "link, sent",
 		.meaning = "what the listener's network interface sent, with framing; 1 is its speed",
-		.value = figure_link_sent, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
+		.value = link_sent, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
 	[FIGURE_RETRANSMITTED] = {
 		.name = "retransmitted_share", .title = "again", .unit = "%",
 		.words = "TCP segments sent again",
 		.meaning = "of the TCP segments that the listeners' host sent, those that it sent again",
-		.value = figure_retransmitted, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
+		.value = retransmitted, .scale = 1, .form = FORM_PERCENT, .rank = 12 },
 };
 /* clang-format on */
 

@@ -221,8 +221,6 @@ bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
 
 /* The value at `quantile`; false: too few samples (ten must lie beyond it). */
 bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns);
-/* The same of the row's latency. */
-bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns);
 
 /* The round-trip time at `quantile` as reported by the generator, the median of the visits.  False:
  * not reported. */

@@ -30,11 +30,6 @@ bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *re
 	return true;
 }
 
-bool measure_quantile(const struct measure *row, double quantile, uint64_t *ret_ns)
-{
-	return histogram_tail(&row->latency, quantile, ret_ns);
-}
-
 void measure_check_requests(struct measure *row)
 {
 	struct measure_generator *g = &row->generator;

@@ -39,7 +39,7 @@ static void for_each_point(const struct measure *row, bool trip,
 	uint64_t ns;
 
 	for (unsigned i = 0; !trip && i <= STEPS; i++)
-		if (measure_quantile(row, quantile_of(beyond_at(i)), &ns))
+		if (histogram_tail(&row->latency, quantile_of(beyond_at(i)), &ns))
 			point(context, beyond_at(i), (double)MAX(ns, (uint64_t)1));
 	for (unsigned i = 0; trip && i < ARRAY_SIZE(said); i++)
 		if (measure_trip(row, said[i], &ns))
