@@ -299,16 +299,6 @@ void measure_set_pair(struct measure *row, json_t *name, const char *pair)
 	row->pair = field_text(row->source, "pair");
 }
 
-void measure_set_visit(struct measure *row, const json_t *visit)
-{
-	row->visit = (struct measure_visit){ .run = field_text(visit, "run"),
-					     .setup = field_text(visit, "setup"),
-					     .build = field_text(visit, "build"),
-					     .round = field_uint(visit, "round"),
-					     .position = field_uint(visit, "position"),
-					     .seed = field_uint(visit, "seed") };
-}
-
 void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
 			     json_t *visit)
 {

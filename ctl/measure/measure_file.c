@@ -1,4 +1,5 @@
-/* Saved rows of `compare`: one JSON object a line.  See measure.h. */
+/* The numbers of rows: saved, loaded and added up by the same tables.  A saved row of `compare` is
+ * a JSON object, one a line.  See measure.h. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -8,6 +9,104 @@
 #include "generator_json.h"
 #include "measure.h"
 #include "util.h"
+
+/* ---- Numbers ---- */
+
+/* In the sum of several intervals a number is that of the first, their sum or the largest. */
+enum summed { FIRST, SUM, LARGEST };
+struct number {
+	const char *name; /* as it is saved; NULL: the end */
+	size_t offset;
+	enum summed summed;
+};
+
+/* clang-format off */
+#define NUMBER(of, field, summed) { #field, offsetof(struct of, field), summed }
+static const struct number row_numbers[] = {
+	NUMBER(measure, interval_ns, SUM), NUMBER(measure, count, SUM),
+	NUMBER(measure, errors, SUM), NUMBER(measure, listener_count, SUM),
+	NUMBER(measure, workers, FIRST), NUMBER(measure, bytes_in, SUM),
+	NUMBER(measure, bytes_out, SUM), NUMBER(measure, cpu_ns, SUM),
+	NUMBER(measure, cpu_user_ns, SUM), NUMBER(measure, cpu_system_ns, SUM),
+	NUMBER(measure, syscalls, SUM), NUMBER(measure, turns, SUM),
+	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
+	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST), { .name = NULL },
+}, softirq_numbers[] = {
+	NUMBER(measure_softirq, receive_ns, SUM), NUMBER(measure_softirq, transmit_ns, SUM),
+	NUMBER(measure_softirq, inside_ns, SUM), NUMBER(measure_softirq, peer_ns, SUM),
+	NUMBER(measure_softirq, peer_inside_ns, SUM),
+	NUMBER(measure_softirq, unattributed_ns, SUM), NUMBER(measure_softirq, total_ns, SUM),
+	{ .name = NULL },
+}, generator_numbers[] = {
+	NUMBER(measure_generator, wall_ns, SUM), NUMBER(measure_generator, cpu_ns, SUM),
+	NUMBER(measure_generator, busiest_ns, SUM), NUMBER(measure_generator, shared_cpus, FIRST),
+	NUMBER(measure_generator, sibling_cpus, FIRST),
+	NUMBER(measure_generator, refused_requests, FIRST), { .name = NULL },
+}, machine_numbers[] = {
+	NUMBER(measure_machine, cpus, FIRST), NUMBER(measure_machine, total_ns, SUM),
+	NUMBER(measure_machine, idle_ns, SUM), NUMBER(measure_machine, steal_ns, SUM),
+	NUMBER(measure_machine, softirq_ns, SUM), NUMBER(measure_machine, pressure_ns, SUM),
+	{ .name = NULL },
+}, link_numbers[] = {
+	NUMBER(measure_link, speed_bps, FIRST), NUMBER(measure_link, received_bps, FIRST),
+	NUMBER(measure_link, sent_bps, FIRST), NUMBER(measure_link, segments, SUM),
+	NUMBER(measure_link, retransmitted, SUM), { .name = NULL },
+}, visit_numbers[] = {
+	NUMBER(measure_visit, round, FIRST), NUMBER(measure_visit, position, FIRST),
+	NUMBER(measure_visit, seed, FIRST), { .name = NULL },
+};
+/* clang-format on */
+
+static uint64_t *number_of(const void *of, const struct number *n)
+{
+	return (uint64_t *)(void *)((char *)of + n->offset);
+}
+
+/* Returns `to`. */
+static json_t *save(json_t *to, const void *of, const struct number *n)
+{
+	for (; n->name; n++)
+		json_object_set_new(to, n->name, json_integer((json_int_t)*number_of(of, n)));
+	return to;
+}
+
+static void load(void *of, const json_t *from, const struct number *n)
+{
+	for (; n->name; n++)
+		*number_of(of, n) = field_uint(from, n->name);
+}
+
+static void add(void *to, const void *from, const struct number *n)
+{
+	for (; n->name; n++) {
+		uint64_t *sum = number_of(to, n), value = *number_of(from, n);
+
+		if (n->summed == SUM)
+			*sum += value;
+		else if (n->summed == LARGEST)
+			*sum = MAX(*sum, value);
+	}
+}
+
+void measure_add(struct measure *to, const struct measure *from)
+{
+	struct generator_result *sum = &to->generator.result;
+
+	add(to, from, row_numbers);
+	add(&to->softirq, &from->softirq, softirq_numbers);
+	add(&to->machine, &from->machine, machine_numbers);
+	add(&to->link, &from->link, link_numbers);
+	add(&to->generator, &from->generator, generator_numbers);
+	to->generator.peak = MAX(to->generator.peak, from->generator.peak);
+	to->generator.hosts = to->generator.link = NULL; /* those of each visit: see hosts.h */
+	sum->requests += from->generator.result.requests;
+	sum->bytes += from->generator.result.bytes;
+	sum->errors += from->generator.result.errors;
+	histogram_sum_add(&to->latency, &from->latency);
+	histogram_sum_add(&to->turn, &from->turn);
+}
+
+/* ---- Saved rows ---- */
 
 static json_t *latency_to_json(const struct histogram_sum *h)
 {
@@ -23,43 +122,11 @@ static json_t *latency_to_json(const struct histogram_sum *h)
 			 "buckets", buckets);
 }
 
-/* The numbers of a row that are saved and loaded. */
-#define NUMBER(name)                                                                               \
-	{                                                                                          \
-#name, offsetof(struct measure, name)                                              \
-	}
-static const struct number {
-	const char *name;
-	size_t offset;
-} numbers[] = {
-	NUMBER(interval_ns), NUMBER(count),         NUMBER(errors),    NUMBER(listener_count),
-	NUMBER(workers),     NUMBER(bytes_in),      NUMBER(bytes_out), NUMBER(cpu_ns),
-	NUMBER(cpu_user_ns), NUMBER(cpu_system_ns), NUMBER(syscalls),  NUMBER(turns),
-	NUMBER(bytes_read),  NUMBER(sampled_reads), NUMBER(zero_reads), NUMBER(connections),
-}, softirq_numbers[] = {
-	{ "receive_ns", offsetof(struct measure, softirq.receive_ns) },
-	{ "transmit_ns", offsetof(struct measure, softirq.transmit_ns) },
-	{ "inside_ns", offsetof(struct measure, softirq.inside_ns) },
-	{ "peer_ns", offsetof(struct measure, softirq.peer_ns) },
-	{ "peer_inside_ns", offsetof(struct measure, softirq.peer_inside_ns) },
-	{ "unattributed_ns", offsetof(struct measure, softirq.unattributed_ns) },
-	{ "total_ns", offsetof(struct measure, softirq.total_ns) },
-};
-#undef NUMBER
-
-static uint64_t *number_of(const struct measure *row, const struct number *n)
-{
-	return (uint64_t *)(void *)((char *)row + n->offset);
-}
-
 static json_t *generator_to_json(const struct measure_generator *g)
 {
-	json_t *made = json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:b}", "name", g->name,
-				 "wall_ns", (json_int_t)g->wall_ns, "cpu_ns", (json_int_t)g->cpu_ns,
-				 "busiest_ns", (json_int_t)g->busiest_ns, "peak", g->peak,
-				 "shared_cpus", (json_int_t)g->shared_cpus, "sibling_cpus",
-				 (json_int_t)g->sibling_cpus, "refused_requests",
-				 (json_int_t)g->refused_requests, "elsewhere", g->elsewhere);
+	json_t *made = save(json_pack("{s:s, s:f, s:b}", "name", g->name, "peak", g->peak,
+				      "elsewhere", g->elsewhere),
+			    g, generator_numbers);
 
 	generator_result_to_json(&g->result, made);
 	if (g->link)
@@ -75,13 +142,8 @@ static json_t *generator_to_json(const struct measure_generator *g)
 static void generator_from_json(struct measure_generator *g, const json_t *json)
 {
 	g->name = field_text(json, "name");
-	g->wall_ns = field_uint(json, "wall_ns");
-	g->cpu_ns = field_uint(json, "cpu_ns");
-	g->busiest_ns = field_uint(json, "busiest_ns");
 	g->peak = json_number_value(field_get(json, "peak"));
-	g->shared_cpus = field_uint(json, "shared_cpus");
-	g->sibling_cpus = field_uint(json, "sibling_cpus");
-	g->refused_requests = field_uint(json, "refused_requests");
+	load(g, json, generator_numbers);
 	g->elsewhere = field_bool(json, "elsewhere");
 	g->hosts = field_get(json, "hosts");
 	g->link = field_get(json, "link");
@@ -92,11 +154,7 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 
 json_t *measure_machine_to_json(const struct measure_machine *m)
 {
-	json_t *made =
-		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "cpus", (json_int_t)m->cpus, "total_ns",
-			  (json_int_t)m->total_ns, "idle_ns", (json_int_t)m->idle_ns, "steal_ns",
-			  (json_int_t)m->steal_ns, "softirq_ns", (json_int_t)m->softirq_ns,
-			  "pressure_ns", (json_int_t)m->pressure_ns);
+	json_t *made = save(json_object(), m, machine_numbers);
 
 	if (m->irq_time != IRQ_TIME_UNKNOWN)
 		json_object_set_new(made, "softirq_in_threads",
@@ -106,66 +164,39 @@ json_t *measure_machine_to_json(const struct measure_machine *m)
 
 void measure_machine_from_json(struct measure_machine *m, const json_t *json)
 {
-	m->cpus = field_uint(json, "cpus");
-	m->total_ns = field_uint(json, "total_ns");
-	m->idle_ns = field_uint(json, "idle_ns");
-	m->steal_ns = field_uint(json, "steal_ns");
-	m->softirq_ns = field_uint(json, "softirq_ns");
-	m->pressure_ns = field_uint(json, "pressure_ns");
+	load(m, json, machine_numbers);
 	if (field_get(json, "softirq_in_threads"))
 		m->irq_time = field_bool(json, "softirq_in_threads") ? IRQ_TIME_IN_THREADS
 								     : IRQ_TIME_APART;
 }
 
-static void numbers_to_json(json_t *to, const struct measure *row, const struct number *list,
-			    size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		json_object_set_new(to, list[i].name,
-				    json_integer((json_int_t)*number_of(row, &list[i])));
-}
-
-static void numbers_from_json(struct measure *row, const json_t *from, const struct number *list,
-			      size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		*number_of(row, &list[i]) = field_uint(from, list[i].name);
-}
-
-static json_t *softirq_to_json(const struct measure *row)
-{
-	json_t *made = json_object();
-
-	numbers_to_json(made, row, softirq_numbers, ARRAY_SIZE(softirq_numbers));
-	return made;
-}
-
 static json_t *link_to_json(const struct measure_link *l)
 {
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "interface", l->interface, "speed_bps",
-			 (json_int_t)l->speed_bps, "received_bps", (json_int_t)l->received_bps,
-			 "sent_bps", (json_int_t)l->sent_bps, "segments", (json_int_t)l->segments,
-			 "retransmitted", (json_int_t)l->retransmitted);
+	return save(json_pack("{s:s}", "interface", l->interface), l, link_numbers);
 }
 
 struct measure_link measure_link_of(const json_t *link)
 {
-	return (struct measure_link){
-		.host = field_text(link, "host"),
-		.interface = field_text(link, "interface"),
-		.speed_bps = field_uint(link, "speed_bps"),
-		.received_bps = field_uint(link, "received_bps"),
-		.sent_bps = field_uint(link, "sent_bps"),
-		.segments = field_uint(link, "segments"),
-		.retransmitted = field_uint(link, "retransmitted"),
-	};
+	struct measure_link made = { .host = field_text(link, "host"),
+				     .interface = field_text(link, "interface") };
+
+	load(&made, link, link_numbers);
+	return made;
+}
+
+void measure_set_visit(struct measure *row, const json_t *visit)
+{
+	row->visit.run = field_text(visit, "run");
+	row->visit.setup = field_text(visit, "setup");
+	row->visit.build = field_text(visit, "build");
+	load(&row->visit, visit, visit_numbers);
 }
 
 static json_t *visit_to_json(const struct measure_visit *v)
 {
-	return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s}", "run", v->run, "round",
-			 (json_int_t)v->round, "position", (json_int_t)v->position, "seed",
-			 (json_int_t)v->seed, "setup", v->setup, "build", v->build);
+	return save(
+		json_pack("{s:s, s:s, s:s}", "run", v->run, "setup", v->setup, "build", v->build),
+		v, visit_numbers);
 }
 
 json_t *measure_to_json(const struct measure *row)
@@ -182,7 +213,7 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "reason",
 				    json_string(field_text(row->source, "reason")));
 	}
-	numbers_to_json(saved, row, numbers, ARRAY_SIZE(numbers));
+	save(saved, row, row_numbers);
 	json_object_set_new(saved, "batch", json_boolean(row->batch));
 	json_object_set_new(saved, "features",
 			    row->features ? json_deep_copy(row->features) : json_array());
@@ -198,7 +229,8 @@ json_t *measure_to_json(const struct measure *row)
 	if (row->machine.total_ns)
 		json_object_set_new(saved, "machine", measure_machine_to_json(&row->machine));
 	if (row->softirq.total_ns)
-		json_object_set_new(saved, "softirq", softirq_to_json(row));
+		json_object_set_new(saved, "softirq",
+				    save(json_object(), &row->softirq, softirq_numbers));
 	if (*row->link.interface && !row->visit_count)
 		json_object_set_new(saved, "link", link_to_json(&row->link));
 	if (*row->visit.run && !row->visit_count)
@@ -237,9 +269,8 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->conditions = field_get(source, "conditions");
 	measure_set_visit(row, field_get(source, "visit"));
 	row->link = measure_link_of(field_get(source, "link"));
-	numbers_from_json(row, source, numbers, ARRAY_SIZE(numbers));
-	numbers_from_json(row, field_get(source, "softirq"), softirq_numbers,
-			  ARRAY_SIZE(softirq_numbers));
+	load(row, source, row_numbers);
+	load(&row->softirq, field_get(source, "softirq"), softirq_numbers);
 	generator_from_json(&row->generator, field_get(source, "generator"));
 	measure_machine_from_json(&row->machine, field_get(source, "machine"));
 	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) &&

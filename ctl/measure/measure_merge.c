@@ -14,19 +14,6 @@ static bool same(const struct measure *a, const struct measure *b)
 	       !strcmp(a->visit.setup, b->visit.setup) && !strcmp(a->visit.build, b->visit.build);
 }
 
-static void add_histogram(struct histogram_sum *to, const struct histogram_sum *from)
-{
-	if (from->count == 0) /* it has 2048 buckets */
-		return;
-	to->count += from->count;
-	to->sum += from->sum;
-	to->max = MAX(to->max, from->max);
-	if (from->min && (to->min == 0 || from->min < to->min))
-		to->min = from->min;
-	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-		to->buckets[i] += from->buckets[i];
-}
-
 void measures_merge_operations(struct measures *m)
 {
 	unsigned kept = 0;
@@ -42,63 +29,10 @@ void measures_merge_operations(struct measures *m)
 		last->batch |= row->batch;
 		last->count += row->count;
 		last->errors += row->errors;
-		add_histogram(&last->latency, &row->latency);
+		histogram_sum_add(&last->latency, &row->latency);
 		measure_free(row);
 	}
 	m->count = kept;
-}
-
-static void add_generator(struct measure_generator *to, const struct measure_generator *from)
-{
-	to->result.requests += from->result.requests;
-	to->result.bytes += from->result.bytes;
-	to->result.errors += from->result.errors;
-	to->wall_ns += from->wall_ns;
-	to->cpu_ns += from->cpu_ns;
-	to->busiest_ns += from->busiest_ns;
-	to->peak = MAX(to->peak, from->peak);
-	to->hosts = to->link = NULL; /* those of each visit: see hosts.h */
-}
-
-static void add_softirq(struct measure_softirq *to, const struct measure_softirq *from)
-{
-	to->receive_ns += from->receive_ns;
-	to->transmit_ns += from->transmit_ns;
-	to->inside_ns += from->inside_ns;
-	to->peer_ns += from->peer_ns;
-	to->peer_inside_ns += from->peer_inside_ns;
-	to->unattributed_ns += from->unattributed_ns;
-	to->total_ns += from->total_ns;
-}
-
-void measure_add(struct measure *to, const struct measure *from)
-{
-	to->interval_ns += from->interval_ns;
-	to->count += from->count;
-	to->errors += from->errors;
-	to->connections = MAX(to->connections, from->connections);
-	to->listener_count += from->listener_count;
-	to->bytes_in += from->bytes_in;
-	to->bytes_out += from->bytes_out;
-	to->cpu_ns += from->cpu_ns;
-	to->cpu_user_ns += from->cpu_user_ns;
-	to->cpu_system_ns += from->cpu_system_ns;
-	to->syscalls += from->syscalls;
-	to->bytes_read += from->bytes_read;
-	to->sampled_reads += from->sampled_reads;
-	to->zero_reads += from->zero_reads;
-	to->turns += from->turns;
-	to->machine.total_ns += from->machine.total_ns;
-	to->machine.idle_ns += from->machine.idle_ns;
-	to->machine.steal_ns += from->machine.steal_ns;
-	to->machine.softirq_ns += from->machine.softirq_ns;
-	to->machine.pressure_ns += from->machine.pressure_ns;
-	to->link.segments += from->link.segments;
-	to->link.retransmitted += from->link.retransmitted;
-	add_softirq(&to->softirq, &from->softirq);
-	add_generator(&to->generator, &from->generator);
-	add_histogram(&to->latency, &from->latency);
-	add_histogram(&to->turn, &from->turn);
 }
 
 static void add_visit(struct measure *row, struct measure *visit)

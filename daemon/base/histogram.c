@@ -36,6 +36,20 @@ void histogram_merge(struct histogram_sum *sum, const struct histogram *h)
 		sum->max = max;
 }
 
+void histogram_sum_add(struct histogram_sum *to, const struct histogram_sum *from)
+{
+	if (from->count == 0) /* it has 2048 buckets */
+		return;
+	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+		to->buckets[i] += from->buckets[i];
+	to->count += from->count;
+	to->sum += from->sum;
+	if (from->min && (to->min == 0 || from->min < to->min))
+		to->min = from->min;
+	if (from->max > to->max)
+		to->max = from->max;
+}
+
 void histogram_subtract(struct histogram_sum *to, const struct histogram_sum *from)
 {
 	to->count = to->min = to->max = 0;

@@ -57,6 +57,9 @@ void histogram_add(struct histogram *h, uint64_t value_ns, unsigned count);
 /* sum += h; any thread. */
 void histogram_merge(struct histogram_sum *sum, const struct histogram *h);
 
+/* to += from, of another interval. */
+void histogram_sum_add(struct histogram_sum *to, const struct histogram_sum *from);
+
 /* to -= from, for an interval between two readings; counts that would be negative become 0.  min
  * and max become the bounds of the buckets that remain. */
 void histogram_subtract(struct histogram_sum *to, const struct histogram_sum *from);
