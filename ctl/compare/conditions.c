@@ -170,12 +170,6 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	return rc;
 }
 
-int conditions_init(struct conditions *ret, struct ctl *ctl)
-{
-	conditions_begin(ret, ctl);
-	return conditions_ask(ret, ctl);
-}
-
 void conditions_fini(struct conditions *c)
 {
 	forget_daemon(c);
@@ -244,18 +238,6 @@ static json_t *conditions_of(const struct conditions *c, const struct measure *r
 	return made;
 }
 
-static json_t *words_of(char *const *argv)
-{
-	json_t *words = json_array();
-
-	for (; argv && *argv; argv++) {
-		json_t *word = json_string(*argv);
-
-		json_array_append_new(words, word ? word : json_string("(no UTF-8)"));
-	}
-	return words;
-}
-
 static bool has_address(char *const *command)
 {
 	for (; *command; command++)
@@ -267,7 +249,7 @@ static bool has_address(char *const *command)
 static void add_command(const struct conditions *c, json_t *to, const struct measure *row,
 			char *const *argv, const struct generator_run *run)
 {
-	json_t *command = words_of(argv), *given = words_of(c->command);
+	json_t *command = field_words(argv), *given = field_words(c->command);
 	cpu_set_t cpus;
 
 	json_object_set_new(to, "command", command);
@@ -321,7 +303,7 @@ static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 {
 	static const struct siphash_key no_secret;
 	json_t *same = json_pack(
-		"{s:o, s:s*, s:o, s:o*, s:o*, s:O, s:O*}", "command", words_of(c->command),
+		"{s:o, s:s*, s:o, s:o*, s:o*, s:O, s:O*}", "command", field_words(c->command),
 		"generator", c->generator, "host", lasting_host(field_get(conditions, "host")),
 		"generator_host", lasting_host(field_get(conditions, "generator_host")),
 		"generator_hosts", lasting_hosts(conditions), "listener",

@@ -37,10 +37,8 @@ struct conditions {
 	uint64_t throttled;   /* host_throttled() of its host at the end of the last visit */
 };
 
-/* Gets the conditions from the host and the daemon.  CTL_DONE, or another exit code with the error
- * printed.  The caller calls conditions_fini() in both cases. */
-int conditions_init(struct conditions *ret, struct ctl *ctl);
-/* conditions_init() without a daemon, and what it asks of each daemon that is started. */
+/* conditions_begin(): gets those of this run of nbctl.  conditions_ask(): those of the host and of
+ * the daemon, from each that is started; CTL_DONE, or another exit code with the error printed. */
 void conditions_begin(struct conditions *ret, struct ctl *ctl);
 int conditions_ask(struct conditions *c, struct ctl *ctl);
 void conditions_fini(struct conditions *c);

@@ -1,5 +1,6 @@
-/* See far.h. */
-#include "far.h"
+/* A command that runs on other hosts, by their bridges; ctl/bridge/run.c is the other end.  See
+ * generator_host.h. */
+#include "generator_host.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -40,15 +41,6 @@ struct fars {
 	int failed;   /* the first host that did; -1: none */
 	bool stopped; /* all have been told to end */
 };
-
-json_t *far_words(char *const *argv)
-{
-	json_t *words = json_array();
-
-	for (; *argv; argv++)
-		json_array_append_new(words, json_string(*argv));
-	return words;
-}
 
 static bool is_running(const struct far *far)
 {
@@ -161,7 +153,7 @@ static void start(struct fars *all, char **const *commands, unsigned timeout_ms)
 	for (unsigned i = 0; i < all->count; i++) {
 		struct far *far = &all->list[i];
 		int rc = client_send(far->on->kept, "org.nbserved.Host.Run",
-				     json_pack("{s:o, s:I}", "argv", far_words(commands[i]),
+				     json_pack("{s:o, s:I}", "argv", field_words(commands[i]),
 					       "timeout_ms", (json_int_t)timeout_ms),
 				     true);
 

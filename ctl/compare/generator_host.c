@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "far.h"
 #include "field.h"
 #include "host.h"
 #include "must.h"
@@ -90,8 +89,8 @@ static char *far_version(struct ctl *on, char *const *command)
 	json_t *reply = NULL;
 	char *version = NULL;
 
-	if (ctl_call(on, "Host.Version", json_pack("{s:o}", "argv", far_words(command)), &reply) ==
-		    CTL_DONE &&
+	if (ctl_call(on, "Host.Version", json_pack("{s:o}", "argv", field_words(command)),
+		     &reply) == CTL_DONE &&
 	    field_get(reply, "version"))
 		version = strdup(field_text(reply, "version"));
 	json_decref(reply);

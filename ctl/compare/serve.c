@@ -120,16 +120,14 @@ static int start_here(struct serve *s, unsigned build, char *const *specs)
 static int start_there(struct serve *s, unsigned build, char *const *specs)
 {
 	const struct serve_build *b = &s->builds[build];
-	json_t *words = json_array(), *reply = NULL;
 	const char *host = s->ctl->target.host;
+	json_t *reply = NULL;
 	char *text, *rest;
 	int rc;
 
-	for (; *specs; specs++)
-		json_array_append_new(words, json_string(*specs));
 	rc = ctl_call(s->ctl, "Host.Serve",
-		      json_pack("{s:o, s:b, s:s*}", "specs", words, "allow", !s->ctl->on, "program",
-				b->name ? b->path : NULL),
+		      json_pack("{s:o, s:b, s:s*}", "specs", field_words(specs), "allow",
+				!s->ctl->on, "program", b->name ? b->path : NULL),
 		      &reply);
 	s->there = rc == CTL_DONE && !field_get(reply, "message");
 	text = strdup(field_text(reply, "message"));

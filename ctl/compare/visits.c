@@ -271,27 +271,11 @@ static void sort_rows(const struct visit *v)
 	json_decref(names);
 }
 
-static bool has_name(const json_t *names, const json_t *name)
-{
-	json_t *other;
-	size_t i;
-
-	json_array_foreach(names, i, other)
-		if (json_equal(other, name))
-			return true;
-	return false;
-}
-
 /* In the first round: the rows that there will be. */
 static void add_names(struct visit *v, const struct targets *t)
 {
-	for (unsigned i = 0; v->round == 0 && i < t->count; i++) {
-		json_t *name = targets_row(t, t->list[i].listener);
-
-		if (!has_name(v->names, name))
-			json_array_append(v->names, name);
-		json_decref(name);
-	}
+	for (unsigned i = 0; v->round == 0 && i < t->count; i++)
+		field_add_once(v->names, targets_row(t, t->list[i].listener));
 	v->rows += t->count;
 }
 

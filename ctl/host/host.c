@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cpus.h"
+#include "text.h"
 #include "util.h"
 
 /* Linux shows /proc/pressure/irq where it has CONFIG_IRQ_TIME_ACCOUNTING, since 6.1; older kernels,
@@ -207,15 +208,13 @@ static void describe_mitigations(json_t *to)
 static void describe_governor(json_t *to)
 {
 	char all[128] = "", one[32];
-	size_t used = 0;
 	glob_t found;
 
 	if (glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor", 0, NULL, &found))
 		return;
-	for (size_t i = 0; i < found.gl_pathc && used < sizeof(all); i++)
+	for (size_t i = 0; i < found.gl_pathc; i++)
 		if (read_line(found.gl_pathv[i], one, sizeof(one)) && !strstr(all, one))
-			used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s",
-						 used ? ", " : "", one);
+			text_append(all, sizeof(all), "%s%s", *all ? ", " : "", one);
 	globfree(&found);
 	set_text(to, "governor", all);
 }

@@ -3,17 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare_gate.h"
+#include "field.h"
 #include "human.h"
 #include "layers_group.h"
 #include "render.h"
 #include "util.h"
 
 /* ---- The table: a line for each layer, the listeners side by side ---- */
-
-static enum style style_of(enum verdict_is is)
-{
-	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
-}
 
 /* "-0.21 ±0.05", in the unit of the cost. */
 static void difference_cell(struct table *t, const struct group *g, const struct verdict *v)
@@ -25,7 +22,7 @@ static void difference_cell(struct table *t, const struct group *g, const struct
 		snprintf(text.text, sizeof(text.text), "%s%.12s \xc2\xb1%.12s",
 			 v->change < 0 ? "-" : "+", figure_text(g->cost, fabs(v->change)).text,
 			 figure_text(g->cost, reach).text);
-	table_cell(t, style_of(v->is), "%s", text.text);
+	table_cell(t, verdict_style(v->is), "%s", text.text);
 }
 
 static void value_cell(struct table *t, const struct group *g, const struct layers_row *row,
@@ -190,16 +187,13 @@ void layers_render(struct output *out, const struct measures *m)
 
 /* ---- JSON ---- */
 
-static json_t *real_or_null(double value)
+static json_t *judged_to_json(const struct verdict *v)
 {
-	return isnan(value) ? json_null() : json_real(value);
-}
+	json_t *made = verdict_to_json(v);
 
-static json_t *verdict_to_json(const struct verdict *v)
-{
-	return json_pack("{s:o, s:o, s:o, s:i, s:i, s:s}", "change", real_or_null(v->change), "low",
-			 real_or_null(v->low), "high", real_or_null(v->high), "rounds",
-			 (int)v->rounds, "least_rounds", (int)v->least, "is", verdict_names[v->is]);
+	json_object_set_new(made, "rounds", json_integer(v->rounds));
+	json_object_set_new(made, "least_rounds", json_integer(v->least));
+	return made;
 }
 
 static json_t *row_to_json(const struct layers_group *l, unsigned i)
@@ -213,20 +207,20 @@ static json_t *row_to_json(const struct layers_group *l, unsigned i)
 
 		if (!l->shown[j])
 			continue;
-		layer = json_pack("{s:o, s:o}", "ns", real_or_null(row->ns[j]), "share",
-				  real_or_null(row->ns[j] / cost));
+		layer = json_pack("{s:o, s:o}", "ns", field_real(row->ns[j]), "share",
+				  field_real(row->ns[j] / cost));
 		if (i > 0)
-			json_object_set_new(layer, "verdict", verdict_to_json(&row->verdicts[j]));
+			json_object_set_new(layer, "verdict", judged_to_json(&row->verdicts[j]));
 		json_object_set_new(layers, layer_infos[j].name, layer);
 	}
 	for (unsigned j = 0; j < LAYERS_OTHER_SHOWN && row->other[j].name; j++)
 		json_object_set_new(other, row->other[j].name, json_real(row->other[j].share));
 	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "listener",
-			 l->group->rows[i]->listener, "cost", real_or_null(cost), "layers", layers,
+			 l->group->rows[i]->listener, "cost", field_real(cost), "layers", layers,
 			 "other_functions", other, "samples", (json_int_t)row->samples, "lost",
-			 (json_int_t)row->lost, "sampled_share", real_or_null(row->seen),
-			 "sampled_chance", real_or_null(row->seen_chance), "overhead",
-			 verdict_to_json(&row->overhead));
+			 (json_int_t)row->lost, "sampled_share", field_real(row->seen),
+			 "sampled_chance", field_real(row->seen_chance), "overhead",
+			 judged_to_json(&row->overhead));
 }
 
 static json_t *group_to_json(const struct layers_group *l)

@@ -62,20 +62,6 @@ static void runs_add(struct runs *to, const struct measure *row, enum figure cos
 	}
 }
 
-static double runs_median(const struct runs *r)
-{
-	double *sorted, median;
-
-	if (r->count == 0)
-		return NAN;
-	sorted = must(calloc(r->count, sizeof(*sorted)));
-	memcpy(sorted, r->costs, r->count * sizeof(*sorted));
-	numbers_sort(sorted, r->count);
-	median = (sorted[(r->count - 1) / 2] + sorted[r->count / 2]) / 2;
-	free(sorted);
-	return median;
-}
-
 /* ---- Pairs ---- */
 
 static bool is_past_of(const struct measure *then, const struct measure *now, bool any_setup)
@@ -127,9 +113,11 @@ static void find_pairs(struct against *a, const struct measures *then, const str
 
 /* ---- Judging ---- */
 
-static double cost_of(const struct runs *runs, const struct measure *row, enum figure cost)
+/* Puts the costs in order. */
+static double cost_of(struct runs *runs, const struct measure *row, enum figure cost)
 {
-	return runs->count ? runs_median(runs) : figure_spread(row, cost).median;
+	return runs->count ? numbers_median(runs->costs, runs->count)
+			   : figure_spread(row, cost).median;
 }
 
 static void judge(struct against *a, unsigned i, const struct measures *then, bool force)

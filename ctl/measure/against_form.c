@@ -53,11 +53,9 @@ enum { COLUMN_LISTENER, COLUMN_THEN, COLUMN_NOW, COLUMN_CHANGE, COLUMN_VERDICT, 
 
 static enum style style_of(const struct against *a, unsigned i)
 {
-	enum verdict_is is = a->groups.list[i].verdicts[1].is;
-
-	if (a->rows[i].gate == GATE_NOT_COMPARABLE)
-		return STYLE_WARN;
-	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
+	return a->rows[i].gate == GATE_NOT_COMPARABLE
+		       ? STYLE_WARN
+		       : verdict_style(a->groups.list[i].verdicts[1].is);
 }
 
 static void add_row(struct table *t, const struct against *a, unsigned i)
@@ -131,20 +129,11 @@ void against_render(struct output *out, const struct against *a)
 		output_wrapped(out, STYLE_PLAIN, 2, "Changed: %s: %s -> %s",
 			       field_text(change, "what"), field_text(change, "then"),
 			       field_text(change, "now"));
-	output_wrapped(out,
-		       a->gate == GATE_WORSE    ? STYLE_BAD
-		       : a->gate == GATE_PASSED ? STYLE_GOOD
-						: STYLE_WARN,
-		       2, "%s", summary);
+	output_wrapped(out, gate_styles[a->gate], 2, "%s", summary);
 	free(summary);
 }
 
 /* ---- JSON ---- */
-
-static json_t *real_or_null(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
-}
 
 static json_t *row_to_json(const struct against *a, unsigned i)
 {
@@ -156,11 +145,11 @@ static json_t *row_to_json(const struct against *a, unsigned i)
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:s}",
 			 "listener", g->rows[g->count - 1]->listener, "label", g->label, "service",
 			 g->service, "operation", g->operation, "figure", figures[g->cost].name,
-			 "then", real_or_null(row->then), "now", real_or_null(row->now),
-			 "runs_then", (int)row->runs_then, "runs_now", (int)row->runs_now, "change",
-			 real_or_null(known ? v->change : NAN), "low",
-			 real_or_null(known ? v->low : NAN), "high",
-			 real_or_null(known ? v->high : NAN), "is",
+			 "then", field_real(row->then), "now", field_real(row->now), "runs_then",
+			 (int)row->runs_then, "runs_now", (int)row->runs_now, "change",
+			 field_real(known ? v->change : NAN), "low",
+			 field_real(known ? v->low : NAN), "high",
+			 field_real(known ? v->high : NAN), "is",
 			 verdict_names[known ? v->is : VERDICT_NOT_COMPARABLE], "gate",
 			 gate_names[row->gate]);
 }

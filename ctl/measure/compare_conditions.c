@@ -8,6 +8,7 @@
 #include "compare_group.h"
 #include "field.h"
 #include "hosts.h"
+#include "hosts_words.h"
 #include "human.h"
 #include "text.h"
 #include "util.h"
@@ -36,6 +37,26 @@ static const char *host_text(const struct groups *all, const char *name)
 	const json_t *host = visit ? field_get(visit->conditions, "host") : NULL;
 
 	return field_text(host, name);
+}
+
+/* The sentence about the listeners of which `is` is true; NULL: there are none. */
+static char *name_rows(const struct groups *all, bool (*is)(const struct measure *row),
+		       const char *before, const char *after)
+{
+	json_t *listeners = json_array();
+	char *names, *text = NULL;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++)
+			if (is(all->list[i].rows[j]))
+				field_add_once(listeners,
+					       json_string(all->list[i].rows[j]->listener));
+	names = field_show(listeners);
+	if (*names)
+		text = text_new("%s%s%s", before, names, after);
+	free(names);
+	json_decref(listeners);
+	return text;
 }
 
 static bool was_throttled(const struct measure *visit)
@@ -263,6 +284,47 @@ static void tell_text(FILE *to, char *text)
 	free(text);
 }
 
+static bool shares_cpu(const struct measure *row)
+{
+	return row->generator.shared_cpus > 0;
+}
+
+static bool shares_core(const struct measure *row)
+{
+	return row->generator.sibling_cpus > 0;
+}
+
+static char *pinning(const struct groups *all)
+{
+	const char *apart = host_text(all, "apart"), *space = strchr(apart, ' ');
+
+	if (space)
+		return text_new("pin them apart (`cpus = %.*s` in the listener, taskset -c %s "
+				"COMMAND), or they take time from each other",
+				(int)(space - apart), apart, space + 1);
+	return text_new("they take time from each other, and there is no other core that nbctl may "
+			"use");
+}
+
+char *groups_shared_cpus(const struct groups *all)
+{
+	char *pin = pinning(all);
+	char *after = text_new(" may run on the same CPUs: %s.", pin);
+	char *text = name_rows(all, shares_cpu, "The generator and ", after);
+
+	free(pin);
+	free(after);
+	return text;
+}
+
+char *groups_shared_cores(const struct groups *all)
+{
+	return name_rows(
+		all, shares_core, "The generator and ",
+		" run on hardware threads of the same core, which slow each other down: pin "
+		"them to different cores (`lscpu -e` lists them).");
+}
+
 static void tell_shared_cpus(FILE *to, const struct groups *all)
 {
 	tell_text(to, groups_shared_cpus(all));
@@ -284,14 +346,92 @@ char *groups_conditions(const struct groups *all)
 	return text_close(to, &text);
 }
 
-char *groups_pinning(const struct groups *all)
-{
-	const char *apart = host_text(all, "apart"), *space = strchr(apart, ' ');
+/* ---- Figures that are not what they seem ---- */
 
-	if (space)
-		return text_new("pin them apart (`cpus = %.*s` in the listener, taskset -c %s "
-				"COMMAND), or they take time from each other",
-				(int)(space - apart), apart, space + 1);
-	return text_new("they take time from each other, and there is no other core that nbctl may "
-			"use");
+/* The part of what was read that were holes: by NBD what the listener did not have to send, else by
+ * a sample; 1 if nbdcopy asked where there is data, and read none.  0: unknown. */
+static double hole_share(const struct measure *row)
+{
+	if (!strcmp(row->generator.name, "nbdcopy") && !strcmp(row->operation, "block_status") &&
+	    row->count == row->listener_count)
+		return 1;
+	if (strcmp(row->operation, "read") != 0)
+		return 0;
+	if (strcmp(row->service, "nbd") != 0)
+		return (double)row->zero_reads / (double)MAX(row->sampled_reads, (uint64_t)1);
+	if (row->bytes_read <= row->bytes_out)
+		return 0;
+	return 1 - (double)row->bytes_out / (double)row->bytes_read;
 }
+
+static char *holes(const struct groups *all)
+{
+	char *text = NULL;
+	double most = 0;
+	FILE *to = text_open(&text);
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i].count; j++) {
+			const struct measure *row = all->list[i].rows[j];
+			double share = row->count ? hole_share(row) : 0;
+
+			if (share < 0.1)
+				continue;
+			fprintf(to, "%s%s", ftell(to) ? ", " : "", row->listener);
+			most = share > most ? share : most;
+		}
+	if (ftell(to))
+		fprintf(to,
+			": up to %s %% of what was read were holes, which no disk reads and NBD sends "
+			"without data: write the disk first (`dd if=/dev/urandom bs=1M count=1K | "
+			"nbdcopy - URI`), or have it made with `fill = yes`.",
+			human_percent(most).text);
+	return text_close(to, &text);
+}
+
+static bool is_saturated(const struct measure *row)
+{
+	return !isnan(figure_value(row, FIGURE_TURN_P99));
+}
+
+static char *saturated(const struct groups *all)
+{
+	return name_rows(all, is_saturated, "",
+			 " had no time to sleep: requests also waited in their sockets, as long as "
+			 "a turn (turn99), before p50 and p99 began to count; connections over "
+			 "rate (cycle) has all of it.");
+}
+
+static bool does_not_add_up(const struct measure *row)
+{
+	return row->generator.wall_ns && row->machine.total_ns &&
+	       row->machine.irq_time != IRQ_TIME_UNKNOWN && isnan(figure_value(row, FIGURE_OTHER));
+}
+
+static char *inexact(const struct groups *all)
+{
+	return name_rows(all, does_not_add_up, "The CPU times of ",
+			 " and of the generator are more than the machine was busy, by more than "
+			 "2 % and its clock ticks: they are not exact.");
+}
+
+static bool has_refused(const struct measure *row)
+{
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		if (measure_visit_at(row, i)->generator.refused_requests)
+			return true;
+	return false;
+}
+
+static char *refused_requests(const struct groups *all)
+{
+	return name_rows(all, has_refused, "The generator's count of requests does not fit ",
+			 ": it is more than there was time for at its rate, or than the listener "
+			 "counted. It is not used.");
+}
+
+groups_sentence *const groups_warnings[GROUPS_WARNINGS] = {
+	holes,       groups_link_limit, groups_generator_limit,
+	hosts_limit, hosts_overlap,     refused_requests,
+	saturated,   inexact,
+};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare_gate.h"
 #include "compare_group.h"
 #include "compare_table.h"
 #include "curve.h"
@@ -10,12 +11,6 @@
 #include "hosts.h"
 #include "printable.h"
 #include "util.h"
-
-/* An unknown figure is null, as 0 would look like a measurement. */
-static json_t *real_or_null(double value)
-{
-	return isnan(value) ? json_null() : json_real(value);
-}
 
 /* NULL: the row is the first of its group, or in none. */
 static const struct verdict *verdict_on(const struct groups *all, const struct measure *row,
@@ -38,13 +33,9 @@ static json_t *sides_to_json(const struct group *g, unsigned row)
 	for (unsigned i = 0; i < GROUP_SIDE_FIGURES; i++) {
 		struct verdict v = group_side_verdict(g, row, i);
 
-		if (v.is == VERDICT_TOO_FEW_ROUNDS)
-			continue;
-		json_object_set_new(sides, figures[group_side_figures[i]].name,
-				    json_pack("{s:o, s:o, s:o, s:s}", "change",
-					      real_or_null(v.change), "low", real_or_null(v.low),
-					      "high", real_or_null(v.high), "is",
-					      verdict_names[v.is]));
+		if (v.is != VERDICT_TOO_FEW_ROUNDS)
+			json_object_set_new(sides, figures[group_side_figures[i]].name,
+					    verdict_to_json(&v));
 	}
 	return sides;
 }
@@ -52,18 +43,19 @@ static json_t *sides_to_json(const struct group *g, unsigned row)
 /* Of a row whose records the kernel makes, against that of the library; NULL: there is none. */
 static json_t *user_to_json(const struct group *g, unsigned row)
 {
+	unsigned user = group_user_row(g, row);
 	struct verdict v;
+	json_t *made;
 
-	if (!group_user_row(g, row))
+	if (!user)
 		return NULL;
 	v = group_user_verdict(g, row);
-	return json_pack("{s:s, s:o, s:o, s:o, s:s}", "against",
-			 g->rows[group_user_row(g, row)]->listener, "change",
-			 real_or_null(v.change), "low", real_or_null(v.low), "high",
-			 real_or_null(v.high), "is", verdict_names[v.is]);
+	made = verdict_to_json(&v);
+	json_object_set_new(made, "against", json_string(g->rows[user]->listener));
+	return made;
 }
 
-static json_t *verdict_to_json(const struct groups *all, const struct measure *row)
+static json_t *verdict_on_to_json(const struct groups *all, const struct measure *row)
 {
 	const struct group *g;
 	const struct verdict *v = verdict_on(all, row, &g);
@@ -73,9 +65,9 @@ static json_t *verdict_to_json(const struct groups *all, const struct measure *r
 	return json_pack(
 		"{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:f, s:s, s:o, s:o*}",
 		"against", g->rows[0]->listener, "figure", figures[g->cost].name, "change",
-		real_or_null(v->change), "low", real_or_null(v->low), "high", real_or_null(v->high),
+		field_real(v->change), "low", field_real(v->low), "high", field_real(v->high),
 		"level", json_real(1 - VERDICT_ALPHA_ROUNDS / g->comparisons), "level_reached",
-		real_or_null(v->level), "p", real_or_null(v->p), "rounds", (int)v->rounds,
+		field_real(v->level), "p", field_real(v->p), "rounds", (int)v->rounds,
 		"least_rounds", (int)v->least, "comparisons", (int)g->comparisons, "within",
 		g->within, "is", verdict_names[v->is], "beside",
 		sides_to_json(g, (unsigned)(v - g->verdicts)), "user",
@@ -89,7 +81,7 @@ static json_t *derived_to_json(const struct measure *row)
 	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
 		struct spread s = figure_spread(row, i);
 
-		json_object_set_new(derived, figures[i].name, real_or_null(s.median));
+		json_object_set_new(derived, figures[i].name, field_real(s.median));
 		if (s.count > 1)
 			json_object_set_new(spread, figures[i].name,
 					    json_pack("[f, f]", s.low, s.high));
@@ -208,7 +200,7 @@ json_t *compare_to_json(const struct measures *m)
 		json_t *row = measure_to_json(m->rows[i]);
 
 		json_object_set_new(row, "derived", derived_to_json(m->rows[i]));
-		json_object_set_new(row, "verdict", verdict_to_json(&groups, m->rows[i]));
+		json_object_set_new(row, "verdict", verdict_on_to_json(&groups, m->rows[i]));
 		json_array_append_new(rows, row);
 	}
 	json_array_foreach(m->unavailable, index, listener)

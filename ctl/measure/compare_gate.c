@@ -2,6 +2,7 @@
 #include "compare_gate.h"
 
 #include "compare_group.h"
+#include "field.h"
 #include "util.h"
 
 const char *const gate_names[GATES] = {
@@ -10,6 +11,25 @@ const char *const gate_names[GATES] = {
 	[GATE_UNDECIDED] = "undecided",
 	[GATE_NOT_COMPARABLE] = "not_comparable",
 };
+
+const enum style gate_styles[GATES] = {
+	[GATE_PASSED] = STYLE_GOOD,
+	[GATE_WORSE] = STYLE_BAD,
+	[GATE_UNDECIDED] = STYLE_WARN,
+	[GATE_NOT_COMPARABLE] = STYLE_WARN,
+};
+
+enum style verdict_style(enum verdict_is is)
+{
+	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
+}
+
+json_t *verdict_to_json(const struct verdict *v)
+{
+	return json_pack("{s:o, s:o, s:o, s:s}", "change", field_real(v->change), "low",
+			 field_real(v->low), "high", field_real(v->high), "is",
+			 verdict_names[v->is]);
+}
 
 enum gate gate_of(const struct verdict *v, double within)
 {
@@ -47,15 +67,10 @@ enum gate compare_pairs(struct output *out, const struct measures *m)
 		}
 	groups_fini(&groups);
 	is = gate_of_all(counts);
-	output_wrapped(
-		&said,
-		is == GATE_WORSE    ? STYLE_BAD
-		: is == GATE_PASSED ? STYLE_GOOD
-				    : STYLE_WARN,
-		2,
-		"Against the first of each pair %u of %u are worse, %u better, %u not worse by more "
-		"than %.3g %%, %u undecided, %u with too few rounds.",
-		counts[GATE_WORSE], all, less, counts[GATE_PASSED] - less, 100 * within,
-		counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE]);
+	output_wrapped(&said, gate_styles[is], 2,
+		       "Against the first of each pair %u of %u are worse, %u better, %u not worse "
+		       "by more than %.3g %%, %u undecided, %u with too few rounds.",
+		       counts[GATE_WORSE], all, less, counts[GATE_PASSED] - less, 100 * within,
+		       counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE]);
 	return is;
 }

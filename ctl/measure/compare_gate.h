@@ -12,6 +12,10 @@ enum gate {
 	GATES
 };
 extern const char *const gate_names[GATES]; /* as in JSON */
+extern const enum style gate_styles[GATES];
+enum style verdict_style(enum verdict_is is);
+/* { "change", "low", "high", "is" }, a new reference. */
+json_t *verdict_to_json(const struct verdict *v);
 
 enum gate gate_of(const struct verdict *v, double within);
 /* Of all rows, by how many there are of each: one that is worse decides, then one that cannot be

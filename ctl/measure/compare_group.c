@@ -44,20 +44,6 @@ static void group_add(struct group *group, struct measure *row)
 
 static void group_judge(struct group *g);
 
-/* Takes ownership of name. */
-static void add_once(json_t *names, json_t *name)
-{
-	json_t *other;
-	size_t i;
-
-	json_array_foreach(names, i, other)
-		if (json_equal(name, other)) {
-			json_decref(name);
-			return;
-		}
-	json_array_append_new(names, name);
-}
-
 /* All pairs hold together, and all values of a sweep. */
 static unsigned count_comparisons(const struct groups *all, const struct group *g)
 {
@@ -81,7 +67,7 @@ void groups_init(struct groups *g, const struct measures *m)
 		struct measure *row = m->rows[i];
 
 		if (measure_is_minor(row))
-			add_once(minor, json_sprintf("%s %s", row->service, row->operation));
+			field_add_once(minor, json_sprintf("%s %s", row->service, row->operation));
 		else if (row->count > 0)
 			group_add(find_group(g, row), row);
 	}
@@ -285,25 +271,22 @@ static const char *const chosen_features[][2] = {
 	{ "napi_busy_poll", "+napi" }, { "drop", "+drop" },  { "zcrx", "+zcrx" },
 };
 
-void compare_engine_text(const struct measure *row, char *text, size_t bytes)
+struct phrase compare_engine_text(const struct measure *row)
 {
-	size_t used = field_engine(row->engine, row->features, text, bytes), index;
+	const char *mode = field_text(row->tls, "mode");
+	struct phrase p;
 	json_t *store;
+	size_t i;
 
-	for (unsigned i = 0; i < ARRAY_SIZE(chosen_features) && used < bytes; i++)
+	field_engine(row->engine, row->features, p.text, sizeof(p.text));
+	for (i = 0; i < ARRAY_SIZE(chosen_features); i++)
 		if (field_has(row->features, "", chosen_features[i][0]))
-			used += (size_t)snprintf(text + used, bytes - used, "%s",
-						 chosen_features[i][1]);
-	if (row->tls && used < bytes) {
-		const char *mode = field_text(row->tls, "mode");
-
-		used += (size_t)snprintf(text + used, bytes - used, "+%s",
-					 strcmp(mode, "user") != 0 ? mode : "tls");
-	}
-	json_array_foreach(row->stores, index, store)
-		if (used < bytes)
-			used += (size_t)snprintf(text + used, bytes - used, "%c%s",
-						 index ? ',' : '/', field_text(store, ""));
+			text_append(p.text, sizeof(p.text), "%s", chosen_features[i][1]);
+	if (row->tls)
+		text_append(p.text, sizeof(p.text), "+%s", strcmp(mode, "user") ? mode : "tls");
+	json_array_foreach(row->stores, i, store)
+		text_append(p.text, sizeof(p.text), "%c%s", i ? ',' : '/', field_text(store, ""));
+	return p;
 }
 
 char *group_title(const struct group *g)
@@ -328,10 +311,12 @@ char *group_tls(const struct group *g)
 		const json_t *tls = g->rows[i]->tls;
 
 		if (tls)
-			add_once(ways, json_sprintf("tls by %s with %s", field_text(tls, "library"),
+			field_add_once(ways,
+				       json_sprintf("tls by %s with %s", field_text(tls, "library"),
 						    field_text(tls, "cipher")));
 		if (*field_text(tls, "driver"))
-			add_once(ways, json_sprintf("the kernel by %s", field_text(tls, "driver")));
+			field_add_once(ways,
+				       json_sprintf("the kernel by %s", field_text(tls, "driver")));
 	}
 	text = json_array_size(ways) ? field_show(ways) : NULL;
 	json_decref(ways);
@@ -386,93 +371,4 @@ char *groups_generator_limit(const struct groups *all)
 	fputs("; CPU per request is still the server's.", to);
 	fclose(to);
 	return text;
-}
-
-static bool shares_cpu(const struct measure *row)
-{
-	return row->generator.shared_cpus > 0;
-}
-
-static bool shares_core(const struct measure *row)
-{
-	return row->generator.sibling_cpus > 0;
-}
-
-/* The sentence about the listeners of which `is` is true; NULL: there are none. */
-static char *name_rows(const struct groups *all, bool (*is)(const struct measure *row),
-		       const char *before, const char *after)
-{
-	json_t *listeners = json_array();
-	char *names, *text = NULL;
-
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			if (is(all->list[i].rows[j]))
-				add_once(listeners, json_string(all->list[i].rows[j]->listener));
-	names = field_show(listeners);
-	if (*names)
-		text = text_new("%s%s%s", before, names, after);
-	free(names);
-	json_decref(listeners);
-	return text;
-}
-
-char *groups_shared_cpus(const struct groups *all)
-{
-	char *pinning = groups_pinning(all);
-	char *after = text_new(" may run on the same CPUs: %s.", pinning);
-	char *text = name_rows(all, shares_cpu, "The generator and ", after);
-
-	free(pinning);
-	free(after);
-	return text;
-}
-
-char *groups_shared_cores(const struct groups *all)
-{
-	return name_rows(
-		all, shares_core, "The generator and ",
-		" run on hardware threads of the same core, which slow each other down: pin "
-		"them to different cores (`lscpu -e` lists them).");
-}
-
-static bool is_saturated(const struct measure *row)
-{
-	return !isnan(figure_value(row, FIGURE_TURN_P99));
-}
-
-char *groups_saturated(const struct groups *all)
-{
-	return name_rows(all, is_saturated, "",
-			 " had no time to sleep: requests also waited in their sockets, as long as "
-			 "a turn (turn99), before p50 and p99 began to count; connections over "
-			 "rate (cycle) has all of it.");
-}
-
-static bool does_not_add_up(const struct measure *row)
-{
-	return row->generator.wall_ns && row->machine.total_ns &&
-	       row->machine.irq_time != IRQ_TIME_UNKNOWN && isnan(figure_value(row, FIGURE_OTHER));
-}
-
-char *groups_inexact(const struct groups *all)
-{
-	return name_rows(all, does_not_add_up, "The CPU times of ",
-			 " and of the generator are more than the machine was busy, by more than "
-			 "2 % and its clock ticks: they are not exact.");
-}
-
-static bool has_refused(const struct measure *row)
-{
-	for (unsigned i = 0; i < measure_visits(row); i++)
-		if (measure_visit_at(row, i)->generator.refused_requests)
-			return true;
-	return false;
-}
-
-char *groups_refused_requests(const struct groups *all)
-{
-	return name_rows(all, has_refused, "The generator's count of requests does not fit ",
-			 ": it is more than there was time for at its rate, or than the listener "
-			 "counted. It is not used.");
 }

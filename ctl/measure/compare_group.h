@@ -83,7 +83,7 @@ struct phrase group_row_name(const struct group *g, unsigned i);
 char *groups_control(const struct groups *all, const char *listener, bool *ret_alike);
 
 /* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
-void compare_engine_text(const struct measure *row, char *text, size_t bytes);
+struct phrase compare_engine_text(const struct measure *row);
 
 /* Sentences, which the caller frees; NULL: nothing to report.  The title is never NULL.
  * group_tls(): which libraries and ciphers its rows use. */
@@ -99,19 +99,12 @@ char *groups_conclusion(const struct groups *all); /* of all groups, two sentenc
 char *groups_link_limit(const struct groups *all);
 /* Names groups where the generator was the bottleneck, and not the link. */
 char *groups_generator_limit(const struct groups *all);
-/* Names groups where generator and server may share CPUs. */
+/* Names listeners that may run on the generator's CPUs; on other hardware threads of its cores. */
 char *groups_shared_cpus(const struct groups *all);
-/* Names listeners that run on other hardware threads of the generator's cores. */
 char *groups_shared_cores(const struct groups *all);
-/* Names listeners whose clients read holes: see compare_holes.c. */
-char *groups_holes(const struct groups *all);
 /* Conditions that make the figures less reliable: a line each; NULL: none. */
 char *groups_conditions(const struct groups *all);
-/* How to keep generator and server apart on the host of the rows. */
-char *groups_pinning(const struct groups *all);
-/* Names listeners for which the generator's count of requests cannot be. */
-char *groups_refused_requests(const struct groups *all);
-/* Names listeners whose workers were busy all the time. */
-char *groups_saturated(const struct groups *all);
-/* Names listeners whose CPU time does not fit the machine's. */
-char *groups_inexact(const struct groups *all);
+/* All sentences that warn of figures, the two above among them, in the order to be shown. */
+typedef char *groups_sentence(const struct groups *all);
+enum { GROUPS_WARNINGS = 8 };
+extern groups_sentence *const groups_warnings[GROUPS_WARNINGS];

@@ -24,7 +24,7 @@ static bool is_notable(const char *feature)
 /* Adds the row's listener to those of the same features: { "a, b": ["echo-uring", ...] }. */
 static void add_features(json_t *listeners, const struct measure *row)
 {
-	json_t *notable = json_array(), *names, *feature, *name;
+	json_t *notable = json_array(), *names, *feature;
 	char *text;
 	size_t i;
 
@@ -39,10 +39,7 @@ static void add_features(json_t *listeners, const struct measure *row)
 		json_object_set_new(listeners, text, names);
 	}
 	free(text);
-	json_array_foreach(names, i, name)
-		if (!strcmp(field_text(name, ""), row->listener))
-			return;
-	json_array_append_new(names, json_string(row->listener));
+	field_add_once(names, json_string(row->listener));
 }
 
 static void render_features(struct output *out, const struct groups *all)

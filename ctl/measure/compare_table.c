@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare_gate.h"
 #include "compare_group.h"
 #include "compare_notes.h"
 #include "curve.h"
@@ -113,11 +114,6 @@ void compare_figure_cell(struct table *t, const struct measure *row, enum figure
 			   *text.text ? text.text : "-");
 }
 
-static enum style verdict_style(enum verdict_is is)
-{
-	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
-}
-
 /* The change against the first row, and what is known of it. */
 static void verdict_cells(struct table *t, const struct group *g, unsigned i)
 {
@@ -137,11 +133,9 @@ static void verdict_cells(struct table *t, const struct group *g, unsigned i)
 static void add_row(struct table *t, const struct group *g, unsigned i)
 {
 	const struct measure *row = g->rows[i];
-	char engine[80];
 
-	compare_engine_text(row, engine, sizeof(engine));
 	table_cell(t, STYLE_PLAIN, "%s", row->listener);
-	table_cell(t, STYLE_PLAIN, "%s", engine);
+	table_cell(t, STYLE_PLAIN, "%s", compare_engine_text(row).text);
 	for (unsigned j = 0; j < FIGURE_COUNT; j++)
 		if (isnan(figure_spread(row, j).median))
 			table_skip(t, 1);
@@ -253,14 +247,6 @@ static void explain_columns(struct output *out, const struct groups *all, column
 				       compare_column_meaning(i));
 }
 
-/* Takes ownership of text; NULL: prints nothing. */
-static void render_sentence(struct output *out, enum style style, char *text)
-{
-	if (text)
-		output_wrapped(out, style, 2, "%s", text);
-	free(text);
-}
-
 static void render_steps(struct output *out, const struct groups *all)
 {
 	const char *last = "";
@@ -336,14 +322,13 @@ static void render_warnings(struct output *out, const struct groups *all)
 	if (errors)
 		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
 			       human_count(errors).text, plural(errors));
-	render_sentence(out, STYLE_WARN, groups_holes(all));
-	render_sentence(out, STYLE_WARN, groups_link_limit(all));
-	render_sentence(out, STYLE_WARN, groups_generator_limit(all));
-	render_sentence(out, STYLE_WARN, hosts_limit(all));
-	render_sentence(out, STYLE_WARN, hosts_overlap(all));
-	render_sentence(out, STYLE_WARN, groups_refused_requests(all));
-	render_sentence(out, STYLE_WARN, groups_saturated(all));
-	render_sentence(out, STYLE_WARN, groups_inexact(all));
+	for (unsigned i = 0; i < GROUPS_WARNINGS; i++) {
+		char *text = groups_warnings[i](all);
+
+		if (text)
+			output_wrapped(out, STYLE_WARN, 2, "%s", text);
+		free(text);
+	}
 	render_steps(out, all);
 	if (*all->minor)
 		output_wrapped(out, STYLE_DIM, 2,

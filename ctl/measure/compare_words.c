@@ -27,15 +27,13 @@ struct phrase group_change_text(const struct group *g, unsigned i)
 	const struct verdict *v = &g->verdicts[i];
 	double change = group_change(g, i);
 	struct phrase p = { "" };
-	int used;
 
-	if (isnan(change))
-		return p;
-	used = snprintf(p.text, sizeof(p.text), "%s%s %%", change < 0 ? "-" : "+",
-			human_percent(fabs(change)).text);
-	if (!isnan(v->low) && (size_t)used < sizeof(p.text))
-		snprintf(p.text + used, sizeof(p.text) - (size_t)used, " \xc2\xb1%s",
-			 human_percent((v->high - v->low) / 2).text);
+	if (!isnan(change))
+		snprintf(p.text, sizeof(p.text), "%s%s %%", change < 0 ? "-" : "+",
+			 human_percent(fabs(change)).text);
+	if (!isnan(change) && !isnan(v->low))
+		text_append(p.text, sizeof(p.text), " \xc2\xb1%s",
+			    human_percent((v->high - v->low) / 2).text);
 	return p;
 }
 
@@ -78,16 +76,13 @@ struct phrase group_verdict_text(const struct group *g, unsigned i)
 
 struct phrase group_row_name(const struct group *g, unsigned i)
 {
-	struct phrase name = { "" }, other;
+	struct phrase name = compare_engine_text(g->rows[i]);
 
-	compare_engine_text(g->rows[i], name.text, sizeof(name.text));
-	for (unsigned j = 0; j < g->count; j++) {
-		compare_engine_text(g->rows[j], other.text, sizeof(other.text));
-		if (j != i && !strcmp(name.text, other.text)) {
+	for (unsigned j = 0; j < g->count; j++)
+		if (j != i && !strcmp(name.text, compare_engine_text(g->rows[j]).text)) {
 			snprintf(name.text, sizeof(name.text), "%s", g->rows[i]->listener);
 			break;
 		}
-	}
 	return name;
 }
 
@@ -247,15 +242,14 @@ static void count_row(const struct group *g, unsigned i, double p_max, json_t *c
 static void count_group(const struct group *g, double p_max, json_t *bases, json_t *engines,
 			struct largest *largest)
 {
-	char engine[80];
-
-	compare_engine_text(g->rows[0], engine, sizeof(engine));
-	json_object_set_new(bases, engine, json_true());
+	json_object_set_new(bases, compare_engine_text(g->rows[0]).text, json_true());
 	for (unsigned i = 1; i < g->count; i++) {
-		compare_engine_text(g->rows[i], engine, sizeof(engine));
-		if (!json_object_get(engines, engine))
-			json_object_set_new(engines, engine, json_pack("[i, i, i, i]", 0, 0, 0, 0));
-		count_row(g, i, p_max, json_object_get(engines, engine), largest);
+		struct phrase engine = compare_engine_text(g->rows[i]);
+
+		if (!json_object_get(engines, engine.text))
+			json_object_set_new(engines, engine.text,
+					    json_pack("[i, i, i, i]", 0, 0, 0, 0));
+		count_row(g, i, p_max, json_object_get(engines, engine.text), largest);
 	}
 }
 

@@ -322,11 +322,6 @@ struct curve_figures curve_figures(const struct curve *c)
 	};
 }
 
-static json_t *number(double value)
-{
-	return isnan(value) ? json_null() : json_real(value);
-}
-
 static json_t *point_to_json(const struct curve *c, unsigned i, const char *listener,
 			     enum figure figure)
 {
@@ -337,8 +332,8 @@ static json_t *point_to_json(const struct curve *c, unsigned i, const char *list
 	if (!measure)
 		return json_null();
 	interval = curve_interval(measure, figure);
-	return json_pack("[o, o, o]", number(figure_spread(measure, figure).median),
-			 number(interval.low), number(interval.high));
+	return json_pack("[o, o, o]", field_real(figure_spread(measure, figure).median),
+			 field_real(interval.low), field_real(interval.high));
 }
 
 struct listing {

@@ -388,11 +388,9 @@ struct spread figure_spread(const struct measure *row, enum figure figure)
 	unsigned count;
 
 	count = figure_values(row, figure, values);
-	if (count > 0) {
-		numbers_sort(values, count);
-		s = (struct spread){ values[(count - 1) / 2] / 2 + values[count / 2] / 2, values[0],
-				     values[count - 1], count };
-	}
+	s.median = numbers_median(values, count);
+	if (count > 0)
+		s = (struct spread){ s.median, values[0], values[count - 1], count };
 	if (figures[figure].pooled)
 		s.median = figure_value(row, figure);
 	free(values);

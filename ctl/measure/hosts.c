@@ -9,6 +9,7 @@
 #include "generator_json.h"
 #include "must.h"
 #include "util.h"
+#include "verdict.h"
 
 const enum figure hosts_figures[HOSTS_FIGURES] = {
 	FIGURE_REQUEST_RATE,  FIGURE_GENERATOR_BANDWIDTH, FIGURE_TRIP50,
@@ -76,26 +77,17 @@ static double value_in(const struct measure *visit, unsigned host, enum figure f
 	return figure_value(part, figure);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 double hosts_value(const struct measure *row, unsigned host, enum figure figure)
 {
 	unsigned visits = measure_visits(row), count = 0;
 	struct measure *part = must(calloc(1, sizeof(*part)));
-	double *values = must(calloc(visits, sizeof(*values))), median = NAN;
+	double *values = must(calloc(visits, sizeof(*values))), median;
 
 	for (unsigned i = 0; i < visits; i++) {
 		values[count] = value_in(measure_visit_at(row, i), host, figure, part);
 		count += !isnan(values[count]);
 	}
-	qsort(values, count, sizeof(*values), compare_doubles);
-	if (count)
-		median = values[(count - 1) / 2] / 2 + values[count / 2] / 2;
+	median = numbers_median(values, count);
 	free(values);
 	free(part);
 	return median;
@@ -113,7 +105,7 @@ json_t *hosts_to_json(const struct measure *row)
 			double value = hosts_value(row, i, hosts_figures[j]);
 
 			json_object_set_new(host, figures[hosts_figures[j]].name,
-					    isnan(value) ? json_null() : json_real(value));
+					    field_real(value));
 		}
 		json_array_append_new(made, host);
 	}

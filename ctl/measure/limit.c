@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
 #include "util.h"
 
 /* Short names; the figures' own names, as in JSON, are known as well. */
@@ -79,16 +80,13 @@ static bool find_figure(const char *text, size_t bytes, struct limit *l)
 
 static void list_figures(const char *text, size_t bytes, char error[LIMIT_ERROR_BYTES])
 {
-	size_t used =
-		(size_t)snprintf(error, LIMIT_ERROR_BYTES, "there is no figure '%.*s'; there are ",
-				 (int)MIN(bytes, (size_t)40), text);
-
-	for (unsigned i = 0; i < ARRAY_SIZE(aliases) && used < LIMIT_ERROR_BYTES; i++)
-		used += (size_t)snprintf(error + used, LIMIT_ERROR_BYTES - used, "%s, ",
-					 aliases[i].name);
-	for (unsigned i = 0; i < FIGURE_COUNT && used < LIMIT_ERROR_BYTES; i++)
-		used += (size_t)snprintf(error + used, LIMIT_ERROR_BYTES - used, "%s%s",
-					 figures[i].name, i + 1 < FIGURE_COUNT ? ", " : "");
+	snprintf(error, LIMIT_ERROR_BYTES, "there is no figure '%.*s'; there are ",
+		 (int)MIN(bytes, (size_t)40), text);
+	for (unsigned i = 0; i < ARRAY_SIZE(aliases); i++)
+		text_append(error, LIMIT_ERROR_BYTES, "%s, ", aliases[i].name);
+	for (unsigned i = 0; i < FIGURE_COUNT; i++)
+		text_append(error, LIMIT_ERROR_BYTES, "%s%s", figures[i].name,
+			    i + 1 < FIGURE_COUNT ? ", " : "");
 }
 
 /* Digits and a point alone: no sign, exponent, `inf` or `nan`.  Returns their length; 0: none. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "field.h"
 #include "figure.h"
 #include "limit.h"
 #include "must.h"
@@ -128,14 +129,11 @@ struct phrase limit_case_text(const struct limit_case *c)
 	return p;
 }
 
-static const struct {
-	const char *word;
-	enum style style;
-} said[GATES] = {
-	[GATE_PASSED] = { "passed", STYLE_GOOD },
-	[GATE_WORSE] = { "failed", STYLE_BAD },
-	[GATE_UNDECIDED] = { "undecided", STYLE_WARN },
-	[GATE_NOT_COMPARABLE] = { "unknown", STYLE_WARN },
+static const char *const said[GATES] = {
+	[GATE_PASSED] = "passed",
+	[GATE_WORSE] = "failed",
+	[GATE_UNDECIDED] = "undecided",
+	[GATE_NOT_COMPARABLE] = "unknown",
 };
 
 void limits_render(struct output *out, const struct limits *l)
@@ -148,8 +146,8 @@ void limits_render(struct output *out, const struct limits *l)
 
 		counts[c->gate]++;
 		if (c->gate != GATE_PASSED)
-			output_wrapped(out, said[c->gate].style, 2, "%s: %s: %s (%s): %s.",
-				       c->limit->text, said[c->gate].word,
+			output_wrapped(out, gate_styles[c->gate], 2, "%s: %s: %s (%s): %s.",
+				       c->limit->text, said[c->gate],
 				       c->group->rows[c->row]->listener, title,
 				       limit_case_text(c).text);
 		free(title);
@@ -158,17 +156,12 @@ void limits_render(struct output *out, const struct limits *l)
 		output_wrapped(out, STYLE_WARN, 2,
 			       "--fail-if: there is no row to hold against a limit.");
 	else
-		output_wrapped(out, said[l->gate].style, 2,
+		output_wrapped(out, gate_styles[l->gate], 2,
 			       "--fail-if: of %u row%s and limit%s %u passed, %u failed, %u "
 			       "undecided, %u unknown.",
 			       l->count, plural(l->count), plural(l->count), counts[GATE_PASSED],
 			       counts[GATE_WORSE], counts[GATE_UNDECIDED],
 			       counts[GATE_NOT_COMPARABLE]);
-}
-
-static json_t *real_or_null(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
 }
 
 json_t *limits_to_json(const struct limits *l)
@@ -184,11 +177,10 @@ json_t *limits_to_json(const struct limits *l)
 				  "limit", c->limit->text, "listener",
 				  c->group->rows[c->row]->listener, "label", c->group->label,
 				  "service", c->group->service, "operation", c->group->operation,
-				  "figure", figures[c->figure].name, "value",
-				  real_or_null(c->value), "low", real_or_null(c->verdict.low),
-				  "high", real_or_null(c->verdict.high), "rounds",
-				  (int)c->verdict.rounds, "least_rounds", (int)c->verdict.least,
-				  "is", said[c->gate].word));
+				  "figure", figures[c->figure].name, "value", field_real(c->value),
+				  "low", field_real(c->verdict.low), "high",
+				  field_real(c->verdict.high), "rounds", (int)c->verdict.rounds,
+				  "least_rounds", (int)c->verdict.least, "is", said[c->gate]));
 	}
 	return made;
 }

@@ -317,17 +317,6 @@ bool measure_unavailable(const struct measure *row)
 	return !strcmp(field_text(row->source, "state"), "unavailable");
 }
 
-static bool is_named(const json_t *listeners, const char *name)
-{
-	json_t *listener;
-	size_t i;
-
-	json_array_foreach(listeners, i, listener)
-		if (!strcmp(field_text(listener, "name"), name))
-			return true;
-	return false;
-}
-
 void measures_take_unavailable(struct measures *m)
 {
 	unsigned kept = 0;
@@ -342,7 +331,7 @@ void measures_take_unavailable(struct measures *m)
 		if (!m->unavailable)
 			m->unavailable = json_array();
 		/* Each saved file has its own row of the listener. */
-		if (!is_named(m->unavailable, row->listener))
+		if (!field_named(m->unavailable, "", row->listener))
 			json_array_append_new(m->unavailable,
 					      json_pack("{s:s, s:s}", "name", row->listener,
 							"reason",

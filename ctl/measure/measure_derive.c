@@ -4,6 +4,7 @@
 #include "measure.h"
 #include "must.h"
 #include "util.h"
+#include "verdict.h"
 
 unsigned measure_visits(const struct measure *row)
 {
@@ -49,27 +50,20 @@ void measure_check_requests(struct measure *row)
 	g->result.requests = 0;
 }
 
-static int compare_ns(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
 {
 	unsigned visits = measure_visits(row), count = 0;
-	uint64_t *values = must(calloc(visits, sizeof(*values)));
+	double *values = must(calloc(visits, sizeof(*values)));
+	uint64_t ns;
 
 	for (unsigned i = 0; i < visits; i++) {
 		const struct measure *visit = measure_visit_at(row, i);
 
-		count += generator_quantile(&visit->generator.result, quantile, &values[count]);
+		if (generator_quantile(&visit->generator.result, quantile, &ns))
+			values[count++] = (double)ns;
 	}
-	qsort(values, count, sizeof(*values), compare_ns);
 	if (count > 0)
-		*ret_ns = values[(count - 1) / 2] / 2 + values[count / 2] / 2 +
-			  (values[(count - 1) / 2] & values[count / 2] & 1);
+		*ret_ns = (uint64_t)numbers_median(values, count);
 	free(values);
 	return count > 0;
 }

@@ -33,6 +33,17 @@ void numbers_sort(double *numbers, size_t count)
 	qsort(numbers, count, sizeof(*numbers), compare);
 }
 
+static double median(const double *sorted, size_t count)
+{
+	return count ? sorted[(count - 1) / 2] / 2 + sorted[count / 2] / 2 : NAN;
+}
+
+double numbers_median(double *numbers, size_t count)
+{
+	numbers_sort(numbers, count);
+	return median(numbers, count);
+}
+
 static double *numbers_new(size_t count)
 {
 	return must(calloc(count + 1, sizeof(double)));
@@ -103,11 +114,6 @@ static size_t cut(const double *sums, double alpha)
 	while (sums[k] <= alpha * (1 + 1e-12))
 		k++;
 	return k;
-}
-
-static double median(const double *sorted, size_t count)
-{
-	return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
 /* The smallest alpha whose interval leaves out 0. */

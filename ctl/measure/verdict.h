@@ -40,6 +40,8 @@ struct verdict {
 
 /* Puts numbers in order, the smallest first. */
 void numbers_sort(double *numbers, size_t count);
+/* Does so, and returns the median; NaN: there are none. */
+double numbers_median(double *numbers, size_t count);
 
 /* first and row: `rounds` costs each, in the order of the rounds; a visit that is missing is NaN, 0
  * or less.  Of more than VERDICT_ROUNDS_MAX the last count, as the work grows with their cube.

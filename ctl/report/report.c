@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "field.h"
-#include "hosts_words.h"
 #include "human.h"
 #include "report_chart.h"
 #include "report_page.h"
@@ -176,14 +175,8 @@ static void put_verdict(FILE *to, const struct groups *all)
 					 : "one listener alone has nothing to be compared with");
 	put_paragraph(to, "lead", conclusion);
 	put_paragraph(to, "warn", groups_conditions(all));
-	put_paragraph(to, "warn", groups_holes(all));
-	put_paragraph(to, "warn", groups_link_limit(all));
-	put_paragraph(to, "warn", groups_generator_limit(all));
-	put_paragraph(to, "warn", hosts_limit(all));
-	put_paragraph(to, "warn", hosts_overlap(all));
-	put_paragraph(to, "warn", groups_refused_requests(all));
-	put_paragraph(to, "warn", groups_saturated(all));
-	put_paragraph(to, "warn", groups_inexact(all));
+	for (unsigned i = 0; i < GROUPS_WARNINGS; i++)
+		put_paragraph(to, "warn", groups_warnings[i](all));
 	if (*all->minor) {
 		fputs("<p class=\"dim\">Not shown, as less than 2 % of their listener's "
 		      "operations: ",

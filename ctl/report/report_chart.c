@@ -18,10 +18,7 @@ enum { EDGE = 10 }; /* left and right of everything */
 
 static void *engine_of(const struct report *r, const struct measure *row)
 {
-	char engine[80];
-
-	compare_engine_text(row, engine, sizeof(engine));
-	return json_object_iter_at(r->engines, engine);
+	return json_object_iter_at(r->engines, compare_engine_text(row).text);
 }
 
 unsigned report_engine(const struct report *r, const struct measure *row)
@@ -36,12 +33,11 @@ const char *report_engine_name(const struct report *r, const struct measure *row
 
 static void add_engine(struct report *r, const struct measure *row)
 {
-	size_t count = json_object_size(r->engines);
-	char engine[80];
+	json_int_t count = (json_int_t)json_object_size(r->engines);
+	struct phrase engine = compare_engine_text(row);
 
-	compare_engine_text(row, engine, sizeof(engine));
-	if (!json_object_get(r->engines, engine))
-		json_object_set_new_nocheck(r->engines, engine, json_integer((json_int_t)count));
+	if (!json_object_get(r->engines, engine.text))
+		json_object_set_new_nocheck(r->engines, engine.text, json_integer(count));
 }
 
 void report_init_groups(struct report *r, struct groups groups, const char *title, const char *base)

@@ -10,42 +10,14 @@
 
 /* ---- What the visits have in common ---- */
 
-static const struct measure *visit_of(const struct measure *row, unsigned i)
-{
-	return row->visit_count ? row->visits[i] : row;
-}
-
-static unsigned visits_of(const struct measure *row)
-{
-	return MAX(row->visit_count, 1U);
-}
-
-static bool array_has(const json_t *array, const json_t *value)
-{
-	const json_t *other;
-	size_t i;
-
-	json_array_foreach(array, i, other)
-		if (json_equal(other, value))
-			return true;
-	return false;
-}
-
-void report_add_distinct(json_t *array, json_t *value)
-{
-	if (value && !array_has(array, value))
-		json_array_append(array, value);
-	json_decref(value);
-}
-
 json_t *report_distinct(const struct measures *m, json_t *(*make)(const struct measure *visit))
 {
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < m->count; i++)
-		for (unsigned j = 0; j < visits_of(m->rows[i]); j++)
-			if (visit_of(m->rows[i], j)->conditions)
-				report_add_distinct(all, make(visit_of(m->rows[i], j)));
+		for (unsigned j = 0; j < measure_visits(m->rows[i]); j++)
+			if (measure_visit_at(m->rows[i], j)->conditions)
+				field_add_once(all, make(measure_visit_at(m->rows[i], j)));
 	return all;
 }
 
@@ -74,8 +46,9 @@ static void dates_of(const struct measures *m, const char **ret_first, const cha
 {
 	*ret_first = *ret_last = "";
 	for (unsigned i = 0; i < m->count; i++)
-		for (unsigned j = 0; j < visits_of(m->rows[i]); j++) {
-			const char *date = field_text(visit_of(m->rows[i], j)->conditions, "date");
+		for (unsigned j = 0; j < measure_visits(m->rows[i]); j++) {
+			const char *date =
+				field_text(measure_visit_at(m->rows[i], j)->conditions, "date");
 
 			if (!**ret_first || (*date && strcmp(date, *ret_first) < 0))
 				*ret_first = date;

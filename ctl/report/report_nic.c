@@ -34,7 +34,7 @@ static json_t *columns_of(const struct measures *m)
 
 	json_array_foreach(lists, i, list)
 		json_array_foreach(list, j, nic)
-			report_add_distinct(columns, json_incref(nic));
+			field_add_once(columns, json_incref(nic));
 	json_decref(lists);
 	return columns;
 }

@@ -37,8 +37,6 @@ void report_conditions(FILE *to, const struct measures *m);
 /* Calls `make` on each visit that has conditions; a new array of the different results, of which
  * make() returns a reference or NULL. */
 json_t *report_distinct(const struct measures *m, json_t *(*make)(const struct measure *visit));
-/* Takes ownership of value, NULL: none, and adds it unless the array has it. */
-void report_add_distinct(json_t *array, json_t *value);
 
 /* What drivers told of the network interfaces, a column for each of them and for each change. */
 void report_nics(FILE *to, const struct measures *m);

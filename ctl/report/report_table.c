@@ -75,7 +75,7 @@ static void fill_cell(struct cell *cell, unsigned column, const struct group *g,
 	else if (column == COLUMN_LISTENER)
 		CELL("%s", row->listener);
 	else if (column == COLUMN_ENGINE)
-		compare_engine_text(row, cell->text, sizeof(cell->text));
+		CELL("%s", compare_engine_text(row).text);
 	else if (column == COLUMN_VISITS)
 		CELL("%u", measure_visits(row));
 	else

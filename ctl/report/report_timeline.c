@@ -20,10 +20,8 @@ struct strips {
 static void each_visit(const struct measure *row,
 		       void (*visit)(void *context, const struct measure *visit), void *context)
 {
-	for (unsigned i = 0; i < row->visit_count; i++)
-		visit(context, row->visits[i]);
-	if (row->visit_count == 0)
-		visit(context, row);
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		visit(context, measure_visit_at(row, i));
 }
 
 static void add_extent(void *context, const struct measure *visit)

@@ -1,6 +1,7 @@
 /* Access to the daemon's documents that never fails.  See field.h. */
 #include "field.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,37 @@ json_t *field_named(const json_t *object, const char *path, const char *name)
 	return NULL;
 }
 
+void field_add_once(json_t *array, json_t *value)
+{
+	json_t *other;
+	size_t i;
+
+	json_array_foreach(array, i, other)
+		if (value && json_equal(value, other)) {
+			json_decref(value);
+			return;
+		}
+	if (value)
+		json_array_append_new(array, value);
+}
+
+json_t *field_real(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *field_words(char *const *words)
+{
+	json_t *made = json_array();
+
+	for (; words && *words; words++) {
+		json_t *word = json_string(*words);
+
+		json_array_append_new(made, word ? word : json_string("(no UTF-8)"));
+	}
+	return made;
+}
+
 static void show(const json_t *value, FILE *to)
 {
 	json_t *element;
@@ -153,15 +185,13 @@ char *field_show_words(const json_t *words)
 	return text;
 }
 
-size_t field_engine(const char *engine, const json_t *features, char *text, size_t bytes)
+void field_engine(const char *engine, const json_t *features, char *text, size_t bytes)
 {
-	size_t used = (size_t)snprintf(text, bytes, "%s", engine), i;
 	json_t *feature;
+	size_t i;
 
+	snprintf(text, bytes, "%s", engine);
 	json_array_foreach(features, i, feature)
-		if (*field_text(feature, "") == '-' && used < bytes)
-			used += (size_t)snprintf(text + used, bytes - used, " %s",
-						 field_text(feature, ""));
-	/* snprintf() returns the length that there would be with room for all. */
-	return MIN(used, bytes - 1);
+		if (*field_text(feature, "") == '-')
+			text_append(text, bytes, " %s", field_text(feature, ""));
 }

@@ -26,8 +26,18 @@ uint64_t field_sum(const json_t *object, const char *path);
 json_t *field_named(const json_t *object, const char *path, const char *name);
 
 /* Formats a listener's engine with the features that are switched off, ` -NAME` for each, from the
- * elements of `features` that begin with `-`.  Returns the length, less than bytes. */
-size_t field_engine(const char *engine, const json_t *features, char *text, size_t bytes);
+ * elements of `features` that begin with `-`. */
+void field_engine(const char *engine, const json_t *features, char *text, size_t bytes);
+
+/* Appends a value, of which it takes ownership, unless the array has an equal one or it is NULL. */
+void field_add_once(json_t *array, json_t *value);
+
+/* A number as JSON, a new reference.  NaN or infinite: null, as 0 would look like a measurement. */
+json_t *field_real(double value);
+
+/* Words (NULL: none; NULL-terminated) as an array of texts, a new reference; JSON has only UTF-8.
+ */
+json_t *field_words(char *const *words);
 
 /* Any value as a user would write it: yes/no, numbers, text, lists with ", ".  The caller frees it.
  */

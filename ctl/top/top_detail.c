@@ -24,15 +24,14 @@ enum {
 static void put_identity(struct page *p, const struct measure *row)
 {
 	const json_t *l = row->source;
-	char *addresses = field_show(field_get(l, "addresses")), engine[80];
+	char *addresses = field_show(field_get(l, "addresses"));
 	const char *reason = field_text(l, "reason");
 	uint64_t workers = field_uint(l, "workers");
 
-	compare_engine_text(row, engine, sizeof(engine));
 	page_put(p, page_row_style(row) == STYLE_DIM ? STYLE_PLAIN : page_row_style(row),
-		 "%s: %s, %s, %s, %llu worker%s, %s%s%s", row->listener, row->service, engine,
-		 field_text(l, "state"), (unsigned long long)workers, plural(workers), addresses,
-		 *reason ? ": " : "", reason);
+		 "%s: %s, %s, %s, %llu worker%s, %s%s%s", row->listener, row->service,
+		 compare_engine_text(row).text, field_text(l, "state"), (unsigned long long)workers,
+		 plural(workers), addresses, *reason ? ": " : "", reason);
 	free(addresses);
 }
 

@@ -65,7 +65,7 @@ void page_value_cell(struct table *t, const struct measure *row, enum top_column
 static char *table_text(const struct top *top, unsigned width, bool utf8)
 {
 	struct column columns[TOP_COLUMNS];
-	char engine[80], *text;
+	char *text;
 	struct output out;
 	struct table *t;
 
@@ -76,9 +76,8 @@ static char *table_text(const struct top *top, unsigned width, bool utf8)
 	for (unsigned i = 0; i < top->rows.count; i++) {
 		const struct measure *row = top->rows.rows[i];
 
-		compare_engine_text(row, engine, sizeof(engine));
 		table_cell(t, STYLE_PLAIN, "%s", row->listener);
-		table_cell(t, STYLE_PLAIN, "%s", engine);
+		table_cell(t, STYLE_PLAIN, "%s", compare_engine_text(row).text);
 		for (unsigned j = TOP_OPEN; j < TOP_COLUMNS; j++)
 			page_value_cell(t, row, (enum top_column)j);
 	}

@@ -43,6 +43,16 @@ char *text_close(FILE *to, char **text)
 	return NULL;
 }
 
+void text_append(char *text, size_t bytes, const char *format, ...)
+{
+	size_t used = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + used, bytes - used, format, arguments);
+	va_end(arguments);
+}
+
 bool file_line(const char *path, char *text, int bytes)
 {
 	FILE *from = fopen(path, "re");

@@ -15,6 +15,10 @@ FILE *text_open(char **ret_text);
 /* Closes such a stream.  Returns *text; NULL: nothing was written, and *text is freed. */
 char *text_close(FILE *to, char **text);
 
+/* Appends to the text in an array of `bytes` bytes, as far as there is room. */
+void text_append(char *text, size_t bytes, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* The first line of a file, without its end, cut to `bytes` with the NUL; false: it cannot be read,
  * and text is as it was. */
 bool file_line(const char *path, char *text, int bytes);
