@@ -36,9 +36,9 @@ static void put_case(struct suite *s, const char *class, const char *row, const 
 	svg_escape_format(s->cases, "%s: %s", row, name);
 	putc('"', s->cases);
 	if (passed) {
-		fputs("><system-out>", s->cases);
-		svg_escape(s->cases, text);
-		fputs("</system-out></testcase>\n", s->cases);
+		putc('>', s->cases);
+		svg_element(s->cases, "system-out", "%s", text);
+		fputs("</testcase>\n", s->cases);
 		return;
 	}
 	fprintf(s->cases, "><%s type=\"%s\"", element, gate_names[gate]);

@@ -13,14 +13,10 @@
 #include "text.h"
 #include "util.h"
 
-/* Takes ownership of text; NULL: no paragraph. */
-static void put_paragraph(FILE *to, const char *class, char *text)
+void report_paragraph(FILE *to, const char *element, char *text)
 {
-	if (text) {
-		fprintf(to, "<p class=\"%s\">", class);
-		svg_escape(to, text);
-		fputs("</p>\n", to);
-	}
+	if (text)
+		svg_element(to, element, "%s", text);
 	free(text);
 }
 
@@ -70,18 +66,14 @@ static void put_rounds(FILE *to, const struct group *g)
 
 static void put_group(FILE *to, const struct report *r, const struct group *g)
 {
-	char *title = group_title(g);
-
-	fputs("<section><h2>", to);
-	svg_escape(to, title);
-	fputs("</h2>\n", to);
-	free(title);
+	fputs("<section>", to);
+	report_paragraph(to, "h2", group_title(g));
 	if (r->groups.count > 1) /* else the page began with it */
-		put_paragraph(to, "verdict", group_verdict(g));
-	put_paragraph(to, "verdict", group_user(g));
-	put_paragraph(to, "verdict", group_side(g));
+		report_paragraph(to, "p class=\"verdict\"", group_verdict(g));
+	report_paragraph(to, "p class=\"verdict\"", group_user(g));
+	report_paragraph(to, "p class=\"verdict\"", group_side(g));
 	put_rounds(to, g);
-	put_paragraph(to, "dim", group_tls(g));
+	report_paragraph(to, "p class=\"dim\"", group_tls(g));
 	fputs("<div class=\"charts\">\n", to);
 	if (g->count > 1) {
 		begin_figure(to, "Against the first");
@@ -154,13 +146,9 @@ static void put_unavailable(FILE *to, const json_t *unavailable)
 	json_t *listener;
 	size_t i;
 
-	json_array_foreach(unavailable, i, listener) {
-		fputs("<p class=\"warn\">", to);
-		svg_escape(to, field_text(listener, "name"));
-		fputs(": unavailable: ", to);
-		svg_escape(to, field_text(listener, "reason"));
-		fputs("</p>\n", to);
-	}
+	json_array_foreach(unavailable, i, listener)
+		svg_element(to, "p class=\"warn\"", "%s: unavailable: %s",
+			    field_text(listener, "name"), field_text(listener, "reason"));
 }
 
 static void put_verdict(FILE *to, const struct groups *all)
@@ -173,17 +161,14 @@ static void put_verdict(FILE *to, const struct groups *all)
 		fprintf(to, "<p class=\"lead\">No verdict: %s.</p>\n",
 			is_compared(all) ? "too few rounds in which all listeners were visited"
 					 : "one listener alone has nothing to be compared with");
-	put_paragraph(to, "lead", conclusion);
-	put_paragraph(to, "warn", groups_conditions(all));
+	report_paragraph(to, "p class=\"lead\"", conclusion);
+	report_paragraph(to, "p class=\"warn\"", groups_conditions(all));
 	for (unsigned i = 0; i < GROUPS_WARNINGS; i++)
-		put_paragraph(to, "warn", groups_warnings[i](all));
-	if (*all->minor) {
-		fputs("<p class=\"dim\">Not shown, as less than 2 % of their listener's "
-		      "operations: ",
-		      to);
-		svg_escape(to, all->minor);
-		fputs(".</p>\n", to);
-	}
+		report_paragraph(to, "p class=\"warn\"", groups_warnings[i](all));
+	if (*all->minor)
+		svg_element(to, "p class=\"dim\"",
+			    "Not shown, as less than 2 %% of their listener's operations: %s.",
+			    all->minor);
 }
 
 static void put_head(FILE *to)

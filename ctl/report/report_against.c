@@ -26,29 +26,21 @@ static bool has_pairs(const struct against *a)
 	return false;
 }
 
-static void put_cell(FILE *to, const char *class, const char *text)
-{
-	fprintf(to, "<td%s>", class);
-	svg_escape(to, text);
-	fputs("</td>", to);
-}
-
 static void put_row(FILE *to, const struct against *a, unsigned i)
 {
 	const struct against_row *row = &a->rows[i];
 	const struct group *g = &a->groups.list[i];
-	char *title = group_title(g);
+	static const char left[] = "td class=\"left\"";
 
 	fputs("<tr>", to);
-	put_cell(to, " class=\"left\"", title);
-	put_cell(to, " class=\"left\"", figures[g->cost].words);
-	put_cell(to, "", figure_text(g->cost, row->then).text);
-	put_cell(to, "", figure_text(g->cost, row->now).text);
-	put_cell(to, " class=\"left\"", page_unit(g->cost));
-	put_cell(to, "", g->count > 1 ? group_change_text(g, 1).text : "");
-	put_cell(to, " class=\"left\"", against_words(a, i).text);
+	report_paragraph(to, left, group_title(g));
+	svg_element(to, left, "%s", figures[g->cost].words);
+	svg_element(to, "td", "%s", figure_text(g->cost, row->then).text);
+	svg_element(to, "td", "%s", figure_text(g->cost, row->now).text);
+	svg_element(to, left, "%s", page_unit(g->cost));
+	svg_element(to, "td", "%s", g->count > 1 ? group_change_text(g, 1).text : "");
+	svg_element(to, left, "%s", against_words(a, i).text);
 	fputs("</tr>\n", to);
-	free(title);
 }
 
 static void put_table(FILE *to, const struct against *a)
@@ -74,24 +66,17 @@ static void put_changes(FILE *to, const struct against *a)
 	}
 	fputs("<dl>\n", to);
 	json_array_foreach(a->changed, i, change) {
-		fputs("<dt>", to);
-		svg_escape(to, field_text(change, "what"));
-		fputs("</dt><dd>", to);
-		svg_escape_format(to, "%s \xe2\x86\x92 %s", field_text(change, "then"),
-				  field_text(change, "now"));
-		fputs("</dd>\n", to);
+		svg_element(to, "dt", "%s", field_text(change, "what"));
+		svg_element(to, "dd", "%s \xe2\x86\x92 %s", field_text(change, "then"),
+			    field_text(change, "now"));
 	}
 	fputs("</dl>\n", to);
 }
 
 void report_against(FILE *to, const struct against *a)
 {
-	char *summary = against_summary(a);
-
-	fputs("<section><h2>Then and now</h2>\n<p class=\"verdict\">", to);
-	svg_escape(to, summary);
-	fputs("</p>\n", to);
-	free(summary);
+	fputs("<section><h2>Then and now</h2>\n", to);
+	report_paragraph(to, "p class=\"verdict\"", against_summary(a));
 	if (has_pairs(a)) {
 		fputs("<div class=\"charts\"><figure><h3>CPU cost now against that of the saved "
 		      "rows</h3>\n",

@@ -318,11 +318,7 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 			      bars_bottom(&b) + AXIS_HEIGHT + 12);
 	if (style)
 		svg_text_fit(drawn, "head", EDGE, 18, CHART_WIDTH - 6 * EDGE, title);
-	fclose(drawn);
-	svg_begin(to, CHART_WIDTH, bottom, figures[g->cost].words, style);
-	fputs(body, to);
-	svg_end(to);
-	free(body);
+	svg_put(to, drawn, &body, CHART_WIDTH, bottom, figures[g->cost].words, style);
 	free(title);
 }
 

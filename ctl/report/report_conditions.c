@@ -64,9 +64,8 @@ static void put_term(FILE *to, const char *term, const char *text)
 {
 	if (!*text)
 		return;
-	fprintf(to, "<dt>%s</dt><dd>", term);
-	svg_escape(to, text);
-	fputs("</dd>\n", to);
+	fprintf(to, "<dt>%s</dt>", term);
+	svg_element(to, "dd", "%s", text);
 }
 
 static void put_mitigations(FILE *to, const json_t *mitigations)
@@ -79,9 +78,7 @@ static void put_mitigations(FILE *to, const json_t *mitigations)
 	fputs("<dt>CPU mitigations</dt><dd>", to);
 	json_object_foreach((json_t *)mitigations, name, state) {
 		fputs(separator, to);
-		svg_escape(to, name);
-		fputs(": ", to);
-		svg_escape(to, field_text(state, ""));
+		svg_escape_format(to, "%s: %s", name, field_text(state, ""));
 		separator = "<br/>";
 	}
 	fputs(*separator ? "" : "this CPU needs none", to);
@@ -122,9 +119,8 @@ static void put_host(FILE *to, const json_t *host)
 
 static void put_generator(FILE *to, const char *name, const json_t *host)
 {
-	fputs("<h3>The generator's host ", to);
-	svg_escape(to, name);
-	fputs("</h3>\n<dl>\n", to);
+	svg_element(to, "h3", "The generator's host %s", name);
+	fputs("<dl>\n", to);
 	put_host(to, host);
 	fputs("</dl>\n", to);
 }
@@ -172,11 +168,8 @@ static void put_listener(FILE *to, const json_t *of)
 	const char *name;
 
 	fputs("<tr>", to);
-	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
-		fputs("<td class=\"left\">", to);
-		svg_escape(to, field_text(of, texts[i]));
-		fputs("</td>", to);
-	}
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++)
+		svg_element(to, "td class=\"left\"", "%s", field_text(of, texts[i]));
 	fputs("<td class=\"wrap\"><code>", to);
 	put_keys(to, field_get(of, "keys"));
 	json_object_foreach(exports, name, keys) {
@@ -207,22 +200,21 @@ static json_t *make_invocation(const struct measure *visit)
 	return json_incref(field_get(visit->conditions, "invocation"));
 }
 
-/* The commands that measure all of it again: ports that a run chose are gone with it. */
-static void put_invocations(FILE *to, const struct measures *m)
+/* The different commands of the visits, an element each, between `begin` and `end`; nothing if
+ * there are none.  See report_distinct(). */
+static void put_words(FILE *to, const struct measures *m, json_t *(*make)(const struct measure *),
+		      const char *begin, const char *element, const char *end)
 {
-	json_t *all = report_distinct(m, make_invocation), *invocation;
+	json_t *all = report_distinct(m, make), *words;
 	size_t i;
 
-	fputs(json_array_size(all) ? "<dl><dt>measured by</dt>" : "", to);
-	json_array_foreach(all, i, invocation) {
-		char *words = field_show_words(invocation);
-
-		fputs("<dd><code>", to);
-		svg_escape(to, words);
-		fputs("</code></dd>\n", to);
-		free(words);
+	fputs(json_array_size(all) ? begin : "", to);
+	json_array_foreach(all, i, words) {
+		fprintf(to, "<%s>", element);
+		report_paragraph(to, "code", field_show_words(words));
+		fprintf(to, "</%s>\n", element);
 	}
-	fputs(json_array_size(all) ? "</dl>\n" : "", to);
+	fputs(json_array_size(all) ? end : "", to);
 	json_decref(all);
 }
 
@@ -247,11 +239,12 @@ void report_conditions(FILE *to, const struct measures *m)
 	json_array_foreach(hosts, i, host)
 		put_hosts(to, host);
 	if (*first) {
-		fputs("<dl><dt>measured</dt><dd>", to);
-		svg_escape_format(to, "%s to %s", first, last);
-		fputs("</dd></dl>\n", to);
+		fputs("<dl><dt>measured</dt>", to);
+		svg_element(to, "dd", "%s to %s", first, last);
+		fputs("</dl>\n", to);
 	}
-	put_invocations(to, m);
+	/* What measures all of it again: ports that a run chose are gone with it. */
+	put_words(to, m, make_invocation, "<dl><dt>measured by</dt>", "dd", "</dl>\n");
 	report_nics(to, m);
 	if (json_array_size(hosts))
 		put_listeners(to, m);
@@ -266,14 +259,11 @@ void report_subtitle(FILE *to, const struct measures *m)
 	const char *first, *last;
 
 	dates_of(m, &first, &last);
-	if (json_array_size(hosts) == 1) {
-		fputs("<p class=\"dim\">", to);
-		svg_escape_format(to, "nbserved %s on %s, %s, %llu CPUs, %.10s",
-				  field_text(host, "nbserved"), field_text(host, "host.kernel"),
-				  field_text(host, "host.cpu"),
-				  (unsigned long long)field_uint(host, "host.cpus"), first);
-		fputs("</p>\n", to);
-	}
+	if (json_array_size(hosts) == 1)
+		svg_element(to, "p class=\"dim\"", "nbserved %s on %s, %s, %llu CPUs, %.10s",
+			    field_text(host, "nbserved"), field_text(host, "host.kernel"),
+			    field_text(host, "host.cpu"),
+			    (unsigned long long)field_uint(host, "host.cpus"), first);
 	json_decref(hosts);
 }
 
@@ -291,20 +281,7 @@ static json_t *make_command(const struct measure *visit)
 
 void report_commands(FILE *to, const struct group *g)
 {
-	json_t *all = report_distinct(&(struct measures){ .rows = g->rows, .count = g->count },
-				      make_command);
-	json_t *command;
-	size_t i;
+	const struct measures rows = { .rows = g->rows, .count = g->count };
 
-	fputs(json_array_size(all) ? "<ul class=\"commands\">\n" : "", to);
-	json_array_foreach(all, i, command) {
-		char *words = field_show_words(command);
-
-		fputs("<li><code>", to);
-		svg_escape(to, words);
-		fputs("</code></li>\n", to);
-		free(words);
-	}
-	fputs(json_array_size(all) ? "</ul>\n" : "", to);
-	json_decref(all);
+	put_words(to, &rows, make_command, "<ul class=\"commands\">\n", "li", "</ul>\n");
 }

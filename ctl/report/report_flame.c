@@ -132,9 +132,5 @@ void report_flame(FILE *to, const struct stack_tree *tree, const char *title, co
 	svg_text_fit(f.to, "head", EDGE, 20, WIDTH - 2 * EDGE, title);
 	draw(&f, &all);
 	bottom = report_layers_legend(f.to, f.layers, WIDTH, f.base + BOX + 22);
-	fclose(f.to);
-	svg_begin(to, WIDTH, bottom, title, style);
-	fputs(body, to);
-	svg_end(to);
-	free(body);
+	svg_put(to, f.to, &body, WIDTH, bottom, title, style);
 }

@@ -202,11 +202,7 @@ static void draw(FILE *to, const struct forest *f, double width, const char *sty
 		at += (unsigned)strip_height(&f->groups[i]);
 	}
 	forest_caption(drawn, f, y + AXIS + 14);
-	fclose(drawn);
-	svg_begin(to, width, y + AXIS + 24, f->report->title, style);
-	fputs(body, to);
-	svg_end(to);
-	free(body);
+	svg_put(to, drawn, &body, width, y + AXIS + 24, f->report->title, style);
 }
 
 void chart_overview(FILE *to, const struct report *r, double width, const char *style)

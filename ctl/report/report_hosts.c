@@ -3,19 +3,12 @@
 #include "report_page.h"
 #include "svg.h"
 
-static void put_text(FILE *to, const char *text)
-{
-	fputs("<td class=\"left\">", to);
-	svg_escape(to, text);
-	fputs("</td>", to);
-}
-
 static void put_rows(FILE *to, const struct measure *row)
 {
 	for (unsigned i = 0; i < hosts_known(row); i++) {
 		fputs("<tr>", to);
-		put_text(to, row->listener);
-		put_text(to, hosts_name(row, i));
+		svg_element(to, "td class=\"left\"", "%s", row->listener);
+		svg_element(to, "td class=\"left\"", "%s", hosts_name(row, i));
 		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
 			double value = hosts_value(row, i, hosts_figures[j]);
 

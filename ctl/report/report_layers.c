@@ -104,11 +104,7 @@ static void chart_layers(FILE *to, const struct layers_group *l)
 	for (unsigned i = 0; i < bars_drawn(l); i++)
 		bar_row(drawn, l, i, &x);
 	bottom = report_layers_legend(drawn, l->shown, CHART_WIDTH, bottom + AXIS + 12);
-	fclose(drawn);
-	svg_begin(to, CHART_WIDTH, bottom, "CPU time by layer", NULL);
-	fputs(body, to);
-	svg_end(to);
-	free(body);
+	svg_put(to, drawn, &body, CHART_WIDTH, bottom, "CPU time by layer", NULL);
 }
 
 /* ---- The table ---- */
@@ -161,17 +157,6 @@ static void put_table(FILE *to, const struct layers_group *l)
 
 /* ---- The section ---- */
 
-/* Takes ownership of text; NULL: nothing to say. */
-static void put_sentences(FILE *to, const char *class, char *text)
-{
-	if (text) {
-		fprintf(to, "<p class=\"%s\">", class);
-		svg_escape(to, text);
-		fputs("</p>\n", to);
-	}
-	free(text);
-}
-
 static void put_flames(FILE *to, const struct layers_group *l)
 {
 	for (unsigned i = 0; i < bars_drawn(l); i++) {
@@ -208,9 +193,9 @@ void report_layers(FILE *to, const struct group *g)
 	fputs("<figcaption>Small: the first one's shares; differences with half of their intervals, "
 	      "which hold together.</figcaption></figure>\n</div>\n",
 	      to);
-	put_sentences(to, "warn", layers_warnings(&l));
+	report_paragraph(to, "p class=\"warn\"", layers_warnings(&l));
 	for (unsigned i = 0; i < g->count; i++)
-		put_sentences(to, "dim", layers_other(&l, i));
+		report_paragraph(to, "p class=\"dim\"", layers_other(&l, i));
 	put_flames(to, &l);
 	layers_group_fini(&l);
 }

@@ -56,9 +56,8 @@ static void put_fact(FILE *to, const char *fact, const json_t *nics, size_t coun
 {
 	const json_t *first = json_object_get(json_array_get(nics, 0), fact);
 
-	fputs("<tr><td class=\"left\">", to);
-	svg_escape(to, fact);
-	fputs("</td>", to);
+	fputs("<tr>", to);
+	svg_element(to, "td class=\"left\"", "%s", fact);
 	for (size_t i = 0; i < count; i++) {
 		const json_t *value = json_object_get(json_array_get(nics, i), fact);
 		bool same = value == first || json_equal(value, first);

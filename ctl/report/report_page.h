@@ -8,6 +8,9 @@
 #include "layers_table.h"
 #include "report_chart.h"
 
+/* Takes ownership of text; NULL: no element.  See svg_element(). */
+void report_paragraph(FILE *to, const char *element, char *text);
+
 /* All figures of the group's rows. */
 void report_table(FILE *to, const struct group *g);
 

@@ -191,9 +191,8 @@ static void put_chart(FILE *to, struct chart *c)
 		 *page_unit(c->y) == '/' ? "" : " in ", page_unit(c->y),
 		 c->over_figure ? figures[c->x].words : c->curve->name,
 		 c->over_figure ? page_unit(c->x) : "");
-	fputs("<figure><h3>", to);
-	svg_escape(to, heading);
-	fputs("</h3>\n", to);
+	fputs("<figure>", to);
+	svg_element(to, "h3", "%s", heading);
 	svg_begin(to, CHART_WIDTH, TOP + PLOT_HEIGHT + AXIS_HEIGHT + LEGEND_LINE * c->listed + 12,
 		  heading, NULL);
 	fputs(body, to);
@@ -209,18 +208,11 @@ static void put_chart(FILE *to, struct chart *c)
 static void put_curve(FILE *to, const struct report *r, const struct curve *curve)
 {
 	struct curve_figures drawn = curve_figures(curve);
-	char *title = curve_title(curve), *text = curve_text(curve);
+	char *title = curve_title(curve);
 
-	fputs("<section><h2>", to);
-	svg_escape(to, title);
-	fputs(" over ", to);
-	svg_escape(to, curve->name);
-	fputs("</h2>\n", to);
-	if (text) {
-		fputs("<p class=\"verdict\">", to);
-		svg_escape(to, text);
-		fputs("</p>\n", to);
-	}
+	fputs("<section>", to);
+	svg_element(to, "h2", "%s over %s", title, curve->name);
+	report_paragraph(to, "p class=\"verdict\"", curve_text(curve));
 	fputs("<div class=\"charts\">\n", to);
 	for (unsigned i = 0; i < CURVE_FIGURES; i++)
 		put_chart(to, &(struct chart){ .report = r, .curve = curve, .y = drawn.list[i] });
@@ -232,7 +224,6 @@ static void put_curve(FILE *to, const struct report *r, const struct curve *curv
 					       .x = drawn.list[1] });
 	fputs("</div>\n</section>\n", to);
 	free(title);
-	free(text);
 }
 
 void report_curves(FILE *to, const struct report *r)

@@ -55,6 +55,17 @@ void svg_escape_format(FILE *to, const char *format, ...)
 	va_end(arguments);
 }
 
+void svg_element(FILE *to, const char *name, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(to, "<%s>", name);
+	va_start(arguments, format);
+	escape_arguments(to, format, arguments);
+	va_end(arguments);
+	fprintf(to, "</%.*s>\n", (int)strcspn(name, " "), name);
+}
+
 /* ---- Shapes ---- */
 
 void svg_begin(FILE *to, double width, double height, const char *title, const char *style)
@@ -75,6 +86,16 @@ void svg_begin(FILE *to, double width, double height, const char *title, const c
 void svg_end(FILE *to)
 {
 	fputs("</svg>\n", to);
+}
+
+void svg_put(FILE *to, FILE *drawing, char **drawn, double width, double height, const char *title,
+	     const char *style)
+{
+	fclose(drawing);
+	svg_begin(to, width, height, title, style);
+	fputs(*drawn, to);
+	svg_end(to);
+	free(*drawn);
 }
 
 void svg_rect(FILE *to, const char *class, double x, double y, double width, double height)

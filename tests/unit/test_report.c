@@ -376,10 +376,10 @@ static void interfaces_stand_side_by_side(void **state)
 	measures_merge(&m);
 	page = written(&m, page_of);
 	assert_non_null(strstr(page, "<b>c1</b>"));
-	assert_non_null(strstr(page, "<td class=\"left\">name</td><td class=\"left\">eth1</td>"
+	assert_non_null(strstr(page, "<td class=\"left\">name</td>\n<td class=\"left\">eth1</td>"
 				     "<td class=\"left\">eth1</td>"
 				     "<td class=\"left\"><b>eth9</b></td>"));
-	assert_non_null(strstr(page, "<td class=\"left\">rx_usecs</td><td class=\"left\">8</td>"
+	assert_non_null(strstr(page, "<td class=\"left\">rx_usecs</td>\n<td class=\"left\">8</td>"
 				     "<td class=\"left\"><b>0</b></td><td class=\"left\">8</td>"));
 	free(page);
 	measures_free(&m);
