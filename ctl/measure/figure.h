@@ -1,50 +1,15 @@
 /* The figures of a row: one table from which the terminal's table, JSON, CSV, the page, `top` and
- * the manual take names, units and values.  A new figure is a line of it. */
+ * the manual take names, units and values; its entries are in figure_list.h. */
 #pragma once
 #include <stdbool.h>
 
 #include "human.h"
 #include "measure.h"
 
-/* In the order of the terminal's columns. */
 enum figure {
-	FIGURE_REQUEST_RATE,
-	FIGURE_RATE,
-	FIGURE_BANDWIDTH,
-	FIGURE_GENERATOR_BANDWIDTH,
-	FIGURE_TRIP50,
-	FIGURE_TRIP99,
-	FIGURE_CYCLE,
-	FIGURE_P50,
-	FIGURE_P99,
-	FIGURE_P99_9,
-	FIGURE_P99_99,
-	FIGURE_SAMPLES,
-	FIGURE_TURN_P99,
-	FIGURE_CPU_PER_REQUEST,
-	FIGURE_CPU_PER_OP,
-	FIGURE_CPU_PER_BYTE,
-	FIGURE_USER_SHARE,
-	FIGURE_USER_PER_OP,
-	FIGURE_SYSTEM_PER_OP,
-	FIGURE_SOFTIRQ_PER_REQUEST,
-	FIGURE_RECEIVE_PER_OP,
-	FIGURE_TRANSMIT_PER_OP,
-	FIGURE_PEER_PER_OP,
-	FIGURE_SYSCALLS_PER_OP,
-	FIGURE_OPS_PER_TURN,
-	FIGURE_CPU_SHARE,
-	FIGURE_GENERATOR_SHARE,
-	FIGURE_GENERATOR_CPU,
-	FIGURE_SOFTIRQ,
-	FIGURE_IDLE,
-	FIGURE_STEAL,
-	FIGURE_PRESSURE,
-	FIGURE_OTHER,
-	FIGURE_UNATTRIBUTED,
-	FIGURE_LINK_RECEIVED,
-	FIGURE_LINK_SENT,
-	FIGURE_RETRANSMITTED,
+#define FIGURE(id, formula, ...) FIGURE_##id,
+#include "figure_list.h"
+#undef FIGURE
 	FIGURE_COUNT
 };
 

@@ -1,0 +1,194 @@
+/* The figures of a row, in the order of the terminal's columns: what `enum figure` calls each, its
+ * value as a formula of the row, and the members of struct figure_info.  To be included with
+ * FIGURE(id, formula, ...) defined; see figure.c for what formulas are made of.  A new figure is an
+ * entry here. */
+/* clang-format off */
+FIGURE(REQUEST_RATE, known(row->generator.result.requests_per_s),
+	.name = "requests_per_s", .title = "reqs", .unit = "/s", .words = "requests",
+	.meaning = "requests per second, as the generator counted them",
+	.scale = 1, .apart = true, .answer = true)
+FIGURE(RATE, PER_S(row->count),
+	.name = "operations_per_s", .title = "ops", .unit = "/s", .words = "operations",
+	.meaning = "operations per second, as the listener counted them",
+	.scale = 1, .apart = true, .rank = 2)
+FIGURE(BANDWIDTH, PER_S(bytes_of(row)),
+	.name = "bytes_per_s", .title = "MB", .unit = "/s", .words = "bytes",
+	.meaning = "bytes per second that the listener received and sent",
+	.scale = 1e-6, .rank = 3)
+FIGURE(GENERATOR_BANDWIDTH, known(row->generator.result.bytes_per_s),
+	.name = "generator_bytes_per_s", .title = "genMB", .unit = "/s",
+	.words = "bytes by the generator",
+	.meaning = "bytes per second, as the generator counted its payload",
+	.scale = 1e-6, .rank = 6)
+FIGURE(TRIP50, trip(row, 0.5),
+	.name = "trip50_ns", .title = "trip50", .unit = "us", .words = "round trip p50",
+	.meaning = "the median of the generator's round trips",
+	.scale = 1e-3, .apart = true, .rank = 5)
+FIGURE(TRIP99, trip(row, 0.99),
+	.name = "trip99_ns", .title = "trip99", .unit = "us", .words = "round trip p99",
+	.meaning = "the 99th percentile of the generator's round trips",
+	.scale = 1e-3, .rank = 4)
+FIGURE(CYCLE, cycle_of(row),
+	.name = "connections_over_rate_ns", .title = "cycle", .unit = "us",
+	.words = "connections over rate",
+	.meaning = "open connections over the rate (of requests, else of operations): the "
+		   "time from one request of a connection to its next, so its whole round "
+		   "trip if it has one under way at a time",
+	.scale = 1e-3, .apart = true, .rank = 5)
+FIGURE(P50, latency(&row->latency, 0.5),
+	.name = "p50_ns", .title = "p50", .unit = "us", .words = "p50",
+	.meaning = "the median latency in the server, from the request in the worker's "
+		   "hands to the reply in the kernel's; sampled",
+	.scale = 1e-3, .pooled = true, .apart = true, .answer = true)
+FIGURE(P99, latency(&row->latency, 0.99),
+	.name = "p99_ns", .title = "p99", .unit = "us", .words = "p99",
+	.meaning = "its 99th percentile, if ten samples lie beyond it",
+	.scale = 1e-3, .pooled = true, .answer = true)
+FIGURE(P99_9, latency(&row->latency, 0.999),
+	.name = "p99_9_ns", .title = "p99.9", .unit = "us", .words = "p99.9",
+	.meaning = "its 99.9th percentile, if ten samples lie beyond it",
+	.scale = 1e-3, .pooled = true, .rank = 6)
+FIGURE(P99_99, latency(&row->latency, 0.9999),
+	.name = "p99_99_ns", .title = "p99.99", .unit = "us",
+	.words = "p99.99",
+	.meaning = "its 99.99th percentile, if ten samples lie beyond it",
+	.scale = 1e-3, .pooled = true, .rank = 13)
+FIGURE(SAMPLES, (double)row->latency.count,
+	.name = "latency_samples", .title = "samples", .words = "samples",
+	.meaning = "operations whose latency was sampled",
+	.scale = 1, .pooled = true, .rank = 13)
+FIGURE(TURN_P99, is_busy(row) ? latency(&row->turn, 0.99) : NAN,
+	.name = "turn_p99_ns", .title = "turn99", .unit = "us", .words = "turn p99",
+	.meaning = "the 99th percentile of the length of a worker's turn, while the "
+		   "workers are busy: so long may a request wait in its socket before "
+		   "p50 and p99 begin to count",
+	.scale = 1e-3, .pooled = true, .rank = 6)
+FIGURE(CPU_PER_REQUEST, PER_REQUEST(row->cpu_ns),
+	.name = "cpu_ns_per_request", .title = "CPU/req", .unit = "us",
+	.words = "CPU per request",
+	.meaning = "CPU time of the listener's threads, and of the kernel's that work for "
+		   "them, per request of the generator",
+	.scale = 1e-3, .apart = true, .answer = true)
+FIGURE(CPU_PER_OP, PER_OP(row->cpu_ns),
+	.name = "cpu_ns_per_operation", .title = "CPU/op", .unit = "us",
+	.words = "CPU per operation",
+	.meaning = "the same per operation of the listener",
+	.scale = 1e-3, .apart = true)
+FIGURE(CPU_PER_BYTE, RATIO(row->cpu_ns, bytes_of(row)),
+	.name = "cpu_ns_per_byte", .title = "CPU/GB", .unit = "ms", .words = "CPU per GB",
+	.meaning = "the same per byte received or sent; the column is per GB",
+	.scale = 1e3)
+FIGURE(USER_SHARE, OF_TICKS(RATIO(row->cpu_user_ns, row->cpu_ns)),
+	.name = "cpu_user_share", .title = "user", .unit = "%", .words = "in user space",
+	.meaning = "the part of the CPU time in user space; the kernel tells it by clock "
+		   "ticks, so it is unknown below a second of CPU time",
+	.scale = 1, .form = FORM_PERCENT, .pooled = true, .rank = 7)
+FIGURE(USER_PER_OP, OF_TICKS(PER_OP(row->cpu_user_ns)),
+	.name = "cpu_user_ns_per_operation", .title = "user", .unit = "us",
+	.words = "user CPU per operation",
+	.meaning = "CPU time in user space per operation, by the same ticks",
+	.scale = 1e-3, .pooled = true, .rank = 13)
+FIGURE(SYSTEM_PER_OP, OF_TICKS(PER_OP(row->cpu_system_ns)),
+	.name = "cpu_system_ns_per_operation", .title = "system", .unit = "us",
+	.words = "system CPU per operation",
+	.meaning = "CPU time in the kernel per operation, by the same ticks",
+	.scale = 1e-3, .pooled = true, .rank = 13)
+FIGURE(SOFTIRQ_PER_REQUEST,
+       OF_SOFTIRQS(PER_REQUEST(row->softirq.receive_ns + row->softirq.transmit_ns)),
+	.name = "softirq_ns_per_request", .title = "irq", .unit = "us/req",
+	.words = "softirq per request",
+	.meaning = "softirq time that receives and transmits for the listener, per request",
+	.scale = 1e-3, .rank = 13)
+FIGURE(RECEIVE_PER_OP, OF_SOFTIRQS(PER_OP(row->softirq.receive_ns)),
+	.name = "softirq_receive_ns_per_operation", .title = "rx", .unit = "us",
+	.words = "softirq rx per operation",
+	.meaning = "softirq time of packets to the listener, per operation, wherever it "
+		   "ran: it may be in the CPU time, too",
+	.scale = 1e-3, .answer = true)
+FIGURE(TRANSMIT_PER_OP, OF_SOFTIRQS(PER_OP(row->softirq.transmit_ns)),
+	.name = "softirq_transmit_ns_per_operation", .title = "tx", .unit = "us",
+	.words = "softirq tx per operation",
+	.meaning = "softirq time of drivers with packets from the listener, per operation",
+	.scale = 1e-3, .answer = true)
+FIGURE(PEER_PER_OP, OF_SOFTIRQS(PER_OP(row->softirq.peer_ns)),
+	.name = "softirq_peer_ns_per_operation", .title = "peer", .unit = "us",
+	.words = "softirq of clients per operation",
+	.meaning = "softirq time of the listener's clients on this host, per operation",
+	.scale = 1e-3, .rank = 7)
+FIGURE(SYSCALLS_PER_OP, PER_OP(row->syscalls),
+	.name = "syscalls_per_operation", .title = "calls", .unit = "/op",
+	.words = "system calls per operation",
+	.meaning = "system calls of the listener's threads per operation",
+	.scale = 1, .form = FORM_RATIO, .apart = true,
+	.answer = true)
+FIGURE(OPS_PER_TURN, RATIO(row->listener_count, row->turns),
+	.name = "operations_per_turn", .title = "ops", .unit = "/turn",
+	.words = "operations per turn",
+	.meaning = "operations that a worker did between two waits",
+	.scale = 1, .rank = 9)
+FIGURE(CPU_SHARE, RATIO(row->cpu_ns, row->interval_ns),
+	.name = "cpu_share", .title = "CPU", .unit = "%", .words = "server's CPU",
+	.meaning = "CPU use of the listener; 1 is one CPU fully busy",
+	.scale = 1, .form = FORM_PERCENT, .rank = 8)
+FIGURE(GENERATOR_SHARE, generator_share_of(&row->generator),
+	.name = "generator_busiest_share", .title = "busiest", .unit = "%",
+	.words = "generator's busiest thread",
+	.meaning = "CPU use of the generator's busiest thread in its busiest 100 ms; 1 is fully "
+		   "busy",
+	.scale = 1, .form = FORM_PERCENT, .rank = 13)
+FIGURE(GENERATOR_CPU, RATIO(row->generator.cpu_ns, row->generator.wall_ns),
+	.name = "generator_cpu_share", .title = "gen", .unit = "%",
+	.words = "generator's CPU",
+	.meaning = "CPU use of the whole generator; 1 is one CPU fully busy",
+	.scale = 1, .form = FORM_PERCENT, .rank = 8)
+FIGURE(SOFTIRQ, MACHINE(row->machine.softirq_ns),
+	.name = "machine_softirq_share", .title = "irq", .unit = "%",
+	.words = "softirqs, machine",
+	.meaning = "softirqs and interrupts of the whole machine, 1 is one CPU; without "
+		   "CONFIG_IRQ_TIME_ACCOUNTING they are in the time of threads, too",
+	.scale = 1, .form = FORM_PERCENT, .apart = true,
+	.rank = 10)
+FIGURE(IDLE, MACHINE(row->machine.idle_ns),
+	.name = "machine_idle_share", .title = "idle", .unit = "%", .words = "idle, machine",
+	.meaning = "idle time of the whole machine; 1 is one CPU always idle",
+	.scale = 1, .form = FORM_PERCENT, .rank = 11)
+FIGURE(STEAL, MACHINE(row->machine.steal_ns),
+	.name = "machine_steal_share", .title = "steal", .unit = "%",
+	.words = "steal, machine",
+	.meaning = "time that the hypervisor gave to others; 1 is one CPU",
+	.scale = 1, .form = FORM_PERCENT, .rank = 10)
+/* The machine is read a little after the daemon, longer if it is another host's. */
+FIGURE(PRESSURE,
+       row->machine.pressure_ns ?
+	       fmin(RATIO(row->machine.pressure_ns, row->interval_ns), 1) : NAN,
+	.name = "machine_pressure_share", .title = "waits", .unit = "%",
+	.words = "waits for CPUs, machine",
+	.meaning = "the part of the time in which any thread of the machine waited for a "
+		   "CPU, by /proc/pressure/cpu",
+	.scale = 1, .form = FORM_PERCENT, .rank = 12)
+FIGURE(OTHER, row->generator.wall_ns ? machine_share(row, other_ns(row)) : NAN,
+	.name = "machine_other_share", .title = "other", .unit = "%",
+	.words = "other programs",
+	.meaning = "CPU use of programs that are neither the server nor the generator, 1 "
+		   "is one CPU; unknown where the parts do not add up",
+	.scale = 1, .form = FORM_PERCENT, .rank = 12)
+FIGURE(UNATTRIBUTED, OF_SOFTIRQS(MACHINE(row->softirq.unattributed_ns)),
+	.name = "machine_softirq_unattributed_share", .title = "unatt", .unit = "%",
+	.words = "softirqs, unattributed",
+	.meaning = "softirqs of the whole machine for no listener's port; 1 is one CPU",
+	.scale = 1, .form = FORM_PERCENT, .rank = 10)
+FIGURE(LINK_RECEIVED, RATIO(row->link.received_bps, row->link.speed_bps),
+	.name = "link_received_share", .title = "link in", .unit = "%",
+	.words = "link, received",
+	.meaning = "what the listener's network interface received, with framing; 1 is its speed",
+	.scale = 1, .form = FORM_PERCENT, .apart = true,
+	.rank = 12)
+FIGURE(LINK_SENT, RATIO(row->link.sent_bps, row->link.speed_bps),
+	.name = "link_sent_share", .title = "link out", .unit = "%", .words = "link, sent",
+	.meaning = "what the listener's network interface sent, with framing; 1 is its speed",
+	.scale = 1, .form = FORM_PERCENT, .rank = 12)
+FIGURE(RETRANSMITTED, RATIO(row->link.retransmitted, row->link.segments),
+	.name = "retransmitted_share", .title = "again", .unit = "%",
+	.words = "TCP segments sent again",
+	.meaning = "of the TCP segments that the listeners' host sent, those that it sent again",
+	.scale = 1, .form = FORM_PERCENT, .rank = 12)
