@@ -9,7 +9,6 @@
 #include "boot_id.h"
 #include "child.h"
 #include "cpus.h"
-#include "daemon_host.h"
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
@@ -17,6 +16,29 @@
 #include "nic_link.h"
 #include "siphash.h"
 #include "util.h"
+
+/* ---- The host of the daemon: this one, or with -H another, whose bridge is asked ---- */
+
+/* Exit codes, with a new reference in *ret after CTL_DONE. */
+static int describe_host(struct ctl *ctl, json_t **ret)
+{
+	if (ctl->target.host)
+		return ctl_call(ctl, "Host.Conditions", NULL, ret);
+	*ret = host_describe();
+	return CTL_DONE;
+}
+
+static int read_host(struct ctl *ctl, pid_t pid, const char *listener, json_t **ret)
+{
+	if (ctl->target.host)
+		return ctl_call(ctl, "Host.Read",
+				json_pack("{s:i, s:s}", "pid", (int)pid, "listener", listener),
+				ret);
+	*ret = host_read(pid, listener);
+	return CTL_DONE;
+}
+
+/* ---- What stays the same while nbctl runs, or a daemon ---- */
 
 static void forget_daemon(struct conditions *c)
 {
@@ -145,11 +167,11 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE)
-		rc = daemon_host_describe(ctl, &host);
+		rc = describe_host(ctl, &host);
 	if (rc == CTL_DONE && ctl->rest)
 		rc = describe_generators(ctl, generators);
 	if (rc == CTL_DONE)
-		rc = daemon_host_read(ctl, c->pid, "", &now);
+		rc = read_host(ctl, c->pid, "", &now);
 	if (rc == CTL_DONE) {
 		c->throttled = field_uint(now, "throttled");
 		c->build = strdup(field_text(status, "build"));
@@ -209,7 +231,7 @@ static void set_cpus(json_t *to, const char *name, const cpu_set_t *cpus)
 		json_object_set_new(to, name, json_string(text));
 }
 
-/* now: daemon_host_read() of the row's listener. */
+/* now: read_host() of the row's listener. */
 static json_t *conditions_of(const struct conditions *c, const struct measure *row,
 			     const json_t *now)
 {
@@ -346,7 +368,7 @@ int conditions_set(struct conditions *c, struct measures *m, unsigned first, str
 
 		if (m->rows[i]->conditions || m->rows[i]->count == 0)
 			continue;
-		rc = daemon_host_read(c->ctl, c->pid, m->rows[i]->listener, &now);
+		rc = read_host(c->ctl, c->pid, m->rows[i]->listener, &now);
 		if (rc != CTL_DONE)
 			break;
 		made = conditions_of(c, m->rows[i], now);

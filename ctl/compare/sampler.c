@@ -7,6 +7,7 @@
 
 #include "field.h"
 #include "generator_host.h"
+#include "host.h"
 #include "must.h"
 #include "util.h"
 
@@ -23,7 +24,7 @@ static void samples_remove(struct sampler *s, size_t i)
 {
 	size_t count = json_array_size(s->documents);
 
-	machine_free(&s->samples[i].machine);
+	free(s->samples[i].softirqs);
 	memmove(&s->samples[i], &s->samples[i + 1], (count - 1 - i) * sizeof(*s->samples));
 	json_array_remove(s->documents, i);
 }
@@ -74,6 +75,14 @@ static int sampler_part(struct sampler *s)
 	return rc;
 }
 
+static void read_machine(struct sample *ret, struct softirq *softirq)
+{
+	host_cpu(&ret->cpu);
+	ret->softirqs = softirq ? must(malloc(sizeof(*ret->softirqs))) : NULL;
+	if (softirq)
+		softirq_read(softirq, ret->softirqs);
+}
+
 /* Waits for the sample that was asked for. */
 static int sampler_receive(struct sampler *s)
 {
@@ -93,9 +102,9 @@ static int sampler_receive(struct sampler *s)
 	}
 	layers_read(s->layers);
 	if (is_far(s))
-		measure_machine_from_json(&new->machine.cpu, field_get(s->machine, "machine"));
+		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
 	else
-		machine_read(&new->machine, s->softirq);
+		read_machine(new, s->softirq);
 	new->use = s->use;
 	json_array_append(s->documents, s->stats);
 	sampler_forget(s);
@@ -287,10 +296,12 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 	const struct sample *from = &s->samples[0];
 	const struct sample *to = &s->samples[json_array_size(s->documents) - 1];
 
-	machine_set(&from->machine, &to->machine, s->softirq, m, first);
+	if (from->softirqs && to->softirqs)
+		softirq_set(s->softirq, from->softirqs, to->softirqs, m, first);
 	for (unsigned i = first; i < m->count; i++) {
 		struct measure_generator *g = &m->rows[i]->generator;
 
+		m->rows[i]->machine = host_cpu_delta(&from->cpu, &to->cpu);
 		if (!s->generator || !g->wall_ns)
 			continue;
 		g->elsewhere = generator_is_elsewhere(s->ctl);

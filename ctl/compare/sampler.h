@@ -9,10 +9,13 @@
 #include "child.h"
 #include "ctl.h"
 #include "layers.h"
-#include "machine.h"
+#include "measure.h"
+#include "softirq.h"
 
+/* The whole machine at one time: its CPU time, and on request softirq time by listener. */
 struct sample {
-	struct machine machine;
+	struct measure_machine cpu;
+	struct softirq_reading *softirqs; /* NULL: not requested */
 	struct use use;
 };
 

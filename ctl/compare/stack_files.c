@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "report.h"
-#include "report_style.h"
 #include "rows.h"
 #include "stack_tree.h"
 #include "text.h"

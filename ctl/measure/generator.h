@@ -2,6 +2,7 @@
  * as the client saw them.  Pure: text in, numbers out; recognised by the program's name and the
  * form of its output, of the versions in Debian 12. */
 #pragma once
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,3 +41,7 @@ bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,
 
 /* The latency at the quantile; false: the generator did not report it. */
 bool generator_quantile(const struct generator_result *result, double quantile, uint64_t *ret_ns);
+
+/* As members of an object in a saved row.  *r is zeroed. */
+void generator_result_to_json(const struct generator_result *r, json_t *to);
+void generator_result_from_json(struct generator_result *r, const json_t *from);

@@ -1,7 +1,6 @@
 /* See generator_sum.h. */
 #include "generator_sum.h"
 
-#include "generator_json.h"
 #include "util.h"
 
 /* The requests or bytes of a part; some generators tell only their rate. */

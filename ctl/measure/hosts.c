@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "field.h"
-#include "generator_json.h"
 #include "must.h"
 #include "util.h"
 #include "verdict.h"

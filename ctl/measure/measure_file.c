@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "field.h"
-#include "generator_json.h"
 #include "measure.h"
 #include "util.h"
 

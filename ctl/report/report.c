@@ -8,7 +8,6 @@
 #include "human.h"
 #include "report_chart.h"
 #include "report_page.h"
-#include "report_style.h"
 #include "svg.h"
 #include "text.h"
 #include "util.h"

@@ -16,3 +16,8 @@ void report_flame(FILE *to, const struct stack_tree *tree, const char *title, co
 
 /* The overview, or of a single load its costs, or then and now: a file of its own. */
 void report_svg(FILE *to, const struct measures *m, const struct against *against);
+
+/* The style sheets: light, dark and print.  Colours of series and parts are those of Okabe and Ito,
+ * which colour-blind people tell apart; marks and patterns say the same. */
+extern const char report_chart_style[]; /* of charts; also for an SVG file of its own */
+extern const char report_page_style[];  /* of the page around them */

@@ -1,5 +1,5 @@
-/* See report_style.h. */
-#include "report_style.h"
+/* See report.h. */
+#include "report.h"
 
 const char report_chart_style[] =
 	"\n:root{--page:#ffffff;--text:#1b1f24;--dim:#57606a;--card:#ffffff;--edge:#d0d7de;"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "printable.h"
-#include "render_internal.h"
+#include "render.h"
 #include "text.h"
 #include "util.h"
 

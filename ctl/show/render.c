@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "must.h"
-#include "render_internal.h"
 #include "text.h"
 #include "util.h"
 

@@ -29,6 +29,12 @@ void output_text(struct output *out, enum style style, const char *format, ...)
 void output_wrapped(struct output *out, enum style style, unsigned indent, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* Text in one line. */
+void output_styled(struct output *out, enum style style, const char *text);
+
+/* The width to which paragraphs are wrapped, also for files, whose width is 0. */
+unsigned output_width(const struct output *out);
+
 /* One document and a newline; a stream of documents is one per line. */
 void output_json(struct output *out, const json_t *document, bool one_line);
 

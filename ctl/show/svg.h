@@ -2,7 +2,7 @@
  * XML.  Writes to FILE only.
  *
  * Lengths are in user units, which are CSS pixels where nothing scales.  Colours are classes of the
- * style sheet of report_style.h. */
+ * style sheet of report.h. */
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>

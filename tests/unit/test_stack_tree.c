@@ -12,7 +12,6 @@
 #include "layers_group.h"
 #include "render.h"
 #include "report.h"
-#include "report_style.h"
 #include "stack_tree.h"
 #include "util.h"
 
