@@ -380,7 +380,7 @@ int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
 		return rc;
 	if (ctl->out.json)
 		output_json(&ctl->out, reply, false);
-	else
+	else if (render)
 		render(&ctl->out, reply);
 	json_decref(reply);
 	return CTL_DONE;

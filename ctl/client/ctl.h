@@ -121,7 +121,7 @@ void ctl_forget(struct ctl *ctl);
 /* Prints why the kept connection failed, by an errno, and closes it.  CTL_UNREACHABLE. */
 int ctl_lost(struct ctl *ctl, int error);
 
-/* ctl_call(), then prints the reply: as JSON with --json, else with render(). */
+/* ctl_call(), then prints the reply: as JSON with --json, else with render(); NULL: nothing. */
 int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
 	     void (*render)(struct output *out, const json_t *reply));
 

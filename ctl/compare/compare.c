@@ -316,8 +316,7 @@ static int explain_columns(struct ctl *ctl)
 		table_cell(t, STYLE_PLAIN, "%s", compare_column_heading(i).text);
 		table_cell(t, STYLE_PLAIN, "%s", compare_column_meaning(i));
 	}
-	table_print(t, &ctl->out, 0, true);
-	table_free(t);
+	table_finish(t, &ctl->out, 0);
 	return CTL_DONE;
 }
 

@@ -257,11 +257,8 @@ static void render(struct output *out, const json_t *runs)
 		table_cell(t, STYLE_PLAIN, "%s", words);
 		free(words);
 	}
-	if (table_is_empty(t))
+	if (!table_finish(t, out, 0))
 		output_text(out, STYLE_PLAIN, "No run of `nbctl compare` has been kept.\n");
-	else
-		table_print(t, out, 0, true);
-	table_free(t);
 }
 
 static int run_history(struct ctl *ctl)

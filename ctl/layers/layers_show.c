@@ -161,8 +161,7 @@ static void render_group(struct output *out, const struct layers_group *l)
 	about(t, l, "sampled", seen_text);
 	about(t, l, "sampling", overhead_text);
 	putc('\n', out->file);
-	table_print(t, out, 0, true);
-	table_free(t);
+	table_finish(t, out, 0);
 	render_notes(out, l);
 	free(title);
 }

@@ -109,11 +109,8 @@ static void render_rows(struct output *out, const struct against *a)
 		last = g;
 		add_row(t, a, i);
 	}
-	if (a->groups.count) {
-		putc('\n', out->file);
-		table_print(t, out, 2, true);
-	}
-	table_free(t);
+	fputs(a->groups.count ? "\n" : "", out->file);
+	table_finish(t, out, 2);
 }
 
 void against_render(struct output *out, const struct against *a)

@@ -219,8 +219,7 @@ static void render_service(struct output *out, const struct groups *all, const c
 		for (unsigned j = 0; j < g->count; j++)
 			add_row(t, g, j);
 	}
-	table_print(t, out, 2, true);
-	table_free(t);
+	table_finish(t, out, 2);
 }
 
 /* ---- Notes ---- */

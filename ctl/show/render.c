@@ -355,3 +355,13 @@ void table_print(struct table *t, struct output *out, unsigned indent, bool head
 	table_clear(t);
 	fflush(out->file);
 }
+
+bool table_finish(struct table *t, struct output *out, unsigned indent)
+{
+	bool any = t->row_count > 0;
+
+	if (any)
+		table_print(t, out, indent, true);
+	table_free(t);
+	return any;
+}

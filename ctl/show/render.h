@@ -73,3 +73,5 @@ bool table_is_empty(const struct table *t);
 /* Prints and forgets the rows, each line indented by `indent`.  Column widths never shrink, so that
  * a table printed again and again (--watch) stays aligned. */
 void table_print(struct table *t, struct output *out, unsigned indent, bool header);
+/* Prints it with its header and frees it; false: it is empty, and nothing was printed. */
+bool table_finish(struct table *t, struct output *out, unsigned indent);

@@ -80,19 +80,13 @@ const struct command command_resume = {
 	.run = run_resume,
 };
 
-static void render_nothing(struct output *out, const json_t *reply)
-{
-	(void)out;
-	(void)reply;
-}
-
 static int run_log_level(struct ctl *ctl)
 {
 	const char *level = ctl->words[0];
 
 	if (log_level_parse(level) < 0)
 		return ctl_usage(ctl, "expected error, warning, info or debug, got '%s'", level);
-	return ctl_show(ctl, "SetLogLevel", json_pack("{s:s}", "level", level), render_nothing);
+	return ctl_show(ctl, "SetLogLevel", json_pack("{s:s}", "level", level), NULL);
 }
 
 const struct command command_log_level = {

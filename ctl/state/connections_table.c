@@ -107,17 +107,12 @@ void connections_render(struct output *out, const json_t *list, bool listener)
 		{ .title = "device", .left = true, .optional = true, .rank = 1 },
 		{ .title = "about", .left = true, .optional = true, .rank = 5 },
 	};
-	struct table *t;
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
 	json_t *c;
 	size_t i;
 
-	if (json_array_size(list) == 0) {
-		output_text(out, STYLE_PLAIN, "No connections.\n");
-		return;
-	}
-	t = table_new(columns, ARRAY_SIZE(columns));
 	json_array_foreach(list, i, c)
 		add_connection(t, c, listener);
-	table_print(t, out, 0, true);
-	table_free(t);
+	if (!table_finish(t, out, 0))
+		output_text(out, STYLE_PLAIN, "No connections.\n");
 }

@@ -62,10 +62,8 @@ void exports_render(struct output *out, const json_t *exports)
 		size_cell(t, export);
 		table_cell(t, STYLE_PLAIN, "%s", field_text(export, "path"));
 	}
-	if (!table_is_empty(t))
-		table_print(t, out, 0, true);
+	table_finish(t, out, 0);
 	render_reasons(out, exports);
-	table_free(t);
 }
 
 /* ---- Counts and latencies ---- */
@@ -209,10 +207,8 @@ static void render_exports(struct output *out, const json_t *stats)
 
 	json_array_foreach(exports, i, export)
 		add_export(t, export);
-	if (table_is_empty(t))
+	if (!table_finish(t, out, 0))
 		output_text(out, STYLE_PLAIN, "No exports.\n");
-	else
-		table_print(t, out, 0, true);
 	render_reasons(out, exports);
 	json_array_foreach(exports, i, export)
 		render_errors(out, export);
@@ -222,7 +218,6 @@ static void render_exports(struct output *out, const json_t *stats)
 		output_wrapped(out, STYLE_DIM, 2,
 			       "Since the start. Latency is the store's share of a request, of a "
 			       "sample of them.");
-	table_free(t);
 }
 
 static int run_exports(struct ctl *ctl)

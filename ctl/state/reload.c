@@ -45,12 +45,6 @@ static void render_reload(struct output *out, const json_t *reply)
 	render_confirm(out, reply);
 }
 
-static void render_nothing(struct output *out, const json_t *reply)
-{
-	(void)out;
-	(void)reply;
-}
-
 /* Takes ownership of parameters. */
 static int change(struct ctl *ctl, const char *method, json_t *parameters)
 {
@@ -71,7 +65,7 @@ static int change(struct ctl *ctl, const char *method, json_t *parameters)
 	}
 	ctl->quiet = ctl->values[VALUE_QUIET];
 	return ctl_show(ctl, method, parameters,
-			ctl->quiet ? render_nothing
+			ctl->quiet ? NULL
 			: dry_run  ? render_dry_run
 				   : render_reload);
 }

@@ -185,17 +185,12 @@ static void render(struct output *out, const json_t *document, bool active)
 		add_row(t, m.rows[i], m.rows[i]->source != last);
 		last = m.rows[i]->source;
 	}
-	if (!table_is_empty(t))
-		table_print(t, out, 0, true);
-	else if (active)
-		output_text(out, STYLE_PLAIN, "No operations.\n");
-	else if (json_array_size(m.unavailable) == 0)
-		output_text(out, STYLE_PLAIN, "No listeners.\n");
+	if (!table_finish(t, out, 0) && (active || json_array_size(m.unavailable) == 0))
+		output_text(out, STYLE_PLAIN, active ? "No operations.\n" : "No listeners.\n");
 	render_footer(out, &m);
 	render_troubles(out, stats);
 	reasons_render_names(out, m.unavailable);
 	measures_free(&m);
-	table_free(t);
 	json_decref(stats);
 }
 

@@ -80,14 +80,11 @@ static void render_tests(struct output *out, const json_t *reply)
 
 	json_array_foreach(tests, i, test)
 		add_test(t, test);
-	if (table_is_empty(t)) {
-		output_text(out, STYLE_PLAIN, "No tests of iperf3 or netperf yet.\n");
-	} else {
-		table_print(t, out, 0, true);
+	if (table_finish(t, out, 0))
 		output_wrapped(out, STYLE_DIM, 2,
 			       "Rates in Mbit/s, each by the counts and the time of that side.");
-	}
-	table_free(t);
+	else
+		output_text(out, STYLE_PLAIN, "No tests of iperf3 or netperf yet.\n");
 }
 
 static int run_tests(struct ctl *ctl)

@@ -82,9 +82,8 @@ static char *table_text(const struct top *top, unsigned width, bool utf8)
 			page_value_cell(t, row, (enum top_column)j);
 	}
 	page_output(&out, width, &text);
-	table_print(t, &out, 0, true);
+	table_finish(t, &out, 0);
 	fclose(out.file);
-	table_free(t);
 	return text;
 }
 
