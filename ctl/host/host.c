@@ -14,6 +14,21 @@
 #include "text.h"
 #include "util.h"
 
+/* The first line of a file that begins so, without its newline; false: there is none. */
+static bool find_line(const char *path, const char *begin, char *line, int bytes)
+{
+	FILE *from = fopen(path, "re");
+	bool found = false;
+
+	while (from && !found && fgets(line, bytes, from))
+		found = !strncmp(line, begin, strlen(begin));
+	if (found)
+		line[strcspn(line, "\n")] = '\0';
+	if (from)
+		fclose(from);
+	return found;
+}
+
 /* Linux shows /proc/pressure/irq where it has CONFIG_IRQ_TIME_ACCOUNTING, since 6.1; older kernels,
  * and those without pressure stall information, do not tell. */
 static enum measure_irq_time irq_time(void)
@@ -33,13 +48,12 @@ static enum measure_irq_time irq_time(void)
 /* Pressure stall information: "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS". */
 static uint64_t pressure_ns(void)
 {
-	FILE *from = fopen("/proc/pressure/cpu", "re");
 	unsigned long long us = 0;
+	char line[128];
 
-	if (from && fscanf(from, "some %*s %*s %*s total=%llu", &us) != 1)
-		us = 0;
-	if (from)
-		fclose(from);
+	if (!find_line("/proc/pressure/cpu", "some ", line, sizeof(line)) ||
+	    sscanf(line, "some %*s %*s %*s total=%llu", &us) != 1)
+		return 0;
 	return us * NS_PER_US;
 }
 
@@ -104,32 +118,14 @@ void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus)
 	tasks = opendir(path);
 	while (tasks && (entry = readdir(tasks))) {
 		cpu_set_t cpus;
-		FILE *from;
 
 		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/comm", (int)pid, entry->d_name);
-		from = fopen(path, "re");
-		if (from && fgets(name, sizeof(name), from) &&
-		    !strncmp(name, prefix, strlen(prefix)) &&
+		if (find_line(path, prefix, name, sizeof(name)) &&
 		    sched_getaffinity(atoi(entry->d_name), sizeof(cpus), &cpus) == 0)
 			CPU_OR(ret_cpus, ret_cpus, &cpus);
-		if (from)
-			fclose(from);
 	}
 	if (tasks)
 		closedir(tasks);
-}
-
-/* The first line of a file, without its newline; false: there is none. */
-static bool read_line(const char *path, char *line, int bytes)
-{
-	FILE *from = fopen(path, "re");
-	bool found = from && fgets(line, bytes, from);
-
-	if (found)
-		line[strcspn(line, "\n")] = '\0';
-	if (from)
-		fclose(from);
-	return found;
 }
 
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes)
@@ -196,7 +192,7 @@ static void describe_mitigations(json_t *to)
 
 	if (glob("/sys/devices/system/cpu/vulnerabilities/*", 0, NULL, &found) == 0) {
 		for (size_t i = 0; i < found.gl_pathc; i++)
-			if (read_line(found.gl_pathv[i], state, sizeof(state)) &&
+			if (find_line(found.gl_pathv[i], "", state, sizeof(state)) &&
 			    strcmp(state, "Not affected") != 0)
 				set_text(mitigations, strrchr(found.gl_pathv[i], '/') + 1, state);
 		json_object_set(to, "mitigations", mitigations);
@@ -214,7 +210,7 @@ static void describe_governor(json_t *to)
 	if (glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor", 0, NULL, &found))
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
-		if (read_line(found.gl_pathv[i], one, sizeof(one)) && !strstr(all, one))
+		if (find_line(found.gl_pathv[i], "", one, sizeof(one)) && !strstr(all, one))
 			text_append(all, sizeof(all), "%s%s", *all ? ", " : "", one);
 	globfree(&found);
 	set_text(to, "governor", all);
@@ -225,7 +221,7 @@ static void describe_hugepages(json_t *to)
 {
 	char line[128], *open, *close;
 
-	if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)) ||
+	if (!find_line("/sys/kernel/mm/transparent_hugepage/enabled", "", line, sizeof(line)) ||
 	    !(open = strchr(line, '[')) || !(close = strchr(open, ']')))
 		return;
 	*close = '\0';
@@ -237,9 +233,9 @@ static void describe_turbo(json_t *to)
 {
 	char line[16];
 
-	if (read_line("/sys/devices/system/cpu/intel_pstate/no_turbo", line, sizeof(line)))
+	if (find_line("/sys/devices/system/cpu/intel_pstate/no_turbo", "", line, sizeof(line)))
 		set_text(to, "turbo", *line == '0' ? "on" : "off");
-	else if (read_line("/sys/devices/system/cpu/cpufreq/boost", line, sizeof(line)))
+	else if (find_line("/sys/devices/system/cpu/cpufreq/boost", "", line, sizeof(line)))
 		set_text(to, "turbo", *line == '1' ? "on" : "off");
 }
 
@@ -269,38 +265,22 @@ static void describe_apart(json_t *to)
 
 static uint64_t read_counter(const char *path, const char *name)
 {
-	FILE *from = fopen(path, "re");
-	unsigned long long value = 0;
 	char line[128];
-	size_t length = strlen(name);
 
-	while (from && fgets(line, sizeof(line), from))
-		if (!strncmp(line, name, length))
-			value = strtoull(line + length, NULL, 10);
-	if (from)
-		fclose(from);
-	return value;
+	return find_line(path, name, line, sizeof(line)) ? strtoull(line + strlen(name), NULL, 10)
+							 : 0;
 }
 
 /* cgroup v2: `0::/path` in /proc/PID/cgroup; nr_throttled in cpu.stat. */
 static uint64_t cgroup_throttled(pid_t pid)
 {
 	char path[512], line[256];
-	uint64_t count = 0;
-	FILE *from;
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	from = fopen(path, "re");
-	while (from && fgets(line, sizeof(line), from)) {
-		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::", 3) != 0)
-			continue;
-		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.stat", line + 3);
-		count = read_counter(path, "nr_throttled ");
-	}
-	if (from)
-		fclose(from);
-	return count;
+	if (!find_line(path, "0::", line, sizeof(line)))
+		return 0;
+	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.stat", line + 3);
+	return read_counter(path, "nr_throttled ");
 }
 
 uint64_t host_throttled(pid_t pid)
@@ -335,7 +315,7 @@ json_t *host_describe(void)
 				    json_integer((json_int_t)pages * page_bytes));
 	describe_governor(made);
 	describe_turbo(made);
-	if (read_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", clock,
+	if (find_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", "", clock,
 		      sizeof(clock)))
 		set_text(made, "clocksource", clock);
 	describe_hugepages(made);

@@ -5,7 +5,6 @@
 
 #include "against.h"
 #include "field.h"
-#include "text.h"
 #include "util.h"
 
 /* In conditions; of a listener: it is named with the fact, as each has its own; of words: those are
@@ -128,18 +127,9 @@ static void add_row(json_t *seen, const struct measure *row)
 /* "a or b"; a key that was not set is "-" */
 static json_t *values_text(const json_t *parts, const char *key)
 {
-	const char *value, *between = "";
-	json_t *values = json_object_get(parts, key), *unused, *made;
-	char *text;
-	FILE *to = text_open(&text);
+	char *text = field_show_names(json_object_get(parts, key), NULL, " or ");
+	json_t *made = json_string(*text ? text : "-");
 
-	json_object_foreach(values, value, unused) {
-		fprintf(to, "%s%s", between, value);
-		between = " or ";
-	}
-	fputs(*between ? "" : "-", to);
-	fclose(to);
-	made = json_string(text);
 	free(text);
 	return made;
 }
@@ -155,32 +145,15 @@ static void tell(json_t *changes, const char *what, const char *key, const json_
 					values_text(then, key), "now", values_text(now, key)));
 }
 
-/* "avx2 fsrm", those that `others` do not have; "-": none. */
-static char *words_only_in(json_t *some, const json_t *others)
-{
-	const char *word, *between = "";
-	json_t *unused;
-	char *text;
-	FILE *to = text_open(&text);
-
-	json_object_foreach(some, word, unused) {
-		if (json_object_get(others, word))
-			continue;
-		fprintf(to, "%s%s", between, word);
-		between = " ";
-	}
-	fputs(*between ? "" : "-", to);
-	fclose(to);
-	return text;
-}
-
+/* Those that only one side has: "avx2 fsrm". */
 static void tell_words(json_t *changes, const char *what, json_t *then, json_t *now)
 {
-	char *gone = words_only_in(then, now), *come = words_only_in(now, then);
+	char *gone = field_show_names(then, now, " "), *come = field_show_names(now, then, " ");
 
-	if (strcmp(gone, come) != 0)
-		json_array_append_new(changes, json_pack("{s:s, s:s, s:s}", "what", what, "then",
-							 gone, "now", come));
+	if (*gone || *come)
+		json_array_append_new(changes,
+				      json_pack("{s:s, s:s, s:s}", "what", what, "then",
+						*gone ? gone : "-", "now", *come ? come : "-"));
 	free(gone);
 	free(come);
 }

@@ -104,11 +104,6 @@ char *group_verdict(const struct group *g)
 	return text;
 }
 
-static bool is_decided(const struct verdict *v)
-{
-	return v->is == VERDICT_LESS || v->is == VERDICT_MORE;
-}
-
 /* "; io_uring: requests 3 to 7 % more, round trip p99 5 to 9 % less" */
 static void print_side(FILE *to, const struct group *g, unsigned row)
 {
@@ -117,7 +112,7 @@ static void print_side(FILE *to, const struct group *g, unsigned row)
 	for (unsigned i = 0; i < GROUP_SIDE_FIGURES; i++) {
 		struct verdict v = group_side_verdict(g, row, i);
 
-		if (!is_decided(&v))
+		if (!verdict_decides(v.is))
 			continue;
 		if (!*before)
 			fprintf(to, "%s%s: ", ftell(to) ? "; " : "", group_row_name(g, row).text);
@@ -134,7 +129,7 @@ static void print_cpus(FILE *to, const struct group *g, unsigned row)
 	double cpus = group_cost(g, row) * rate / NS_PER_S;
 	double first = group_cost(g, 0) * rate / NS_PER_S;
 
-	if (g->cost == FIGURE_CPU_PER_REQUEST && is_decided(&g->verdicts[row]))
+	if (g->cost == FIGURE_CPU_PER_REQUEST && verdict_decides(g->verdicts[row].is))
 		fprintf(to, "%s%s: %.3g of a CPU for %s requests/s instead of %.3g",
 			ftell(to) ? "; " : "", group_row_name(g, row).text, cpus,
 			human_count((uint64_t)rate).text, first);
@@ -226,12 +221,11 @@ static void count_row(const struct group *g, unsigned i, double p_max, json_t *c
 		      struct largest *largest)
 {
 	const struct verdict *v = &g->verdicts[i];
-	bool differs = (v->is == VERDICT_LESS || v->is == VERDICT_MORE) && v->p <= p_max;
 
 	count_up(counts, COUNT_ALL);
 	if (v->is == VERDICT_SAME)
 		count_up(counts, COUNT_SAME);
-	if (!differs)
+	if (!verdict_decides(v->is) || !(v->p <= p_max))
 		return;
 	count_up(counts, v->is == VERDICT_LESS ? COUNT_LESS : COUNT_MORE);
 	/* 50 % less is as large as 100 % more. */
@@ -292,18 +286,6 @@ static void print_largest(FILE *to, const struct largest *l)
 	free(title);
 }
 
-/* "epoll or epoll/threads" */
-static void print_names(FILE *to, json_t *names, const char *separator)
-{
-	const char *name, *before = "";
-	json_t *unused;
-
-	json_object_foreach(names, name, unused) {
-		fprintf(to, "%s%s", before, name);
-		before = separator;
-	}
-}
-
 /* "io_uring: 12 to 21 % more CPU per request than epoll; io_uring-poll: the same within 5 %." */
 static char *one_conclusion(const struct group *g)
 {
@@ -313,7 +295,7 @@ static char *one_conclusion(const struct group *g)
 	for (unsigned i = 1; i < g->count; i++) {
 		fprintf(to, "%s%s: %s", i > 1 ? "; " : "", group_row_name(g, i).text,
 			group_verdict_text(g, i).text);
-		if (is_decided(&g->verdicts[i]))
+		if (verdict_decides(g->verdicts[i].is))
 			fprintf(to, " %s than %s", figures[g->cost].words,
 				group_row_name(g, 0).text);
 	}
@@ -338,10 +320,11 @@ char *groups_conclusion(const struct groups *all)
 		if (group_is_judged(&all->list[i]))
 			count_group(&all->list[i], p_max, bases, engines, &largest);
 	if (json_object_size(engines)) {
+		char *base = field_show_names(bases, NULL, " or ");
+
 		to = text_open(&text);
-		fputs("Against ", to);
-		print_names(to, bases, " or ");
-		fputs(", ", to);
+		fprintf(to, "Against %s, ", base);
+		free(base);
 		print_counts(to, engines, within_text(all->list[0].within).text);
 		if (largest.group)
 			print_largest(to, &largest);
@@ -378,11 +361,10 @@ static char *control_text(const struct group *g, unsigned row)
 {
 	const char *name = g->rows[row]->listener, *first = g->rows[0]->listener;
 	struct phrase verdict = group_verdict_text(g, row);
-	enum verdict_is is = g->verdicts[row].is;
 
 	return text_new(
 		"The control %s is configured as %s: %s.%s", name, first, verdict.text,
-		is == VERDICT_LESS || is == VERDICT_MORE
+		verdict_decides(g->verdicts[row].is)
 			? " Differences of that size are between listeners of one daemon, not "
 			  "between what they do."
 			: "");

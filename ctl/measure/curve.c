@@ -205,11 +205,6 @@ static void print_values(FILE *to, const struct curve *c, unsigned from, unsigne
 		fprintf(to, "from %s=%s to %s", c->name, first, last);
 }
 
-static bool is_decided(enum verdict_is is)
-{
-	return is == VERDICT_LESS || is == VERDICT_MORE;
-}
-
 /* Less on the one side and more on the other, and nothing else decided between: an interval on
  * either side excludes that they are the same there. */
 static bool find_crossing(const struct curve *c, const char *listener, unsigned *ret_from,
@@ -221,7 +216,7 @@ static bool find_crossing(const struct curve *c, const char *listener, unsigned 
 	for (unsigned i = 0; i < c->count; i++) {
 		enum verdict_is is = is_at(c, i, listener);
 
-		if (!is_decided(is))
+		if (!verdict_decides(is))
 			continue;
 		if (last >= 0 && is != is_at(c, (unsigned)last, listener)) {
 			crossings++;

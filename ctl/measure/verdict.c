@@ -2,7 +2,6 @@
 #include "verdict.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

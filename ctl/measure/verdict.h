@@ -7,6 +7,7 @@
  * Hodges and Lehmann 1963 (the estimate); Hollander, Wolfe, Chicken, Nonparametric Statistical
  * Methods, 3rd ed. 2014, chapter 3 (the interval). */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The chance that any row of a group is falsely called less or more than the first. */
@@ -25,6 +26,10 @@ enum verdict_is {
 	VERDICT_UNDECIDED, /* neither: it may be as far from 0 as the farther end of the interval */
 };
 extern const char *const verdict_names[]; /* as in JSON */
+static inline bool verdict_decides(enum verdict_is is)
+{
+	return is == VERDICT_LESS || is == VERDICT_MORE;
+}
 
 struct verdict {
 	enum verdict_is is;

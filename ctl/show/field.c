@@ -150,6 +150,20 @@ char *field_show(const json_t *value)
 	return text;
 }
 
+char *field_show_names(json_t *object, const json_t *except, const char *separator)
+{
+	const char *name;
+	json_t *value;
+	char *text = NULL;
+	FILE *to = text_open(&text);
+
+	json_object_foreach(object, name, value)
+		if (!json_object_get(except, name))
+			fprintf(to, "%s%s", ftell(to) ? separator : "", name);
+	fclose(to);
+	return text;
+}
+
 /* A word that has any other character is quoted, in which form only a quote needs care: it ends the
  * quoted text, stands by itself behind a backslash, and begins the text again. */
 static void show_word(FILE *to, const char *word)

@@ -43,5 +43,8 @@ json_t *field_words(char *const *words);
  */
 char *field_show(const json_t *value);
 
+/* The names of an object's members, "a or b"; without those of `except`, NULL: all; "": none. */
+char *field_show_names(json_t *object, const json_t *except, const char *separator);
+
 /* The words of a command, quoted for a shell.  The caller frees it. */
 char *field_show_words(const json_t *words);

@@ -2,6 +2,7 @@
  * its own.  See top_model.h. */
 #include "top_model.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,31 +376,21 @@ void top_add_connections(struct top *top, const char *listener, json_t *reply)
 
 static void move_selection(struct top *top, int key)
 {
-	long at = top_selected(top);
+	static const struct {
+		int key;
+		long step;
+	} moves[] = {
+		{ TOP_KEY_UP, -1 },
+		{ TOP_KEY_DOWN, 1 },
+		{ TOP_KEY_PAGE_UP, -TOP_PAGE },
+		{ TOP_KEY_PAGE_DOWN, TOP_PAGE },
+		{ TOP_KEY_HOME, -INT_MAX },
+		{ TOP_KEY_END, INT_MAX },
+	};
 
-	switch (key) {
-	case TOP_KEY_UP:
-		at--;
-		break;
-	case TOP_KEY_DOWN:
-		at++;
-		break;
-	case TOP_KEY_PAGE_UP:
-		at -= TOP_PAGE;
-		break;
-	case TOP_KEY_PAGE_DOWN:
-		at += TOP_PAGE;
-		break;
-	case TOP_KEY_HOME:
-		at = 0;
-		break;
-	case TOP_KEY_END:
-		at = (long)top->rows.count;
-		break;
-	default:
-		return;
-	}
-	select_row(top, at);
+	for (unsigned i = 0; i < ARRAY_SIZE(moves); i++)
+		if (key == moves[i].key)
+			select_row(top, top_selected(top) + moves[i].step);
 }
 
 static bool sort_key(struct top *top, int key)
