@@ -47,3 +47,10 @@ json_t *targets_row(const struct targets *t, const char *listener);
 /* The listener, of t->status, is not visited.  The table names it with the reason, which is the
  * daemon's if that has one. */
 void targets_leave(struct targets *t, const json_t *listener, const char *reason);
+
+/* COMMAND with its placeholders filled: one for each host of the generator, NULL-terminated as each
+ * of them is; to be freed by generator_command_free().  target NULL: no listener is visited.  NULL,
+ * with an error printed: the listener lacks a value. */
+char ***generator_command_fill(const struct ctl *ctl, char *const *argv,
+			       const struct target *target);
+void generator_command_free(char ***commands);

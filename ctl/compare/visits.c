@@ -11,7 +11,6 @@
 #include "conditions.h"
 #include "cpus.h"
 #include "field.h"
-#include "generator_command.h"
 #include "generator_host.h"
 #include "host.h"
 #include "link_speeds.h"

@@ -145,32 +145,24 @@ int curve_row(const struct curve *c, unsigned i, const char *listener)
 	return -1;
 }
 
-void curve_for_each(const struct curve *c,
-		    void (*each)(void *context, const char *listener, unsigned place),
-		    void *context)
+const char *curve_listener(const struct curve *c, unsigned place)
 {
-	unsigned place = 0;
-
 	for (unsigned i = 0; i < c->count; i++)
 		for (unsigned row = 0; row < c->groups[i]->count; row++) {
 			const char *listener = c->groups[i]->rows[row]->listener;
 			unsigned before = 0;
 
-			/* It was visited already if an earlier group has it, or this one in an
+			/* It has its place already if an earlier group has it, or this one in an
 			 * earlier row. */
 			while (before < i && curve_row(c, before, listener) < 0)
 				before++;
-			if (before == i && curve_row(c, i, listener) == (int)row)
-				each(context, listener, place++);
+			if (before == i && curve_row(c, i, listener) == (int)row && place-- == 0)
+				return listener;
 		}
+	return NULL;
 }
 
 /* ---- Words ---- */
-
-struct words {
-	const struct curve *curve;
-	FILE *to;
-};
 
 static enum verdict_is is_at(const struct curve *c, unsigned i, const char *listener)
 {
@@ -230,51 +222,49 @@ static bool find_crossing(const struct curve *c, const char *listener, unsigned 
 
 /* "; io_uring: more up to c=10, undecided at c=50, less from c=100 on: they cross between c=10 and
  * c=100" */
-static void print_listener(void *context, const char *listener, unsigned place)
+static void print_listener(FILE *to, const struct curve *c, const char *listener, unsigned place)
 {
-	struct words *w = context;
-	const struct curve *c = w->curve;
-	unsigned from, to;
+	unsigned from, end;
 
-	if (place == 0)
-		return;
 	for (unsigned i = 0; i < c->count; i++) {
 		int row = curve_row(c, i, listener);
 
 		if (row < 0)
 			continue;
-		fprintf(w->to, "%s%s: ", place > 1 ? "; " : "",
+		fprintf(to, "%s%s: ", place > 1 ? "; " : "",
 			group_row_name(c->groups[i], (unsigned)row).text);
 		break;
 	}
-	for (unsigned i = 0, end; i < c->count; i = end) {
+	for (unsigned i = 0; i < c->count; i = end) {
 		for (end = i; end < c->count && is_at(c, end, listener) == is_at(c, i, listener);)
 			end++;
-		fprintf(w->to, "%s%s ", i ? ", " : "", is_words[is_at(c, i, listener)]);
-		print_values(w->to, c, i, end);
+		fprintf(to, "%s%s ", i ? ", " : "", is_words[is_at(c, i, listener)]);
+		print_values(to, c, i, end);
 	}
-	if (find_crossing(c, listener, &from, &to))
-		fprintf(w->to, " (they cross between %s=%s and %s)", c->name, curve_value(c, from),
-			curve_value(c, to));
+	if (find_crossing(c, listener, &from, &end))
+		fprintf(to, " (they cross between %s=%s and %s)", c->name, curve_value(c, from),
+			curve_value(c, end));
 }
 
 char *curve_text(const struct curve *c)
 {
 	const struct group *g = c->groups[0];
 	bool judged = false;
-	struct words w = { .curve = c };
+	const char *listener;
 	char *text;
+	FILE *to;
 
 	for (unsigned i = 0; i < c->count; i++)
 		judged |= group_is_judged(c->groups[i]);
 	if (!judged)
 		return NULL;
-	w.to = text_open(&text);
-	fprintf(w.to, "%s against %s over %s: ", figures[g->cost].words, group_row_name(g, 0).text,
+	to = text_open(&text);
+	fprintf(to, "%s against %s over %s: ", figures[g->cost].words, group_row_name(g, 0).text,
 		c->name);
-	curve_for_each(c, print_listener, &w);
-	putc('.', w.to);
-	fclose(w.to);
+	for (unsigned i = 1; (listener = curve_listener(c, i)); i++)
+		print_listener(to, c, listener, i);
+	putc('.', to);
+	fclose(to);
 	return text;
 }
 
@@ -331,39 +321,31 @@ static json_t *point_to_json(const struct curve *c, unsigned i, const char *list
 			 field_real(interval.low), field_real(interval.high));
 }
 
-struct listing {
-	const struct curve *curve;
-	json_t *to;
-};
-
-static void list_listener(void *context, const char *listener, unsigned place)
+static json_t *listener_to_json(const struct curve *c, const char *listener)
 {
-	const struct listing *l = context;
-	struct curve_figures drawn = curve_figures(l->curve);
+	struct curve_figures drawn = curve_figures(c);
 	json_t *made = json_object();
 
-	(void)place;
 	for (unsigned i = 0; i < CURVE_FIGURES; i++) {
 		json_t *points = json_array();
 
-		for (unsigned j = 0; j < l->curve->count; j++)
-			json_array_append_new(points,
-					      point_to_json(l->curve, j, listener, drawn.list[i]));
+		for (unsigned j = 0; j < c->count; j++)
+			json_array_append_new(points, point_to_json(c, j, listener, drawn.list[i]));
 		json_object_set_new(made, figures[drawn.list[i]].name, points);
 	}
-	json_array_append_new(l->to,
-			      json_pack("{s:s, s:o}", "listener", listener, "figures", made));
+	return json_pack("{s:s, s:o}", "listener", listener, "figures", made);
 }
 
 static json_t *curve_to_json(const struct curve *c)
 {
 	json_t *values = json_array(), *listeners = json_array(), *made;
-	struct listing listing = { c, listeners };
 	char *title = curve_title(c), *text = curve_text(c);
+	const char *listener;
 
 	for (unsigned i = 0; i < c->count; i++)
 		json_array_append_new(values, json_string(curve_value(c, i)));
-	curve_for_each(c, list_listener, &listing);
+	for (unsigned i = 0; (listener = curve_listener(c, i)); i++)
+		json_array_append_new(listeners, listener_to_json(c, listener));
 	made = json_pack("{s:s, s:s, s:o, s:s?, s:o}", "name", c->name, "title", title, "values",
 			 values, "conclusion", text, "listeners", listeners);
 	free(title);

@@ -30,10 +30,8 @@ char *curve_title(const struct curve *c);
 /* The listener's row in group i; -1: it has none. */
 int curve_row(const struct curve *c, unsigned i, const char *listener);
 
-/* Calls back with the name of each listener that has rows, and its place among them. */
-void curve_for_each(const struct curve *c,
-		    void (*each)(void *context, const char *listener, unsigned place),
-		    void *context);
+/* The listener at a place among those that have rows; NULL: there are no more. */
+const char *curve_listener(const struct curve *c, unsigned place);
 
 /* What the verdicts tell over the values, and where they cross; to be freed.  NULL: nothing is
  * judged. */

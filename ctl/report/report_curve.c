@@ -25,63 +25,57 @@ static double beyond_at(unsigned step)
 	return BEYOND_MIN * pow(BEYOND_MAX / BEYOND_MIN, (double)step / STEPS);
 }
 
-static double quantile_of(double beyond)
-{
-	return 1 - 1 / beyond;
-}
-
-/* Calls back with each point of the row's curve: false for the server's part, true for round trips.
- */
-static void for_each_point(const struct measure *row, bool trip,
-			   void (*point)(void *context, double beyond, double ns), void *context)
-{
-	static const double said[] = { 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999 };
-	uint64_t ns;
-
-	for (unsigned i = 0; !trip && i <= STEPS; i++)
-		if (histogram_tail(&row->latency, quantile_of(beyond_at(i)), &ns))
-			point(context, beyond_at(i), (double)MAX(ns, (uint64_t)1));
-	for (unsigned i = 0; trip && i < ARRAY_SIZE(said); i++)
-		if (measure_trip(row, said[i], &ns))
-			point(context, 1 / (1 - said[i]), (double)MAX(ns, (uint64_t)1));
-}
-
-struct range {
-	double low, high;
+/* The points of a row's curve. */
+struct points {
+	struct point {
+		double beyond, ns;
+	} list[STEPS + 1];
 	unsigned count;
 };
 
-static void add_to_range(void *context, double beyond, double ns)
+static void add_point(struct points *p, double beyond, uint64_t ns)
 {
-	struct range *range = context;
+	p->list[p->count++] = (struct point){ beyond, (double)MAX(ns, (uint64_t)1) };
+}
 
-	(void)beyond;
-	range->low = range->count ? fmin(range->low, ns) : ns;
-	range->high = range->count ? fmax(range->high, ns) : ns;
-	range->count++;
+/* Of the server's part, or of the round trip. */
+static struct points points_of(const struct measure *row, bool trip)
+{
+	static const double said[] = { 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999 };
+	struct points p = { .count = 0 };
+	uint64_t ns;
+
+	for (unsigned i = 0; !trip && i <= STEPS; i++)
+		if (histogram_tail(&row->latency, 1 - 1 / beyond_at(i), &ns))
+			add_point(&p, beyond_at(i), ns);
+	for (unsigned i = 0; trip && i < ARRAY_SIZE(said); i++)
+		if (measure_trip(row, said[i], &ns))
+			add_point(&p, 1 / (1 - said[i]), ns);
+	return p;
 }
 
 static bool plot_init(struct plot *p, const struct group *g)
 {
-	struct range range = { 0 };
-	double middle;
+	double low = INFINITY, high = 0, middle;
 
 	*p = (struct plot){ .count = MIN(g->count, (unsigned)CHART_ROWS_MAX) };
-	for (unsigned i = 0; i < p->count; i++) {
-		struct range trips = { 0 };
+	for (unsigned i = 0; i < 2 * p->count; i++) {
+		bool trip = i % 2;
+		struct points points = points_of(g->rows[i / 2], trip);
 
-		for_each_point(g->rows[i], false, add_to_range, &range);
-		for_each_point(g->rows[i], true, add_to_range, &range);
-		for_each_point(g->rows[i], true, add_to_range, &trips);
-		p->trips |= trips.count > 0;
-		p->trip_lines |= trips.count > 1;
+		for (unsigned j = 0; j < points.count; j++) {
+			low = fmin(low, points.list[j].ns);
+			high = fmax(high, points.list[j].ns);
+		}
+		p->trips |= trip && points.count > 0;
+		p->trip_lines |= trip && points.count > 1;
 	}
-	if (range.count == 0)
+	if (high == 0)
 		return false;
-	middle = sqrt(range.low * range.high);
+	middle = sqrt(low * high);
 	p->x = (struct scale){ BEYOND_MIN, BEYOND_MAX, LEFT, CHART_WIDTH - RIGHT, true };
-	p->y = (struct scale){ fmin(range.low * 0.8, middle / 3),
-			       fmax(range.high * 1.25, middle * 3), TOP + PLOT_HEIGHT, TOP, true };
+	p->y = (struct scale){ fmin(low * 0.8, middle / 3), fmax(high * 1.25, middle * 3),
+			       TOP + PLOT_HEIGHT, TOP, true };
 	return true;
 }
 
@@ -122,37 +116,23 @@ static void draw_axes(FILE *to, const struct plot *p)
 	}
 }
 
-struct pen {
-	const struct plot *plot;
-	struct svg_curve curve;
-	FILE *marks; /* drawn above the curves */
-	unsigned series;
-	bool mark_all;
-	double x, y; /* of the last point */
-};
-
-static void draw_point(void *context, double beyond, double ns)
-{
-	struct pen *pen = context;
-	bool first = pen->curve.count == 0;
-
-	pen->x = scale_at(&pen->plot->x, beyond);
-	pen->y = scale_at(&pen->plot->y, ns);
-	svg_curve_point(&pen->curve, pen->x, pen->y);
-	if (first || pen->mark_all)
-		svg_mark(pen->marks, pen->series, true, pen->x, pen->y);
-}
-
+/* Marks are drawn above the curves. */
 static void draw_curve(FILE *to, FILE *marks, const struct plot *p, const struct measure *row,
 		       unsigned series, bool trip)
 {
-	struct pen pen = { .plot = p, .marks = marks, .series = series, .mark_all = trip };
+	struct points points = points_of(row, trip);
+	struct svg_curve curve;
 
-	svg_curve_begin(&pen.curve, to, trip ? "trip" : "server", series);
-	for_each_point(row, trip, draw_point, &pen);
-	svg_curve_end(&pen.curve);
-	if (pen.curve.count > 1 && !trip)
-		svg_mark(marks, series, true, pen.x, pen.y);
+	svg_curve_begin(&curve, to, trip ? "trip" : "server", series);
+	for (unsigned i = 0; i < points.count; i++) {
+		double x = scale_at(&p->x, points.list[i].beyond);
+		double y = scale_at(&p->y, points.list[i].ns);
+
+		svg_curve_point(&curve, x, y);
+		if (trip || i == 0 || i + 1 == points.count)
+			svg_mark(marks, series, true, x, y);
+	}
+	svg_curve_end(&curve);
 }
 
 static void draw_legend(FILE *to, const struct report *r, const struct plot *p,

@@ -132,15 +132,12 @@ static double x_at(const struct chart *c, unsigned i, const struct measure *row,
 			      : scale_at(&c->x_scale, i) + 4 * fmax(-5, fmin(beside, 5));
 }
 
-static void draw_listener(void *context, const char *listener, unsigned place)
+static void draw_listener(struct chart *c, const char *listener, unsigned place)
 {
-	struct chart *c = context;
 	struct svg_curve line;
 	double legend;
 	char class[16];
 
-	if (place >= CHART_ROWS_MAX)
-		return;
 	for (unsigned i = c->curve->count; i-- > 0;) {
 		int row = curve_row(c->curve, i, listener);
 
@@ -178,13 +175,15 @@ static void draw_listener(void *context, const char *listener, unsigned place)
 static void put_chart(FILE *to, struct chart *c)
 {
 	char *body, *above, heading[160];
+	const char *listener;
 
 	if (!set_scales(c))
 		return;
 	c->to = text_open(&body);
 	c->marks = text_open(&above);
 	draw_axes(c);
-	curve_for_each(c->curve, draw_listener, c);
+	for (unsigned i = 0; i < CHART_ROWS_MAX && (listener = curve_listener(c->curve, i)); i++)
+		draw_listener(c, listener, i);
 	fclose(c->to);
 	fclose(c->marks);
 	snprintf(heading, sizeof(heading), "%s%s%s over %s%s", figures[c->y].words,

@@ -17,16 +17,8 @@ struct strips {
 	unsigned points; /* of the visit that has most */
 };
 
-static void each_visit(const struct measure *row,
-		       void (*visit)(void *context, const struct measure *visit), void *context)
+static void add_extent(struct strips *s, const struct measure *visit)
 {
-	for (unsigned i = 0; i < measure_visits(row); i++)
-		visit(context, measure_visit_at(row, i));
-}
-
-static void add_extent(void *context, const struct measure *visit)
-{
-	struct strips *s = context;
 	double rate, seconds = 0;
 	uint64_t ns;
 	unsigned i;
@@ -46,9 +38,8 @@ struct strip {
 };
 
 /* A point is drawn in the middle of its time. */
-static void draw_visit(void *context, const struct measure *visit)
+static void draw_visit(const struct strip *s, const struct measure *visit)
 {
-	const struct strip *s = context;
 	struct svg_curve curve;
 	double rate, seconds = 0;
 	uint64_t ns;
@@ -80,7 +71,8 @@ static void draw_strip(FILE *to, const struct report *r, const struct group *g, 
 		     g->rows[row]->listener);
 	svg_line(to, "grid", EDGE, top + STRIP, CHART_WIDTH - EDGE, top + STRIP);
 	svg_line(to, "grid", EDGE, top, CHART_WIDTH - EDGE, top);
-	each_visit(g->rows[row], draw_visit, &strip);
+	for (unsigned i = 0; i < measure_visits(g->rows[row]); i++)
+		draw_visit(&strip, measure_visit_at(g->rows[row], i));
 }
 
 bool chart_timeline(FILE *to, const struct report *r, const struct group *g)
@@ -88,7 +80,8 @@ bool chart_timeline(FILE *to, const struct report *r, const struct group *g)
 	struct strips s = { .count = MIN(g->count, (unsigned)CHART_ROWS_MAX) };
 
 	for (unsigned i = 0; i < s.count; i++)
-		each_visit(g->rows[i], add_extent, &s);
+		for (unsigned j = 0; j < measure_visits(g->rows[i]); j++)
+			add_extent(&s, measure_visit_at(g->rows[i], j));
 	if (s.points < 2 || s.rate <= 0)
 		return false;
 	svg_begin(to, CHART_WIDTH, s.count * ROW + AXIS, "Throughput over time", NULL);

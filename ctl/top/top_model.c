@@ -2,7 +2,6 @@
  * its own.  See top_model.h. */
 #include "top_model.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -376,6 +375,7 @@ void top_add_connections(struct top *top, const char *listener, json_t *reply)
 
 static void move_selection(struct top *top, int key)
 {
+	enum { FAR = 1 << 30 };
 	static const struct {
 		int key;
 		long step;
@@ -384,13 +384,13 @@ static void move_selection(struct top *top, int key)
 		{ TOP_KEY_DOWN, 1 },
 		{ TOP_KEY_PAGE_UP, -TOP_PAGE },
 		{ TOP_KEY_PAGE_DOWN, TOP_PAGE },
-		{ TOP_KEY_HOME, -INT_MAX },
-		{ TOP_KEY_END, INT_MAX },
+		{ TOP_KEY_HOME, -FAR },
+		{ TOP_KEY_END, FAR },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(moves); i++)
 		if (key == moves[i].key)
-			select_row(top, top_selected(top) + moves[i].step);
+			select_row(top, (long)top_selected(top) + moves[i].step);
 }
 
 static bool sort_key(struct top *top, int key)
