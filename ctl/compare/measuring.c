@@ -11,13 +11,11 @@
 #include "generator.h"
 #include "generator_host.h"
 #include "layers.h"
-#include "nic_link.h"
 #include "reach.h"
 #include "sampler.h"
 #include "serve.h"
 #include "softirq.h"
 #include "targets.h"
-#include "timeline.h"
 #include "util.h"
 #include "visits.h"
 
@@ -68,24 +66,6 @@ static void wait_ms(unsigned ms, const struct watcher *w)
 		if (clock_ns() < end_ns && w->look(w->context, NULL) == WATCH_END)
 			break;
 	}
-}
-
-static int delta(struct ctl *ctl, const struct compare *c, const struct conditions *conditions,
-		 const struct sampler *s, struct measures *m)
-{
-	const char *label = ctl->values[VALUE_LABEL];
-	unsigned first = m->count;
-	uint64_t interval_ns;
-
-	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
-		ctl_warn("the daemon was restarted during the interval: nothing to compare");
-		return CTL_REFUSED;
-	}
-	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
-	timeline_set(m, first, s->documents);
-	link_set(m, first, s->documents, conditions->interfaces,
-		 link_speeds_of(&c->links, ctl->target.host));
-	return CTL_DONE;
 }
 
 /* Runs the command once, unchanged, and watches all listeners.  Its output is shown live. */
@@ -156,7 +136,9 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	if (child->status >= 0 && rc == CTL_DONE) {
 		rc = sampler_end(&sampler, ctl->rest ? &child->use : NULL);
 		if (rc == CTL_DONE)
-			rc = delta(ctl, c, conditions, &sampler, m);
+			rc = sampler_rows(&sampler, ctl->values[VALUE_LABEL],
+					  conditions->interfaces,
+					  link_speeds_of(&c->links, ctl->target.host), m);
 		if (rc == CTL_DONE)
 			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
 					    command, &run);

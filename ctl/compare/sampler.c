@@ -9,6 +9,8 @@
 #include "generator_host.h"
 #include "host.h"
 #include "must.h"
+#include "nic_link.h"
+#include "timeline.h"
 #include "util.h"
 
 enum {
@@ -289,6 +291,22 @@ const json_t *sampler_first(const struct sampler *s)
 const json_t *sampler_last(const struct sampler *s)
 {
 	return json_array_get(s->documents, json_array_size(s->documents) - 1);
+}
+
+int sampler_rows(const struct sampler *s, const char *label, const json_t *interfaces,
+		 uint64_t link_bps, struct measures *m)
+{
+	unsigned first = m->count;
+	uint64_t interval_ns;
+
+	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
+		ctl_warn("the daemon was restarted meanwhile: nothing to compare");
+		return CTL_REFUSED;
+	}
+	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
+	timeline_set(m, first, s->documents);
+	link_set(m, first, s->documents, interfaces, link_bps);
+	return CTL_DONE;
 }
 
 void sampler_set(const struct sampler *s, struct measures *m, unsigned first)

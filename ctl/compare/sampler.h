@@ -52,6 +52,10 @@ void sampler_free(struct sampler *s);
 /* Borrowed references: the samples between which the load was. */
 const json_t *sampler_first(const struct sampler *s);
 const json_t *sampler_last(const struct sampler *s);
+/* Appends the rows of that span to m, with what happened over its time and their links, see
+ * link_set(). label NULL: none.  An exit code: the daemon may have been restarted. */
+int sampler_rows(const struct sampler *s, const char *label, const json_t *interfaces,
+		 uint64_t link_bps, struct measures *m);
 /* Sets the machine's part in the rows of m from `first` on, and the generator's CPU time in those
  * that have one. */
 void sampler_set(const struct sampler *s, struct measures *m, unsigned first);

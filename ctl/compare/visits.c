@@ -15,7 +15,6 @@
 #include "host.h"
 #include "link_speeds.h"
 #include "must.h"
-#include "nic_link.h"
 #include "points.h"
 #include "printable.h"
 #include "reach.h"
@@ -25,7 +24,6 @@
 #include "softirq.h"
 #include "targets.h"
 #include "text.h"
-#include "timeline.h"
 #include "util.h"
 
 /* ---- One visit ---- */
@@ -148,17 +146,11 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
-	uint64_t interval_ns;
-	int rc;
+	int rc = sampler_rows(s, point_of(v)->label, v->options->conditions->interfaces,
+			      link_speeds_of(v->options->links, v->ctl->target.host), m);
 
-	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
-		ctl_warn("the daemon was restarted during the run: nothing to compare");
-		return CTL_REFUSED;
-	}
-	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, point_of(v)->label);
-	timeline_set(m, first, s->documents);
-	link_set(m, first, s->documents, v->options->conditions->interfaces,
-		 link_speeds_of(v->options->links, v->ctl->target.host));
+	if (rc != CTL_DONE)
+		return rc;
 	for (unsigned i = first; i < m->count; i++) {
 		visits_set_generator(m->rows[i], argv, run, v->options->links);
 		set_shared_cpus(v, m->rows[i], &run->child.cpus);

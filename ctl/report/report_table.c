@@ -1,4 +1,4 @@
-/* The figures of a group.  See report_page.h. */
+/* The figures of a group, and those of the generator's hosts.  See report_page.h. */
 #include <math.h>
 #include <string.h>
 
@@ -141,5 +141,45 @@ void report_table(FILE *to, const struct group *g)
 				put_cell(to, c, g, i);
 		fputs("</tr>\n", to);
 	}
+	fputs("</tbody></table></div>\n", to);
+}
+
+/* ---- The generator's hosts: a row for each ---- */
+
+static void put_hosts(FILE *to, const struct measure *row)
+{
+	for (unsigned i = 0; i < hosts_known(row); i++) {
+		fputs("<tr>", to);
+		svg_element(to, "td class=\"left\"", "%s", row->listener);
+		svg_element(to, "td class=\"left\"", "%s", hosts_name(row, i));
+		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
+			double value = hosts_value(row, i, hosts_figures[j]);
+
+			fprintf(to, "<td>%s</td>", figure_text(hosts_figures[j], value).text);
+		}
+		fputs("</tr>\n", to);
+	}
+}
+
+void report_hosts(FILE *to, const struct group *g)
+{
+	unsigned hosts = 0;
+
+	for (unsigned i = 0; i < g->count; i++)
+		hosts += hosts_known(g->rows[i]);
+	if (!hosts)
+		return;
+	fputs("<div class=\"scroll\"><table>\n<thead><tr><th class=\"left\">listener</th>"
+	      "<th class=\"left\">generator's host</th>",
+	      to);
+	for (unsigned i = 0; i < HOSTS_FIGURES; i++) {
+		const struct figure_info *f = &figures[hosts_figures[i]];
+
+		fprintf(to, "<th scope=\"col\">%s<br/>%s</th>", f->words,
+			page_unit(hosts_figures[i]));
+	}
+	fputs("</tr></thead>\n<tbody>\n", to);
+	for (unsigned i = 0; i < g->count; i++)
+		put_hosts(to, g->rows[i]);
 	fputs("</tbody></table></div>\n", to);
 }
