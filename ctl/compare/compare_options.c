@@ -10,9 +10,8 @@
 #include "text.h"
 #include "util.h"
 #include "verdict.h"
-#include "visits.h"
 
-enum { COMPARE_INTERVAL_MS = 2000, ALONE = 3 };
+enum { COMPARE_INTERVAL_MS = 2000, VISIT_TIMEOUT_MS = 600 * 1000, ALONE = 3 };
 
 static int check_repeat(struct ctl *ctl, struct compare *c)
 {
@@ -228,7 +227,7 @@ static int check_timeout(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_TIMEOUT];
 
-	c->timeout_ms = c->visits ? VISITS_TIMEOUT_MS : 0;
+	c->timeout_ms = c->visits ? VISIT_TIMEOUT_MS : 0;
 	if (!text)
 		return CTL_DONE;
 	if (!ctl->rest)

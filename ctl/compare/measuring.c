@@ -17,7 +17,6 @@
 #include "softirq.h"
 #include "targets.h"
 #include "util.h"
-#include "visits.h"
 
 /* ---- The command to be measured ---- */
 
@@ -177,25 +176,6 @@ static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions 
 	return rc;
 }
 
-/* With placeholders runs COMMAND against one listener after the other. */
-static int measure_listeners(struct ctl *ctl, const struct compare *c, struct rounds *rounds,
-			     struct conditions *conditions, struct measures *m, int *ret_status)
-{
-	struct visits_options options = { .points = &c->points,
-					  .timeout_ms = c->timeout_ms,
-					  .quiet = ctl->values[VALUE_QUIET],
-					  .softirq = ctl->values[VALUE_SOFTIRQ],
-					  .layers = c->layers,
-					  .links = &c->links,
-					  .conditions = conditions,
-					  .serve = c->serve,
-					  .listeners = { ctl->words, ctl->word_count, c->serve },
-					  .paired = ctl->values[VALUE_PAIR] };
-	int rc = c->serve ? CTL_DONE : conditions_ask(conditions, ctl);
-
-	return rc == CTL_DONE ? visits_run(ctl, &options, rounds, m, ret_status) : rc;
-}
-
 /* What is missing is said before anything runs. */
 static int open_layers(struct ctl *ctl, struct compare *c)
 {
@@ -226,9 +206,10 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 		rc = serve_init(&serve, ctl, ctl->values[VALUE_SERVE], ctl->values[VALUE_BUILD]);
 		serve.sweeps = &c->points.sweeps;
 	}
-	if (rc == CTL_DONE)
-		rc = c->visits ? measure_listeners(ctl, c, &c->rounds, &conditions, m, &status)
-			       : measure_rounds(ctl, c, &conditions, m, &status);
+	if (rc == CTL_DONE && !c->visits)
+		rc = measure_rounds(ctl, c, &conditions, m, &status);
+	else if (rc == CTL_DONE)
+		rc = visits_run(ctl, c, &conditions, m, &status);
 	c->status = measuring_result(ctl, status);
 	child_release_signals();
 	conditions_fini(&conditions);

@@ -268,7 +268,7 @@ static int targets_served(struct targets *t, const struct way *ways)
 	return t->count ? CTL_DONE : nothing_to_visit(t);
 }
 
-int targets_find(struct targets *t, struct ctl *ctl, const struct targets_of *of)
+int targets_find(struct targets *t, struct ctl *ctl, bool served)
 {
 	struct way ways[HOST_LIST_MAX];
 	int rc = ctl_call(ctl, "GetStatus", NULL, &t->status);
@@ -278,10 +278,10 @@ int targets_find(struct targets *t, struct ctl *ctl, const struct targets_of *of
 		rc = find_way(ctl, ctl->on ? &ctl->on[i] : NULL, &ways[i]);
 	if (rc != CTL_DONE)
 		return rc;
-	if (of->count)
-		rc = targets_name(of->names, of->count, t, ways);
+	if (ctl->word_count)
+		rc = targets_name(ctl->words, ctl->word_count, t, ways);
 	else
-		rc = of->served ? targets_served(t, ways) : targets_all(t, ways);
+		rc = served ? targets_served(t, ways) : targets_all(t, ways);
 	for (unsigned i = 0; i < t->count; i++) {
 		json_t *name = targets_row(t, t->list[i].listener);
 

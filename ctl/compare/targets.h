@@ -29,16 +29,10 @@ struct targets {
 	json_t *absent;    /* listeners that cannot be visited, with the reason why; borrowed */
 };
 
-/* Which listeners of a daemon: those of the names, or all. */
-struct targets_of {
-	char *const *names;
-	unsigned count;
-	bool served; /* the daemon serves for this alone, so all of its listeners are meant */
-};
-
-/* Asks the daemon.  *t is zeroed but for `build` and `absent`.  An exit code; targets_free() in any
- * case. */
-int targets_find(struct targets *t, struct ctl *ctl, const struct targets_of *of);
+/* Asks the daemon for its listeners: those that ctl->words names, or all.  served: it serves for
+ * this alone, so all of its listeners are meant.  *t is zeroed but for `build` and `absent`.  An
+ * exit code; targets_free() in any case. */
+int targets_find(struct targets *t, struct ctl *ctl, bool served);
 void targets_free(struct targets *t);
 
 /* By what a listener's rows are called: NAME, or `NAME (BUILD)`.  A new reference. */

@@ -1,5 +1,4 @@
-/* See visits.h. */
-#include "visits.h"
+/* One listener after the other, in rounds.  See measuring.h. */
 
 #include <assert.h>
 #include <errno.h>
@@ -14,6 +13,7 @@
 #include "generator_host.h"
 #include "host.h"
 #include "link_speeds.h"
+#include "measuring.h"
 #include "must.h"
 #include "points.h"
 #include "printable.h"
@@ -68,7 +68,8 @@ void visits_set_generator(struct measure *row, char *const *argv, const struct g
 
 struct visit {
 	struct ctl *ctl;
-	const struct visits_options *options;
+	const struct compare *c;
+	struct conditions *conditions;
 	struct rounds *rounds;
 	struct measures *measures;
 	unsigned round, position; /* from 0 on */
@@ -92,7 +93,7 @@ static_assert((int)POINT_SHUFFLE > ROUNDS_MAX &&
 
 static const struct point *point_of(const struct visit *v)
 {
-	return &v->options->points->list[v->point];
+	return &v->c->points.list[v->point];
 }
 
 static void progress(const struct visit *v, const struct target *t)
@@ -119,7 +120,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 
 	if (v->ctl->target.host || v->ctl->on)
 		return; /* those of another host */
-	host_listener_cpus(v->options->conditions->pid, row->listener, &cpus);
+	host_listener_cpus(v->conditions->pid, row->listener, &cpus);
 	CPU_AND(&both, &cpus, child);
 	cpus_siblings(&cpus, child, &siblings);
 	row->generator.shared_cpus = (uint64_t)CPU_COUNT(&both);
@@ -130,13 +131,11 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 /* Of which pair is the listener?  NULL: of none. */
 static const char *pair_of(const struct visit *v, const struct targets *t, const char *listener)
 {
-	const struct targets_of *of = &v->options->listeners;
-
 	if (t->build)
 		return listener;
-	for (unsigned i = 0; v->options->paired && i < of->count; i++)
-		if (!strcmp(of->names[i], listener))
-			return of->names[i - i % 2];
+	for (unsigned i = 0; v->ctl->values[VALUE_PAIR] && i < v->ctl->word_count; i++)
+		if (!strcmp(v->ctl->words[i], listener))
+			return v->ctl->words[i - i % 2];
 	return NULL;
 }
 
@@ -146,19 +145,19 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
-	int rc = sampler_rows(s, point_of(v)->label, v->options->conditions->interfaces,
-			      link_speeds_of(v->options->links, v->ctl->target.host), m);
+	int rc = sampler_rows(s, point_of(v)->label, v->conditions->interfaces,
+			      link_speeds_of(&v->c->links, v->ctl->target.host), m);
 
 	if (rc != CTL_DONE)
 		return rc;
 	for (unsigned i = first; i < m->count; i++) {
-		visits_set_generator(m->rows[i], argv, run, v->options->links);
+		visits_set_generator(m->rows[i], argv, run, &v->c->links);
 		set_shared_cpus(v, m->rows[i], &run->child.cpus);
 	}
 	sampler_set(s, m, first);
 	for (unsigned i = first; i < m->count; i++)
 		measure_check_requests(m->rows[i]);
-	rc = conditions_set(v->options->conditions, m, first,
+	rc = conditions_set(v->conditions, m, first,
 			    (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
 			    run);
 	for (unsigned i = first; i < m->count; i++) {
@@ -180,20 +179,19 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	const struct child *child = &run.child;
 	int rc;
 
-	rc = sampler_init(&sampler, v->ctl,
-			  conditions_parameters(v->options->conditions, t->listener,
-						json_pack("[s]", t->listener)),
-			  v->softirq, layers_is_sampled(v->round) ? v->options->layers : NULL,
-			  true);
+	rc = sampler_init(
+		&sampler, v->ctl,
+		conditions_parameters(v->conditions, t->listener, json_pack("[s]", t->listener)),
+		v->softirq, layers_is_sampled(v->round) ? v->c->layers : NULL, true);
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)
 		sampler.silence_ns = 0; /* it was told in the first */
 	watcher = sampler_watcher(&sampler);
-	rc = generator_host_run(v->ctl, commands, CHILD_SHOW_ON_FAILURE, true,
-				v->options->timeout_ms, &watcher, &run);
+	rc = generator_host_run(v->ctl, commands, CHILD_SHOW_ON_FAILURE, true, v->c->timeout_ms,
+				&watcher, &run);
 	rc = rc == CTL_DONE ? sampler.failed : rc;
-	v->options->conditions->by_ssh = t->addresses[0].by_ssh ? t->addresses[0].host : NULL;
+	v->conditions->by_ssh = t->addresses[0].by_ssh ? t->addresses[0].host : NULL;
 	t->timed_out = child->timed_out;
 	*ret_status = rc == CTL_DONE && !child->timed_out ? child->status : 0;
 	if (*ret_status > 0 && !child_interrupted())
@@ -203,7 +201,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 		if (rc == CTL_DONE)
 			rc = visit_rows(v, all, &sampler, commands[0], &run);
 		if (!generator_name(commands[0]) && child->output && child->output[0] &&
-		    !v->options->quiet && !v->ctl->out.json) {
+		    !v->ctl->values[VALUE_QUIET] && !v->ctl->out.json) {
 			progress_end();
 			printf("%s: ", t->listener);
 			fputs(child->output, stdout);
@@ -283,7 +281,7 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 			continue;
 		rc = CTL_TIMED_OUT;
 		reason = text_new("COMMAND did not end within %g s (--timeout)",
-				  v->options->timeout_ms / 1e3);
+				  v->c->timeout_ms / 1e3);
 		ctl_warn("%s is not compared: %s", name, reason);
 		targets_leave(t, field_named(t->status, "listeners", name), reason);
 		free(reason);
@@ -294,16 +292,16 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 /* A round with the daemon of a build, from its start to its end. */
 static int serve_round(struct visit *v, unsigned build, int *ret_status)
 {
-	struct serve *serve = v->options->serve;
+	struct serve *serve = v->c->serve;
 	struct targets t = { .build = serve->builds[build].name, .absent = v->absent };
 	int rc = serve_start(serve, build), late;
 
 	if (rc == CTL_DONE)
-		rc = conditions_ask(v->options->conditions, v->ctl);
-	if (rc == CTL_DONE && v->options->softirq)
+		rc = conditions_ask(v->conditions, v->ctl);
+	if (rc == CTL_DONE && v->ctl->values[VALUE_SOFTIRQ])
 		rc = softirq_open(&v->softirq, v->ctl);
 	if (rc == CTL_DONE)
-		rc = targets_find(&t, v->ctl, &v->options->listeners);
+		rc = targets_find(&t, v->ctl, true);
 	if (rc == CTL_DONE) {
 		add_names(v, &t);
 		rc = one_round(v, &t, ret_status);
@@ -320,7 +318,7 @@ static int serve_round(struct visit *v, unsigned build, int *ret_status)
 /* A round with a new daemon of each build. */
 static int serve_rounds(struct visit *v, int *ret_status)
 {
-	unsigned order[SERVE_BUILDS_MAX], count = v->options->serve->build_count;
+	unsigned order[SERVE_BUILDS_MAX], count = v->c->serve->build_count;
 	int rc = CTL_DONE;
 
 	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE + BUILDS_SHUFFLE, count, order);
@@ -334,21 +332,20 @@ static int serve_rounds(struct visit *v, int *ret_status)
 /* Of a point. */
 static unsigned count_comparisons(const struct visit *v)
 {
-	const struct visits_options *o = v->options;
-	unsigned builds = o->serve ? o->serve->build_count : 1;
+	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
 
-	if (o->paired)
-		return o->listeners.count / 2;
+	if (v->ctl->values[VALUE_PAIR])
+		return v->ctl->word_count / 2;
 	return builds > 1 ? v->rows - v->rows / builds : MAX(v->rows, 1U) - 1;
 }
 
 static int point_round(struct visit *v, struct targets *t, int *ret_status)
 {
-	struct serve *serve = v->options->serve;
+	struct serve *serve = v->c->serve;
 	int rc;
 
-	v->options->conditions->command = point_of(v)->command;
-	v->options->conditions->sweep = point_of(v)->sweep;
+	v->conditions->command = point_of(v)->command;
+	v->conditions->sweep = point_of(v)->sweep;
 	v->rows = 0;
 	if (serve) {
 		serve->combination = v->point;
@@ -365,7 +362,7 @@ static int point_round(struct visit *v, struct targets *t, int *ret_status)
 /* A round of each point of a sweep: the machine's changes meet all of them alike. */
 static int points_round(struct visit *v, struct targets *t, int *ret_status)
 {
-	unsigned count = v->options->points->count, order[SWEEP_COMBINATIONS_MAX];
+	unsigned count = v->c->points.count, order[SWEEP_COMBINATIONS_MAX];
 	int rc = CTL_DONE;
 
 	rounds_order(v->rounds, v->round + POINTS_SHUFFLE, count, order);
@@ -401,13 +398,14 @@ static void add_absent(const struct visit *v)
 	json_decref(document);
 }
 
-int visits_run(struct ctl *ctl, const struct visits_options *options, struct rounds *rounds,
+int visits_run(struct ctl *ctl, struct compare *c, struct conditions *conditions,
 	       struct measures *m, int *ret_status)
 {
 	struct visit v = {
 		.ctl = ctl,
-		.options = options,
-		.rounds = rounds,
+		.c = c,
+		.conditions = conditions,
+		.rounds = &c->rounds,
 		.measures = m,
 		.names = json_array(),
 		.absent = json_array(),
@@ -415,15 +413,17 @@ int visits_run(struct ctl *ctl, const struct visits_options *options, struct rou
 	struct targets t = { .absent = v.absent };
 	int rc = CTL_DONE;
 
-	if (!options->serve && options->softirq)
+	if (!c->serve)
+		rc = conditions_ask(conditions, ctl);
+	if (!c->serve && rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
 		rc = softirq_open(&v.softirq, ctl);
-	if (options->serve)
-		rc = serve_try(options->serve);
+	if (c->serve)
+		rc = serve_try(c->serve);
 	else if (rc == CTL_DONE)
-		rc = targets_find(&t, ctl, &options->listeners);
+		rc = targets_find(&t, ctl, false);
 	if (rc == CTL_DONE) {
 		rc = run_rounds(&v, &t, ret_status);
-		if (!options->serve)
+		if (!c->serve)
 			v.late = leave_timed_out(&v, &t);
 		rc = rc == CTL_DONE ? v.late : rc;
 		add_absent(&v);
