@@ -36,53 +36,45 @@ static void value_cell(struct table *t, const struct group *g, const struct laye
 		table_cell(t, STYLE_DIM, "%s", row->known ? "0" : "-");
 }
 
-/* A line about the listeners; text() is of one of them. */
+/* A line about the listeners; text() is of one of them, "-" so far. */
 static void about(struct table *t, const struct layers_group *l, const char *title,
-		  struct phrase (*text)(const struct layers_row *row))
+		  void (*text)(const struct layers_row *row, struct phrase *p))
 {
 	table_cell(t, STYLE_DIM, "%s", title);
 	for (unsigned i = 0; i < l->group->count; i++) {
-		table_cell(t, STYLE_DIM, "%s", text(&l->rows[i]).text);
+		struct phrase p = { "-" };
+
+		text(&l->rows[i], &p);
+		table_cell(t, STYLE_DIM, "%s", p.text);
 		if (i > 0)
 			table_skip(t, 1);
 	}
 }
 
-static struct phrase samples_text(const struct layers_row *row)
+static void samples_text(const struct layers_row *row, struct phrase *p)
 {
-	struct phrase text;
-
-	snprintf(text.text, sizeof(text.text), "%s", human_count(row->samples).text);
-	return text;
+	snprintf(p->text, sizeof(p->text), "%s", human_count(row->samples).text);
 }
 
-static struct phrase lost_text(const struct layers_row *row)
+static void lost_text(const struct layers_row *row, struct phrase *p)
 {
-	struct phrase text;
-
-	snprintf(text.text, sizeof(text.text), "%s", human_count(row->lost).text);
-	return text;
+	snprintf(p->text, sizeof(p->text), "%s", human_count(row->lost).text);
 }
 
-static struct phrase seen_text(const struct layers_row *row)
+static void seen_text(const struct layers_row *row, struct phrase *p)
 {
-	struct phrase text = { "-" };
-
 	if (!isnan(row->seen))
-		snprintf(text.text, sizeof(text.text), "%.1f \xc2\xb1%.1f %%", row->seen * 100,
+		snprintf(p->text, sizeof(p->text), "%.1f \xc2\xb1%.1f %%", row->seen * 100,
 			 row->seen_chance * 100);
-	return text;
 }
 
-static struct phrase overhead_text(const struct layers_row *row)
+static void overhead_text(const struct layers_row *row, struct phrase *p)
 {
 	const struct verdict *v = &row->overhead;
-	struct phrase text = { "-" };
 
 	if (!isnan(v->low))
-		snprintf(text.text, sizeof(text.text), "%+.1f to %+.1f %%", v->low * 100,
+		snprintf(p->text, sizeof(p->text), "%+.1f to %+.1f %%", v->low * 100,
 			 v->high * 100);
-	return text;
 }
 
 enum { LISTENERS_MAX = 12 }; /* side by side */

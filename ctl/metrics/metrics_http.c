@@ -13,20 +13,6 @@ static size_t line_bytes(const char *data, size_t bytes)
 	return end && length > 0 && data[length - 1] == '\r' ? length - 1 : length;
 }
 
-/* Does an empty line end the head? */
-static bool is_complete(const char *data, size_t bytes)
-{
-	const char *end;
-
-	while ((end = memchr(data, '\n', bytes))) {
-		bytes -= (size_t)(end + 1 - data);
-		data = end + 1;
-		if (memchr(data, '\n', bytes) && line_bytes(data, bytes) == 0)
-			return true;
-	}
-	return false;
-}
-
 static bool is(const char *text, size_t bytes, const char *what)
 {
 	return bytes == strlen(what) && !memcmp(text, what, bytes);
@@ -70,7 +56,8 @@ enum metrics_request metrics_parse(const char *data, size_t bytes)
 {
 	if (bytes > METRICS_REQUEST_MAX)
 		return METRICS_BAD;
-	if (!is_complete(data, bytes))
+	/* An empty line ends the head. */
+	if (!memmem(data, bytes, "\n\r\n", 3) && !memmem(data, bytes, "\n\n", 2))
 		return bytes == METRICS_REQUEST_MAX ? METRICS_BAD : METRICS_MORE;
 	return parse_line(data, line_bytes(data, bytes));
 }

@@ -66,19 +66,10 @@ static double forest_legend(FILE *to, const struct forest *f, double width, doub
 /* Costs beyond these ratios are drawn at the edge. */
 static const double RATIO_MIN = 0.1, RATIO_MAX = 10;
 
-/* The ends of a row's interval as ratios, or its estimate where it has none. */
-static double low_of(const struct group *g, unsigned i)
+/* An end of a row's interval as a ratio, or its estimate where it has none. */
+static double ratio_of(const struct group *g, unsigned i, double end)
 {
-	double low = g->verdicts[i].low;
-
-	return 1 + (isnan(low) ? group_change(g, i) : low);
-}
-
-static double high_of(const struct group *g, unsigned i)
-{
-	double high = g->verdicts[i].high;
-
-	return 1 + (isnan(high) ? group_change(g, i) : high);
+	return 1 + (isnan(end) ? group_change(g, i) : end);
 }
 
 static struct scale forest_scale(const struct forest *f, double width)
@@ -89,8 +80,8 @@ static struct scale forest_scale(const struct forest *f, double width)
 		const struct group *g = &f->groups[i];
 
 		for (unsigned j = 1; j < g->count; j++) {
-			low = fmin(low, low_of(g, j));
-			high = fmax(high, high_of(g, j));
+			low = fmin(low, ratio_of(g, j, g->verdicts[j].low));
+			high = fmax(high, ratio_of(g, j, g->verdicts[j].high));
 		}
 	}
 	return (struct scale){ fmax(low * 0.97, RATIO_MIN), fmin(high * 1.03, RATIO_MAX), EDGE + 6,
@@ -156,7 +147,7 @@ static void forest_caption(FILE *to, const struct forest *f, double y)
 static void forest_row(FILE *to, const struct forest *f, const struct group *g, unsigned i,
 		       const struct scale *x, double y)
 {
-	enum verdict_is is = g->verdicts[i].is;
+	const struct verdict *v = &g->verdicts[i];
 	unsigned series = series_of(f, g, i);
 	char class[16];
 
@@ -164,8 +155,9 @@ static void forest_row(FILE *to, const struct forest *f, const struct group *g, 
 	if (!(1 + group_change(g, i) > 0))
 		return;
 	snprintf(class, sizeof(class), "interval %s", svg_series_class(series));
-	svg_line(to, class, scale_at(x, low_of(g, i)), y, scale_at(x, high_of(g, i)), y);
-	svg_mark(to, series, !is_hollow(is), scale_at(x, 1 + group_change(g, i)), y);
+	svg_line(to, class, scale_at(x, ratio_of(g, i, v->low)), y,
+		 scale_at(x, ratio_of(g, i, v->high)), y);
+	svg_mark(to, series, !is_hollow(v->is), scale_at(x, 1 + group_change(g, i)), y);
 }
 
 static void forest_group(FILE *to, const struct forest *f, const struct group *g,

@@ -92,12 +92,9 @@ const struct command command_reload = {
 
 static int run_set(struct ctl *ctl)
 {
-	json_t *settings = json_array();
-
-	for (unsigned i = 1; i < ctl->word_count; i++)
-		json_array_append_new(settings, json_string(ctl->words[i]));
 	return change(ctl, "Set",
-		      json_pack("{s:s, s:o}", "listener", ctl->words[0], "settings", settings));
+		      json_pack("{s:s, s:o}", "listener", ctl->words[0], "settings",
+				field_words(&ctl->words[1])));
 }
 
 const struct command command_set = {
