@@ -56,10 +56,9 @@ static double widest(const struct measures *m)
 	double width = NAN;
 
 	groups_init(&all, &merged);
-	for (unsigned i = 0; i < all.count; i++)
-		for (unsigned j = 1; j < all.list[i].count; j++)
-			if (all.list[i].verdicts[j].is != VERDICT_TOO_FEW_ROUNDS)
-				width = fmax(width, all.list[i].verdicts[j].half_width);
+	for (struct groups_at at = { 0 }; groups_next(&all, &at);)
+		if (at.verdict && at.verdict->is != VERDICT_TOO_FEW_ROUNDS)
+			width = fmax(width, at.verdict->half_width);
 	groups_fini(&all);
 	measures_free(&merged);
 	return expm1(width);

@@ -20,14 +20,11 @@ static unsigned count_visits(const struct groups *all, bool (*is)(const struct m
 	unsigned count = 0;
 
 	*ret_all = 0;
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-
-			for (unsigned k = 0; k < measure_visits(row); k++)
-				count += is(measure_visit_at(row, k));
-			*ret_all += measure_visits(row);
-		}
+	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
+		for (unsigned i = 0; i < measure_visits(at.row); i++)
+			count += is(measure_visit_at(at.row, i));
+		*ret_all += measure_visits(at.row);
+	}
 	return count;
 }
 
@@ -46,11 +43,9 @@ static char *name_rows(const struct groups *all, bool (*is)(const struct measure
 	json_t *listeners = json_array();
 	char *names, *text = NULL;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			if (is(all->list[i].rows[j]))
-				field_add_once(listeners,
-					       json_string(all->list[i].rows[j]->listener));
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		if (is(at.row))
+			field_add_once(listeners, json_string(at.row->listener));
 	names = field_show(listeners);
 	if (*names)
 		text = text_new("%s%s%s", before, names, after);
@@ -69,36 +64,23 @@ static bool was_on_other_nodes(const struct measure *visit)
 	return field_bool(visit->conditions, "other_nodes");
 }
 
-static void tell_throttled(FILE *to, const struct groups *all)
-{
-	unsigned visits, count = count_visits(all, was_throttled, &visits);
-
-	if (count)
-		fprintf(to,
-			"CPUs were throttled in %u of %u visits, by heat or by the CPU limit of a "
-			"cgroup.\n",
-			count, visits);
-}
-
 /* More workers than the card spreads packets over, by receive-side scaling or by RPS. */
 static void tell_queues(FILE *to, const struct groups *all)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-			const json_t *nic = field_get(measure_visit_at(row, 0)->conditions, "nic");
-			uint64_t queues = field_uint(nic, "rx_queues");
+	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
+		const json_t *nic = field_get(measure_visit_at(at.row, 0)->conditions, "nic");
+		uint64_t queues = field_uint(nic, "rx_queues");
 
-			if (field_bool(nic, "card") && queues && queues < row->workers &&
-			    !*field_text(nic, "rps_cpus"))
-				fprintf(to,
-					"%s has %llu workers, and %s %llu receive queue%s: packets of "
-					"several workers wait for the same CPU (`nbctl doctor` says what "
-					"helps).\n",
-					row->listener, (unsigned long long)row->workers,
-					field_text(nic, "name"), (unsigned long long)queues,
-					plural(queues));
-		}
+		if (field_bool(nic, "card") && queues && queues < at.row->workers &&
+		    !*field_text(nic, "rps_cpus"))
+			fprintf(to,
+				"%s has %llu workers, and %s %llu receive queue%s: packets of "
+				"several workers wait for the same CPU (`nbctl doctor` says what "
+				"helps).\n",
+				at.row->listener, (unsigned long long)at.row->workers,
+				field_text(nic, "name"), (unsigned long long)queues,
+				plural(queues));
+	}
 }
 
 static bool was_elsewhere(const struct measure *visit)
@@ -128,48 +110,14 @@ static void tell_hosts(FILE *to, const struct groups *all)
 	putc('\n', to);
 }
 
-static void tell_nodes(FILE *to, const struct groups *all)
-{
-	unsigned visits, count = count_visits(all, was_on_other_nodes, &visits);
-
-	if (count)
-		fprintf(to,
-			"The generator and the listener were on different NUMA nodes in %u of %u "
-			"visits: packets cross between them.\n",
-			count, visits);
-}
-
 /* The most that any row has of a figure; 0: none is known. */
 static double most_of(const struct groups *all, enum figure figure)
 {
 	double most = 0;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			most = fmax(most, figure_spread(all->list[i].rows[j], figure).median);
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		most = fmax(most, figure_spread(at.row, figure).median);
 	return most;
-}
-
-static void tell_steal(FILE *to, const struct groups *all)
-{
-	static const double little = 0.05; /* of a CPU */
-	double most = most_of(all, FIGURE_STEAL);
-
-	if (most >= little)
-		fprintf(to, "The hypervisor gave up to %s %% of a CPU to others.\n",
-			human_percent(most).text);
-}
-
-static void tell_others(FILE *to, const struct groups *all)
-{
-	static const double little = 0.1; /* CPUs; background activity of any machine */
-	double most = most_of(all, FIGURE_OTHER);
-
-	if (most >= little)
-		fprintf(to,
-			"Other programs took up to %s %% of a CPU meanwhile (all CPUs together): on a "
-			"quiet machine intervals are narrower.\n",
-			human_percent(most).text);
 }
 
 /* The most of a generator's host, and which it is; 0: none is known. */
@@ -177,18 +125,14 @@ static double most_again(const struct groups *all, const char **ret_host)
 {
 	double most = 0;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		for (unsigned i = 0; i < hosts_known(at.row); i++) {
+			double again = hosts_value(at.row, i, FIGURE_RETRANSMITTED);
 
-			for (unsigned k = 0; k < hosts_known(row); k++) {
-				double again = hosts_value(row, k, FIGURE_RETRANSMITTED);
-
-				if (!(again > most))
-					continue;
-				most = again;
-				*ret_host = hosts_name(row, k);
-			}
+			if (!(again > most))
+				continue;
+			most = again;
+			*ret_host = hosts_name(at.row, i);
 		}
 	return most;
 }
@@ -207,32 +151,19 @@ static void tell_retransmits(FILE *to, const struct groups *all)
 			human_percent(fmax(most, generators)).text);
 }
 
-/* Also where the generator has more threads than there are CPUs. */
-static void tell_pressure(FILE *to, const struct groups *all)
-{
-	static const double little = 0.25;
-	double most = most_of(all, FIGURE_PRESSURE);
-
-	if (most >= little)
-		fprintf(to, "Threads waited for a CPU in up to %s %% of the time.\n",
-			human_percent(most).text);
-}
-
 static void tell_missing(FILE *to, const struct groups *all)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 1; j < all->list[i].count; j++) {
-			const struct group *g = &all->list[i];
-			unsigned rounds = g->verdicts[j].rounds;
-			unsigned visits =
-				MAX(measure_visits(g->rows[0]), measure_visits(g->rows[j]));
+	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
+		const struct measure *first = at.group->rows[0];
+		unsigned rounds = at.verdict ? at.verdict->rounds : 0;
+		unsigned visits = MAX(measure_visits(first), measure_visits(at.row));
 
-			if (rounds > 0 && rounds < 0.9 * visits)
-				fprintf(to,
-					"Only %u of %u visits of %s have a cost beside one of %s in the "
-					"same round: it is judged by these.\n",
-					rounds, visits, g->rows[j]->listener, g->rows[0]->listener);
-		}
+		if (rounds > 0 && rounds < 0.9 * visits)
+			fprintf(to,
+				"Only %u of %u visits of %s have a cost beside one of %s in the "
+				"same round: it is judged by these.\n",
+				rounds, visits, at.row->listener, first->listener);
+	}
 }
 
 static void tell_clock(FILE *to, const struct groups *all)
@@ -260,20 +191,6 @@ static void tell_governor(FILE *to, const struct groups *all)
 			"The frequency governor is %s: a CPU that is less busy runs slower, and its "
 			"requests cost more time (`cpupower frequency-set -g performance`).\n",
 			governor);
-}
-
-static void tell_turbo(FILE *to, const struct groups *all)
-{
-	if (!strcmp(host_text(all, "turbo"), "on"))
-		fputs("Turbo is on: a CPU runs faster where others are idle or cool.\n", to);
-}
-
-static void tell_hugepages(FILE *to, const struct groups *all)
-{
-	if (!strcmp(host_text(all, "transparent_hugepages"), "always"))
-		fputs("Transparent huge pages are on for all memory: which buffers have them "
-		      "differs between processes.\n",
-		      to);
 }
 
 /* Takes ownership of text; NULL: nothing is to be said. */
@@ -331,18 +248,78 @@ static void tell_shared_cpus(FILE *to, const struct groups *all)
 	tell_text(to, groups_shared_cores(all));
 }
 
+/* A condition is of one kind: what `tell` tells, visits of which `was` is true, a figure of which
+ * a row has at least `least`, or a value of the host.  `before` and `after` stand around "3 of 14
+ * visits", around the most of the figure in percent, or are the sentence. */
+struct condition {
+	void (*tell)(FILE *to, const struct groups *all);
+	bool (*was)(const struct measure *visit);
+	double least;
+	enum figure figure;
+	const char *host, *value;
+	const char *before, *after;
+};
+
+/* In the order to be told. */
+static const struct condition conditions[] = {
+	{ .tell = tell_missing },
+	{ .tell = tell_hosts },
+	{ .tell = tell_shared_cpus },
+	{ .figure = FIGURE_OTHER,
+	  .least = 0.1, /* CPUs; background activity of any machine */
+	  .before = "Other programs took up to ",
+	  .after = " % of a CPU meanwhile (all CPUs together): on a quiet machine intervals are "
+		   "narrower." },
+	{ .tell = tell_retransmits },
+	{ .tell = tell_queues },
+	/* Also where the generator has more threads than there are CPUs. */
+	{ .figure = FIGURE_PRESSURE,
+	  .least = 0.25,
+	  .before = "Threads waited for a CPU in up to ",
+	  .after = " % of the time." },
+	{ .was = was_throttled,
+	  .before = "CPUs were throttled in ",
+	  .after = ", by heat or by the CPU limit of a cgroup." },
+	{ .figure = FIGURE_STEAL,
+	  .least = 0.05,
+	  .before = "The hypervisor gave up to ",
+	  .after = " % of a CPU to others." },
+	{ .was = was_on_other_nodes,
+	  .before = "The generator and the listener were on different NUMA nodes in ",
+	  .after = ": packets cross between them." },
+	{ .tell = tell_governor },
+	{ .host = "turbo",
+	  .value = "on",
+	  .before = "Turbo is on: a CPU runs faster where others are idle or cool." },
+	{ .host = "transparent_hugepages",
+	  .value = "always",
+	  .before = "Transparent huge pages are on for all memory: which buffers have them "
+		    "differs between processes." },
+	{ .tell = tell_clock },
+};
+
+static void tell_condition(FILE *to, const struct groups *all, const struct condition *c)
+{
+	unsigned visits = 0, count = c->was ? count_visits(all, c->was, &visits) : 0;
+	double most = c->least > 0 ? most_of(all, c->figure) : 0;
+
+	if (c->tell)
+		c->tell(to, all);
+	else if (c->host && !strcmp(host_text(all, c->host), c->value))
+		fprintf(to, "%s\n", c->before);
+	else if (count)
+		fprintf(to, "%s%u of %u visits%s\n", c->before, count, visits, c->after);
+	else if (c->least > 0 && most >= c->least)
+		fprintf(to, "%s%s%s\n", c->before, human_percent(most).text, c->after);
+}
+
 char *groups_conditions(const struct groups *all)
 {
-	static void (*const tell[])(FILE * to, const struct groups *all) = {
-		tell_missing,  tell_hosts,    tell_shared_cpus, tell_others, tell_retransmits,
-		tell_queues,   tell_pressure, tell_throttled,   tell_steal,  tell_nodes,
-		tell_governor, tell_turbo,    tell_hugepages,   tell_clock
-	};
 	char *text = NULL;
 	FILE *to = text_open(&text);
 
-	for (unsigned i = 0; i < ARRAY_SIZE(tell); i++)
-		tell[i](to, all);
+	for (unsigned i = 0; i < ARRAY_SIZE(conditions); i++)
+		tell_condition(to, all, &conditions[i]);
 	return text_close(to, &text);
 }
 
@@ -370,16 +347,14 @@ static char *holes(const struct groups *all)
 	double most = 0;
 	FILE *to = text_open(&text);
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-			double share = row->count ? hole_share(row) : 0;
+	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
+		double share = at.row->count ? hole_share(at.row) : 0;
 
-			if (share < 0.1)
-				continue;
-			fprintf(to, "%s%s", ftell(to) ? ", " : "", row->listener);
-			most = share > most ? share : most;
-		}
+		if (share < 0.1)
+			continue;
+		fprintf(to, "%s%s", ftell(to) ? ", " : "", at.row->listener);
+		most = share > most ? share : most;
+	}
 	if (ftell(to))
 		fprintf(to,
 			": up to %s %% of what was read were holes, which no disk reads and NBD sends "

@@ -16,12 +16,11 @@
 static const struct verdict *verdict_on(const struct groups *all, const struct measure *row,
 					const struct group **ret_group)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 1; j < all->list[i].count; j++)
-			if (all->list[i].rows[j] == row) {
-				*ret_group = &all->list[i];
-				return &all->list[i].verdicts[j];
-			}
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		if (at.verdict && at.row == row) {
+			*ret_group = at.group;
+			return at.verdict;
+		}
 	return NULL;
 }
 

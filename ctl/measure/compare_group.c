@@ -93,6 +93,20 @@ void groups_fini(struct groups *g)
 	free(g->minor);
 }
 
+bool groups_next(const struct groups *all, struct groups_at *at)
+{
+	at->index = at->row ? at->index + 1 : 0;
+	for (; at->group_index < all->count; at->group_index++, at->index = 0) {
+		at->group = &all->list[at->group_index];
+		if (at->index < at->group->count) {
+			at->row = at->group->rows[at->index];
+			at->verdict = at->index ? &at->group->verdicts[at->index] : NULL;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* ---- Cost ---- */
 
 /* Does the server send no answers?  Then an operation has no request whose size it could match. */
@@ -344,17 +358,13 @@ char *groups_generator_limit(const struct groups *all)
 	char *text;
 	FILE *to;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-
-			rows++;
-			if (!measures_generator(row))
-				continue;
-			first = first ? first : row;
-			apart = fmax(apart, group_rate_apart(&all->list[i], j));
-			count++;
-		}
+	for (struct groups_at at = { 0 }; groups_next(all, &at); rows++) {
+		if (!measures_generator(at.row))
+			continue;
+		first = first ? first : at.row;
+		apart = fmax(apart, group_rate_apart(at.group, at.index));
+		count++;
+	}
 	if (!first)
 		return NULL;
 	to = text_open(&text);

@@ -31,6 +31,15 @@ struct groups {
 void groups_init(struct groups *g, const struct measures *m);
 void groups_fini(struct groups *g);
 
+/* Goes through the rows of all groups, from { 0 } on; false: there are no more. */
+struct groups_at {
+	const struct measure *row;
+	const struct group *group;
+	const struct verdict *verdict; /* NULL: the first row of its group, which is not judged */
+	unsigned group_index, index;   /* of the group; of the row in it */
+};
+bool groups_next(const struct groups *all, struct groups_at *at);
+
 /* The figure by which a group's rows are compared.  CPU per request if a generator counted them for
  * all of the rows.  CPU per operation means little when the operations of a group differ in size (a
  * receive batch of discard is whatever arrived): then CPU per byte. */

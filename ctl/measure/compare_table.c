@@ -262,9 +262,8 @@ static void render_features(struct output *out, const struct groups *all)
 	json_t *listeners = json_object(), *names;
 	const char *features;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			add_features(listeners, all->list[i].rows[j]);
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		add_features(listeners, at.row);
 	json_object_foreach(listeners, features, names) {
 		char *text = field_show(names);
 
@@ -301,9 +300,8 @@ static void render_percentiles(struct output *out, const struct measure *row)
 /* Explains the percentiles, and names the features that each engine used. */
 static void render_notes(struct output *out, const struct groups *all)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			render_percentiles(out, all->list[i].rows[j]);
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		render_percentiles(out, at.row);
 	render_features(out, all);
 }
 
@@ -311,10 +309,9 @@ static void render_notes(struct output *out, const struct groups *all)
 
 static bool is_known(const struct groups *all, enum figure figure)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			if (!isnan(figure_spread(all->list[i].rows[j], figure).median))
-				return true;
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		if (!isnan(figure_spread(at.row, figure).median))
+			return true;
 	return false;
 }
 
@@ -334,20 +331,18 @@ static void render_steps(struct output *out, const struct groups *all)
 {
 	const char *last = "";
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-			const char *name = row->generator.name;
-			uint64_t step_ns = generator_step_ns(name), ns;
+	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
+		const char *name = at.row->generator.name;
+		uint64_t step_ns = generator_step_ns(name), ns;
 
-			if (!step_ns || !strcmp(name, last) || !measure_trip(row, 0.99, &ns))
-				continue;
-			last = name;
-			output_wrapped(out, STYLE_DIM, 2,
-				       "%s prints round trips in steps of %s: trip50 and trip99 "
-				       "are no finer.",
-				       name, human_time(step_ns).text);
-		}
+		if (!step_ns || !strcmp(name, last) || !measure_trip(at.row, 0.99, &ns))
+			continue;
+		last = name;
+		output_wrapped(out, STYLE_DIM, 2,
+			       "%s prints round trips in steps of %s: trip50 and trip99 "
+			       "are no finer.",
+			       name, human_time(step_ns).text);
+	}
 }
 
 static void render_conditions(struct output *out, const struct groups *all)
@@ -399,9 +394,8 @@ static void render_warnings(struct output *out, const struct groups *all)
 {
 	uint64_t errors = 0;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++)
-			errors += all->list[i].rows[j]->errors;
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		errors += at.row->errors;
 	if (errors)
 		output_wrapped(out, STYLE_BAD, 2, "%s operation%s failed.",
 			       human_count(errors).text, plural(errors));

@@ -198,10 +198,9 @@ static double largest_p(const struct groups *all)
 		count += all->list[i].count;
 	list = must(calloc(count + 1, sizeof(*list)));
 	count = 0;
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 1; j < all->list[i].count; j++)
-			if (!isnan(all->list[i].verdicts[j].p))
-				list[count++] = all->list[i].verdicts[j].p;
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		if (at.verdict && !isnan(at.verdict->p))
+			list[count++] = at.verdict->p;
 	numbers_sort(list, count);
 	for (unsigned i = 0; i < count; i++)
 		if (list[i] <= VERDICT_ALPHA * (i + 1) / count)
@@ -373,11 +372,10 @@ static char *control_text(const struct group *g, unsigned row)
 char *groups_control(const struct groups *all, const char *listener, bool *ret_alike)
 {
 	*ret_alike = true;
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 1; j < all->list[i].count; j++)
-			if (!strcmp(all->list[i].rows[j]->listener, listener)) {
-				*ret_alike = is_alike(all->list[i].rows[0], all->list[i].rows[j]);
-				return control_text(&all->list[i], j);
-			}
+	for (struct groups_at at = { 0 }; groups_next(all, &at);)
+		if (at.verdict && !strcmp(at.row->listener, listener)) {
+			*ret_alike = is_alike(at.group->rows[0], at.row);
+			return control_text(at.group, at.index);
+		}
 	return NULL;
 }

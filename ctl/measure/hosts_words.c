@@ -22,13 +22,9 @@ static void add_rows(struct table *t, const struct measure *row)
 		table_cell(t, STYLE_PLAIN, "%s", i ? "" : row->listener);
 		table_cell(t, STYLE_PLAIN, "%s", hosts_name(row, i));
 		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
-			struct human text = figure_text(hosts_figures[j],
-							hosts_value(row, i, hosts_figures[j]));
+			double value = hosts_value(row, i, hosts_figures[j]);
 
-			if (*text.text)
-				table_cell(t, STYLE_PLAIN, "%s", text.text);
-			else
-				table_skip(t, 1);
+			table_cell(t, STYLE_PLAIN, "%s", figure_text(hosts_figures[j], value).text);
 		}
 	}
 }
@@ -111,17 +107,14 @@ char *hosts_limit(const struct groups *all)
 	char *text;
 	FILE *to;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j];
-			unsigned hosts = count_at_limit(row);
+	for (struct groups_at at = { 0 }; groups_next(all, &at); rows++) {
+		unsigned hosts = count_at_limit(at.row);
 
-			rows++;
-			if (hosts == 0 || hosts == hosts_count(row))
-				continue;
-			first = first ? first : row;
-			count++;
-		}
+		if (hosts == 0 || hosts == hosts_count(at.row))
+			continue;
+		first = first ? first : at.row;
+		count++;
+	}
 	if (!first)
 		return NULL;
 	to = text_open(&text);
@@ -169,17 +162,14 @@ char *hosts_overlap(const struct groups *all)
 	char *text;
 	FILE *to;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			const struct measure *row = all->list[i].rows[j],
-					     *visit = least_overlap(row);
+	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
+		const struct measure *visit = least_overlap(at.row);
 
-			hosts = MAX(hosts, hosts_count(row));
-			spread_ns = MAX(spread_ns, most_spread_ns(row));
-			if (visit &&
-			    (!least || visit->generator.overlap < least->generator.overlap))
-				least = visit;
-		}
+		hosts = MAX(hosts, hosts_count(at.row));
+		spread_ns = MAX(spread_ns, most_spread_ns(at.row));
+		if (visit && (!least || visit->generator.overlap < least->generator.overlap))
+			least = visit;
+	}
 	if (!least)
 		return NULL;
 	to = text_open(&text);

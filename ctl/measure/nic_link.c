@@ -216,18 +216,16 @@ char *groups_link_limit(const struct groups *all)
 	unsigned count = 0, rows = 0;
 	double speed;
 
-	for (unsigned i = 0; i < all->count; i++)
-		for (unsigned j = 0; j < all->list[i].count; j++) {
-			struct fullest f = fullest_of(all->list[i].rows[j]);
+	for (struct groups_at at = { 0 }; groups_next(all, &at); rows++) {
+		struct fullest f = fullest_of(at.row);
 
-			rows++;
-			if (f.share < full)
-				continue;
-			if (count++ == 0) {
-				first = f;
-				listener = all->list[i].rows[j]->listener;
-			}
+		if (f.share < full)
+			continue;
+		if (count++ == 0) {
+			first = f;
+			listener = at.row->listener;
 		}
+	}
 	if (!count)
 		return NULL;
 	speed = (double)first.link.speed_bps / NS_PER_S;

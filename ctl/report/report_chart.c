@@ -45,9 +45,8 @@ void report_init_groups(struct report *r, struct groups groups, const char *titl
 	*r = (struct report){
 		.groups = groups, .base = base, .title = title, .engines = json_object()
 	};
-	for (unsigned i = 0; i < r->groups.count; i++)
-		for (unsigned j = 0; j < r->groups.list[i].count; j++)
-			add_engine(r, r->groups.list[i].rows[j]);
+	for (struct groups_at at = { 0 }; groups_next(&r->groups, &at);)
+		add_engine(r, at.row);
 }
 
 void report_init(struct report *r, const struct measures *m)
