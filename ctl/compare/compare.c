@@ -313,8 +313,8 @@ static int explain_columns(struct ctl *ctl)
 
 	for (unsigned i = 0; compare_column_name(i); i++) {
 		table_cell(t, STYLE_BOLD, "%s", compare_column_name(i));
-		table_cell(t, STYLE_PLAIN, "%s", compare_column_heading(i).text);
-		table_cell(t, STYLE_PLAIN, "%s", compare_column_meaning(i));
+		table_text(t, compare_column_heading(i).text);
+		table_text(t, compare_column_meaning(i));
 	}
 	table_finish(t, &ctl->out, 0);
 	return CTL_DONE;

@@ -254,7 +254,7 @@ static void render(struct output *out, const json_t *runs)
 
 		table_cell(t, STYLE_BOLD, "%s", field_text(run, "name"));
 		table_cell(t, STYLE_PLAIN, "%u", (unsigned)field_uint(run, "rows"));
-		table_cell(t, STYLE_PLAIN, "%s", words);
+		table_text(t, words);
 		free(words);
 	}
 	if (!table_finish(t, out, 0))

@@ -31,7 +31,7 @@ static void value_cell(struct table *t, const struct group *g, const struct laye
 		       double ns)
 {
 	if (row->known && ns > 0)
-		table_cell(t, STYLE_PLAIN, "%s", figure_text(g->cost, ns).text);
+		table_text(t, figure_text(g->cost, ns).text);
 	else
 		table_cell(t, STYLE_DIM, "%s", row->known ? "0" : "-");
 }
@@ -99,7 +99,7 @@ static unsigned set_columns(const struct group *g, struct column *columns)
 
 static void layer_line(struct table *t, const struct layers_group *l, enum layer layer)
 {
-	table_cell(t, STYLE_PLAIN, "%s", layer_infos[layer].words);
+	table_text(t, layer_infos[layer].words);
 	for (unsigned i = 0; i < l->group->count; i++) {
 		value_cell(t, l->group, &l->rows[i], l->rows[i].ns[layer]);
 		if (i > 0)

@@ -64,9 +64,9 @@ static void add_row(struct table *t, const struct against *a, unsigned i)
 	const struct group *g = &a->groups.list[i];
 	enum style style = style_of(a, i);
 
-	table_cell(t, STYLE_PLAIN, "%s", g->rows[g->count - 1]->listener);
-	table_cell(t, STYLE_PLAIN, "%s", figure_text(g->cost, row->then).text);
-	table_cell(t, STYLE_PLAIN, "%s", figure_text(g->cost, row->now).text);
+	table_text(t, g->rows[g->count - 1]->listener);
+	table_text(t, figure_text(g->cost, row->then).text);
+	table_text(t, figure_text(g->cost, row->now).text);
 	table_cell(t, style, "%s", g->count > 1 ? group_change_text(g, 1).text : "");
 	table_cell(t, style, "%s", against_words(a, i).text);
 }

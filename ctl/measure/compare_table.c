@@ -107,7 +107,7 @@ void compare_figure_cell(struct table *t, const struct measure *row, enum figure
 	char bounds[HOSTS_BOUNDS_BYTES];
 
 	if (hosts_bounds(row, figure, bounds))
-		table_cell(t, STYLE_PLAIN, "%s", bounds);
+		table_text(t, bounds);
 	else
 		table_cell(t, *text.text ? STYLE_PLAIN : STYLE_DIM, "%s",
 			   *text.text ? text.text : "-");
@@ -133,8 +133,8 @@ static void add_row(struct table *t, const struct group *g, unsigned i)
 {
 	const struct measure *row = g->rows[i];
 
-	table_cell(t, STYLE_PLAIN, "%s", row->listener);
-	table_cell(t, STYLE_PLAIN, "%s", compare_engine_text(row).text);
+	table_text(t, row->listener);
+	table_text(t, compare_engine_text(row).text);
 	for (unsigned j = 0; j < FIGURE_COUNT; j++)
 		if (isnan(figure_spread(row, j).median))
 			table_skip(t, 1);

@@ -19,12 +19,12 @@ enum { COLUMN_ROW, COLUMN_HOST, COLUMN_FIGURES };
 static void add_rows(struct table *t, const struct measure *row)
 {
 	for (unsigned i = 0; i < hosts_count(row); i++) {
-		table_cell(t, STYLE_PLAIN, "%s", i ? "" : row->listener);
-		table_cell(t, STYLE_PLAIN, "%s", hosts_name(row, i));
+		table_text(t, i ? "" : row->listener);
+		table_text(t, hosts_name(row, i));
 		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
 			double value = hosts_value(row, i, hosts_figures[j]);
 
-			table_cell(t, STYLE_PLAIN, "%s", figure_text(hosts_figures[j], value).text);
+			table_text(t, figure_text(hosts_figures[j], value).text);
 		}
 	}
 }

@@ -95,6 +95,11 @@ void table_cell(struct table *t, enum style style, const char *format, ...)
 	cell->style = style;
 }
 
+void table_text(struct table *t, const char *text)
+{
+	table_cell(t, text ? STYLE_PLAIN : STYLE_DIM, "%s", text ? text : "-");
+}
+
 void table_skip(struct table *t, unsigned count)
 {
 	while (count--)

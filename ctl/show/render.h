@@ -61,6 +61,8 @@ void table_free(struct table *t);
 /* The next cell, in reading order; a row ends when it has a cell for every column. */
 void table_cell(struct table *t, enum style style, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* A cell of plain text; NULL: a dash, as nothing is known. */
+void table_text(struct table *t, const char *text);
 /* `count` empty cells. */
 void table_skip(struct table *t, unsigned count);
 /* A row of one text over all columns. */

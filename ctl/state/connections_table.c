@@ -76,18 +76,18 @@ static void add_connection(struct table *t, const json_t *c, bool listener)
 	const char *state = field_text(c, "state");
 
 	table_cell(t, STYLE_BOLD, "%s", listener ? field_text(c, "listener") : "");
-	table_cell(t, STYLE_PLAIN, "%s", field_text(c, "peer"));
+	table_text(t, field_text(c, "peer"));
 	table_cell(t, strcmp(state, "open") ? STYLE_WARN : STYLE_PLAIN, "%s", state);
-	table_cell(t, STYLE_PLAIN, "%s", human_time(field_uint(c, "age_ns")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_time(field_uint(c, "idle_ns")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "bytes_in")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "bytes_out")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "held_bytes")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_bytes(field_uint(c, "unsent_bytes")).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_time(rtt_us * NS_PER_US).text);
+	table_text(t, human_time(field_uint(c, "age_ns")).text);
+	table_text(t, human_time(field_uint(c, "idle_ns")).text);
+	table_text(t, human_bytes(field_uint(c, "bytes_in")).text);
+	table_text(t, human_bytes(field_uint(c, "bytes_out")).text);
+	table_text(t, human_bytes(field_uint(c, "held_bytes")).text);
+	table_text(t, human_bytes(field_uint(c, "unsent_bytes")).text);
+	table_text(t, human_time(rtt_us * NS_PER_US).text);
 	table_cell(t, retransmits ? STYLE_WARN : STYLE_PLAIN, "%s", human_count(retransmits).text);
-	table_cell(t, STYLE_PLAIN, "%s", connections_device(field_get(c, "device")).text);
-	table_cell(t, STYLE_PLAIN, "%s", field_text(c, "about"));
+	table_text(t, connections_device(field_get(c, "device")).text);
+	table_text(t, field_text(c, "about"));
 }
 
 void connections_render(struct output *out, const json_t *list, bool listener)

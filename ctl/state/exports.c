@@ -24,10 +24,7 @@ static void size_cell(struct table *t, const json_t *export)
 	uint64_t bytes = field_uint(export, "size");
 	char text[NUMBER_TEXT_MAX];
 
-	if (bytes)
-		table_cell(t, STYLE_PLAIN, "%s", format_size(bytes, text));
-	else
-		table_cell(t, STYLE_DIM, "-");
+	table_text(t, bytes ? format_size(bytes, text) : NULL);
 }
 
 /* Prints a paragraph for each export that has a problem. */
@@ -58,9 +55,9 @@ void exports_render(struct output *out, const json_t *exports)
 
 		table_cell(t, STYLE_BOLD, "%s", field_text(export, "name"));
 		table_cell(t, state_style(state), "%s", state);
-		table_cell(t, STYLE_PLAIN, "%s", field_text(export, "store"));
+		table_text(t, field_text(export, "store"));
 		size_cell(t, export);
-		table_cell(t, STYLE_PLAIN, "%s", field_text(export, "path"));
+		table_text(t, field_text(export, "path"));
 	}
 	table_finish(t, out, 0);
 	render_reasons(out, exports);
@@ -94,11 +91,9 @@ static void add_latency_cells(struct table *t, const json_t *operation)
 	uint64_t samples = field_uint(operation, "latency_ns.count");
 
 	for (unsigned i = 0; i < ARRAY_SIZE(paths); i++)
-		if (samples < samples_min[i])
-			table_cell(t, STYLE_DIM, "-");
-		else
-			table_cell(t, STYLE_PLAIN, "%s",
-				   human_us(field_uint(operation, paths[i])).text);
+		table_text(t, samples < samples_min[i]
+				      ? NULL
+				      : human_us(field_uint(operation, paths[i])).text);
 }
 
 static void add_operation_cells(struct table *t, const char *name, const json_t *operation,
@@ -109,9 +104,9 @@ static void add_operation_cells(struct table *t, const char *name, const json_t 
 						     : NULL;
 	uint64_t errors = field_uint(operation, "errors");
 
-	table_cell(t, STYLE_PLAIN, "%s", name);
-	table_cell(t, STYLE_PLAIN, "%s", human_short(field_uint(operation, "count")).text);
-	table_cell(t, STYLE_PLAIN, "%s", bytes ? human_bytes(field_uint(served, bytes)).text : "");
+	table_text(t, name);
+	table_text(t, human_short(field_uint(operation, "count")).text);
+	table_text(t, bytes ? human_bytes(field_uint(served, bytes)).text : "");
 	add_latency_cells(t, operation);
 	table_cell(t, STYLE_BAD, "%s", errors ? human_short(errors).text : "");
 }
@@ -124,9 +119,9 @@ static void add_listener(struct table *t, const json_t *served)
 	json_t *operation;
 	bool first = true;
 
-	table_cell(t, STYLE_PLAIN, "%s", field_text(served, "listener"));
-	table_cell(t, STYLE_PLAIN, "%s", field_text(served, "store"));
-	table_cell(t, STYLE_PLAIN, "%s", human_short(field_uint(served, "in_flight")).text);
+	table_text(t, field_text(served, "listener"));
+	table_text(t, field_text(served, "store"));
+	table_text(t, human_short(field_uint(served, "in_flight")).text);
 	json_object_foreach(field_get(served, "operations"), name, operation) {
 		if (!field_uint(operation, "count"))
 			continue;

@@ -48,12 +48,10 @@ static void add_listener_cells(struct table *t, const json_t *listener, const ch
 	field_engine(field_text(listener, "engine"), field_get(listener, "engine_features"), engine,
 		     sizeof(engine));
 	table_cell(t, STYLE_BOLD, "%s", field_text(listener, "name"));
-	table_cell(t, STYLE_PLAIN, "%s", engine);
-	table_cell(t, STYLE_PLAIN, "%s", named ? operation : "");
-	table_cell(t, STYLE_PLAIN, "%s",
-		   human_short(field_uint(listener, "connections.open")).text);
-	table_cell(t, STYLE_PLAIN, "%s",
-		   human_short(field_uint(listener, "connections.accepted")).text);
+	table_text(t, engine);
+	table_text(t, named ? operation : "");
+	table_text(t, human_short(field_uint(listener, "connections.open")).text);
+	table_text(t, human_short(field_uint(listener, "connections.accepted")).text);
 }
 
 static void add_cost_cells(struct table *t, const struct measure *row, const json_t *listener)
@@ -61,7 +59,7 @@ static void add_cost_cells(struct table *t, const struct measure *row, const jso
 	uint64_t chunks = field_uint(listener, "pool.chunks");
 	double used = (double)chunks - (double)field_uint(listener, "pool.free");
 
-	table_cell(t, STYLE_PLAIN, "%s", human_time(row->cpu_ns).text);
+	table_text(t, human_time(row->cpu_ns).text);
 	compare_figure_cell(t, row, FIGURE_CPU_PER_OP);
 	compare_figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
 	if (chunks)
@@ -77,22 +75,19 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 		add_listener_cells(t, row->source, row->operation);
 	} else {
 		table_skip(t, 2);
-		table_cell(t, STYLE_PLAIN, "%s", row->operation);
+		table_text(t, row->operation);
 		table_skip(t, 2);
 	}
-	table_cell(t, STYLE_PLAIN, "%s", human_short(row->count).text);
+	table_text(t, human_short(row->count).text);
 	if (first) {
-		table_cell(t, STYLE_PLAIN, "%s", human_bytes(row->bytes_in).text);
-		table_cell(t, STYLE_PLAIN, "%s", human_bytes(row->bytes_out).text);
+		table_text(t, human_bytes(row->bytes_in).text);
+		table_text(t, human_bytes(row->bytes_out).text);
 	} else {
 		table_skip(t, 2);
 	}
 	compare_figure_cell(t, row, FIGURE_P50);
 	compare_figure_cell(t, row, FIGURE_P99);
-	if (row->latency.count)
-		table_cell(t, STYLE_PLAIN, "%s", human_us(row->latency.max).text);
-	else
-		table_cell(t, STYLE_DIM, "-");
+	table_text(t, row->latency.count ? human_us(row->latency.max).text : NULL);
 	if (first)
 		add_cost_cells(t, row, row->source);
 	else
@@ -242,12 +237,11 @@ static void add_watch_row(struct table *t, const struct measure *row, const char
 
 	table_cell(t, STYLE_DIM, "%s", time);
 	table_cell(t, STYLE_BOLD, "%s", row->listener);
-	table_cell(t, STYLE_PLAIN, "%s", named ? row->operation : "");
-	table_cell(t, STYLE_PLAIN, "%s",
-		   human_short(field_uint(row->source, "connections.open")).text);
+	table_text(t, named ? row->operation : "");
+	table_text(t, human_short(field_uint(row->source, "connections.open")).text);
 	compare_figure_cell(t, row, FIGURE_RATE);
-	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_in / 1e6 / seconds).text);
-	table_cell(t, STYLE_PLAIN, "%s", human_number((double)row->bytes_out / 1e6 / seconds).text);
+	table_text(t, human_number((double)row->bytes_in / 1e6 / seconds).text);
+	table_text(t, human_number((double)row->bytes_out / 1e6 / seconds).text);
 	compare_figure_cell(t, row, FIGURE_P50);
 	compare_figure_cell(t, row, FIGURE_P99);
 	compare_figure_cell(t, row, FIGURE_CPU_SHARE);

@@ -65,13 +65,12 @@ static void render_listeners(struct output *out, const json_t *reply)
 		table_cell(t, state_style(state), "%s", state);
 		table_cell(t, STYLE_PLAIN, "%s%s", field_text(listener, "service"),
 			   strcmp(field_text(listener, "transport"), "udp") ? "" : " (udp)");
-		table_cell(t, STYLE_PLAIN, "%s", engine);
+		table_text(t, engine);
 		show_devices(listener, devices, sizeof(devices));
-		table_cell(t, STYLE_PLAIN, "%s", devices);
-		table_cell(t, STYLE_PLAIN, "%s", workers ? human_count(workers).text : "");
-		table_cell(t, STYLE_PLAIN, "%s",
-			   human_count(field_uint(listener, "connections_open")).text);
-		table_cell(t, STYLE_PLAIN, "%s", addresses);
+		table_text(t, devices);
+		table_text(t, workers ? human_count(workers).text : "");
+		table_text(t, human_count(field_uint(listener, "connections_open")).text);
+		table_text(t, addresses);
 		free(addresses);
 	}
 	table_print(t, out, 0, true);

@@ -16,10 +16,7 @@ static void rate_cell(struct table *t, const json_t *figures, const char *field,
 	double seconds = (double)field_uint(figures, "duration_ns") / NS_PER_S;
 	double count = (double)field_uint(figures, field);
 
-	if (count > 0 && seconds > 0)
-		table_cell(t, STYLE_PLAIN, "%s", human_number(count * scale / seconds).text);
-	else
-		table_cell(t, STYLE_PLAIN, "%s", "");
+	table_text(t, count > 0 && seconds > 0 ? human_number(count * scale / seconds).text : "");
 }
 
 static void count_cell(struct table *t, const json_t *figures, const char *field)
@@ -37,14 +34,10 @@ static void add_test(struct table *t, const json_t *test)
 
 	table_cell(t, STYLE_BOLD, "%s", field_text(test, "listener"));
 	table_cell(t, STYLE_PLAIN, "%.19s", field_text(test, "ended"));
-	table_cell(t, STYLE_PLAIN, "%s", field_text(test, "peer"));
+	table_text(t, field_text(test, "peer"));
 	table_cell(t, complete ? STYLE_PLAIN : STYLE_WARN, "%s%s",
 		   complete ? "" : "broken off: ", field_text(test, "options"));
-	if (complete)
-		table_cell(t, STYLE_PLAIN, "%s",
-			   human_time(field_uint(server, "duration_ns")).text);
-	else
-		table_cell(t, STYLE_PLAIN, "%s", "");
+	table_text(t, complete ? human_time(field_uint(server, "duration_ns")).text : "");
 	rate_cell(t, client, "sent_bytes", mbit);
 	rate_cell(t, server, "received_bytes", mbit);
 	rate_cell(t, server, "sent_bytes", mbit);

@@ -81,7 +81,7 @@ static void failed_cell(struct table *t, const struct measure *row)
 {
 	double seconds = (double)row->interval_ns / NS_PER_S;
 
-	table_cell(t, STYLE_PLAIN, "%s", page_number((double)row->errors / seconds).text);
+	table_text(t, page_number((double)row->errors / seconds).text);
 }
 
 /* A row for each operation. */
@@ -95,7 +95,7 @@ static void put_operations(struct page *p, const struct top *top)
 
 		if (!is_to_be_shown(top, row))
 			continue;
-		table_cell(t, STYLE_PLAIN, "%s", row->operation);
+		table_text(t, row->operation);
 		page_value_cell(t, row, TOP_RATE);
 		failed_cell(t, row);
 		page_value_cell(t, row, TOP_P50);
@@ -126,15 +126,14 @@ static void put_exports(struct page *p, const struct top *top)
 	for (unsigned i = 0; i < MIN(m.count, EXPORTS_MAX); i++) {
 		const struct measure *row = m.rows[i];
 
-		table_cell(t, STYLE_PLAIN, "%s", row->listener);
-		table_cell(t, STYLE_PLAIN, "%s", row->engine);
+		table_text(t, row->listener);
+		table_text(t, row->engine);
 		page_value_cell(t, row, TOP_RATE);
 		page_value_cell(t, row, TOP_BANDWIDTH);
 		failed_cell(t, row);
 		page_value_cell(t, row, TOP_P50);
 		page_value_cell(t, row, TOP_P99);
-		table_cell(t, STYLE_PLAIN, "%s",
-			   human_short(field_uint(row->source, "in_flight")).text);
+		table_text(t, human_short(field_uint(row->source, "in_flight")).text);
 	}
 	if (m.count)
 		put_table(p, t);

@@ -52,17 +52,16 @@ void page_value_cell(struct table *t, const struct measure *row, enum top_column
 	if (isnan(value))
 		table_cell(t, STYLE_PLAIN, "-");
 	else if (column == TOP_OPEN)
-		table_cell(t, STYLE_PLAIN, "%s", human_short((uint64_t)value).text);
+		table_text(t, human_short((uint64_t)value).text);
 	else if (column == TOP_CPU)
-		table_cell(t, STYLE_PLAIN, "%s", value > 0 ? human_percent(value).text : "0");
+		table_text(t, value > 0 ? human_percent(value).text : "0");
 	else
-		table_cell(t, STYLE_PLAIN, "%s",
-			   page_number(value * figures[top_columns[column].figure].scale).text);
+		table_text(t, page_number(value * figures[top_columns[column].figure].scale).text);
 }
 
 /* The table of all rows as text of at most `width` columns.  Includes the rows that are not
  * visible, so that columns do not move when scrolling. */
-static char *table_text(const struct top *top, unsigned width, bool utf8)
+static char *rows_text(const struct top *top, unsigned width, bool utf8)
 {
 	struct column columns[TOP_COLUMNS];
 	char *text;
@@ -76,8 +75,8 @@ static char *table_text(const struct top *top, unsigned width, bool utf8)
 	for (unsigned i = 0; i < top->rows.count; i++) {
 		const struct measure *row = top->rows.rows[i];
 
-		table_cell(t, STYLE_PLAIN, "%s", row->listener);
-		table_cell(t, STYLE_PLAIN, "%s", compare_engine_text(row).text);
+		table_text(t, row->listener);
+		table_text(t, compare_engine_text(row).text);
 		for (unsigned j = TOP_OPEN; j < TOP_COLUMNS; j++)
 			page_value_cell(t, row, (enum top_column)j);
 	}
@@ -145,7 +144,7 @@ void page_put_rows(struct page *p, const struct top *top, unsigned first, unsign
 	struct measure *const *rows = top->rows.rows + first;
 	unsigned width = p->screen->width, used;
 	unsigned reserve = width > SPARK_FROM ? SPARK_GAP + SPARK_MIN : 0;
-	char *text = table_text(top, width - reserve, p->screen->utf8), *rest = text;
+	char *text = rows_text(top, width - reserve, p->screen->utf8), *rest = text;
 	struct spark s = plan_spark(top, width, used = lines_width(text));
 	uint64_t span_ns = (uint64_t)s.group * s.width * top->interval_ms * (uint64_t)NS_PER_MS;
 	char span[48];
