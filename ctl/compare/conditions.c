@@ -236,24 +236,19 @@ static json_t *conditions_of(const struct conditions *c, const struct measure *r
 			     const json_t *now)
 {
 	const json_t *nic = link_nic(c->interfaces, row->link.interface);
-	json_t *made = json_deep_copy(c->common), *exports;
+	json_t *exports = exports_of(c->config, row->service), *made;
 	uint64_t throttled = field_uint(now, "throttled");
 	time_t time_now = time(NULL);
 	char date[32];
 	struct tm utc;
 
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&time_now, &utc));
-	json_object_set_new(made, "date", json_string(date));
-	json_object_set_new(made, "listener",
-			    keys_set(field_named(c->config, "listeners", row->listener)));
-	exports = exports_of(c->config, row->service);
-	if (json_object_size(exports))
-		json_object_set(made, "exports", exports);
+	made = json_pack("{s:s, s:o, s:O*, s:O*, s:O*}", "date", date, "listener",
+			 keys_set(field_named(c->config, "listeners", row->listener)), "exports",
+			 json_object_size(exports) ? exports : NULL, "listener_cpus",
+			 field_get(now, "listener_cpus"), "nic", nic);
+	json_object_update(made, c->common);
 	json_decref(exports);
-	if (field_get(now, "listener_cpus"))
-		json_object_set(made, "listener_cpus", field_get(now, "listener_cpus"));
-	if (nic)
-		json_object_set(made, "nic", (json_t *)nic);
 	if (throttled > c->throttled)
 		json_object_set_new(made, "throttled",
 				    json_integer((json_int_t)(throttled - c->throttled)));

@@ -139,22 +139,6 @@ void targets_free(struct targets *t)
 	json_decref(t->status);
 }
 
-static void targets_add(struct targets *t, const struct way *ways, const json_t *listener)
-{
-	struct target *new;
-
-	t->list = must(reallocarray(t->list, t->count + 1, sizeof(*t->list)));
-	new = &t->list[t->count++];
-	*new = (struct target){ .listener = field_text(listener, "name"),
-				.service = field_text(listener, "service"),
-				.tcp = !strcmp(field_text(listener, "transport"), "tcp"),
-				.addresses = must(calloc(t->hosts, sizeof(*new->addresses))) };
-	for (unsigned i = 0; i < t->hosts; i++)
-		set_address(&new->addresses[i], &ways[i],
-			    field_text(json_array_get(field_get(listener, "addresses"), 0), ""),
-			    scheme_of(new->service, field_get(listener, "tls")));
-}
-
 static bool is_serving(const json_t *listener)
 {
 	return !strcmp(field_text(listener, "state"), "serving");
@@ -186,6 +170,27 @@ void targets_leave(struct targets *t, const json_t *listener, const char *reason
 	json_array_append_new(t->absent, copy);
 }
 
+/* One that does not serve is kept as absent. */
+static void targets_add(struct targets *t, const struct way *ways, const json_t *listener)
+{
+	struct target *new;
+
+	if (!is_serving(listener)) {
+		targets_leave(t, listener, field_text(listener, "state"));
+		return;
+	}
+	t->list = must(reallocarray(t->list, t->count + 1, sizeof(*t->list)));
+	new = &t->list[t->count++];
+	*new = (struct target){ .listener = field_text(listener, "name"),
+				.service = field_text(listener, "service"),
+				.tcp = !strcmp(field_text(listener, "transport"), "tcp"),
+				.addresses = must(calloc(t->hosts, sizeof(*new->addresses))) };
+	for (unsigned i = 0; i < t->hosts; i++)
+		set_address(&new->addresses[i], &ways[i],
+			    field_text(json_array_get(field_get(listener, "addresses"), 0), ""),
+			    scheme_of(new->service, field_get(listener, "tls")));
+}
+
 static int nothing_to_visit(const struct targets *t)
 {
 	json_t *listener;
@@ -213,12 +218,9 @@ static int targets_name(char *const *names, unsigned count, struct targets *t,
 			ctl_warn("there is no listener '%s'", names[i]);
 			return CTL_REFUSED;
 		}
-		if (is_serving(listener))
-			targets_add(t, ways, listener);
-		else
-			targets_leave(t, listener, field_text(listener, "state"));
+		targets_add(t, ways, listener);
 	}
-	return t->count ? CTL_DONE : nothing_to_visit(t);
+	return CTL_DONE;
 }
 
 static bool is_visited(const json_t *listener)
@@ -251,21 +253,17 @@ static int targets_all(struct targets *t, const struct way *ways)
 				      is_serving(listener)
 					      ? "not over TCP: it is visited when it is named"
 					      : field_text(listener, "state"));
-	return t->count ? CTL_DONE : nothing_to_visit(t);
+	return CTL_DONE;
 }
 
 /* All listeners of a daemon that is served for this alone. */
-static int targets_served(struct targets *t, const struct way *ways)
+static void targets_served(struct targets *t, const struct way *ways)
 {
 	json_t *listener;
 	size_t i;
 
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)
-		if (is_serving(listener))
-			targets_add(t, ways, listener);
-		else
-			targets_leave(t, listener, field_text(listener, "state"));
-	return t->count ? CTL_DONE : nothing_to_visit(t);
+		targets_add(t, ways, listener);
 }
 
 int targets_find(struct targets *t, struct ctl *ctl, bool served)
@@ -280,8 +278,12 @@ int targets_find(struct targets *t, struct ctl *ctl, bool served)
 		return rc;
 	if (ctl->word_count)
 		rc = targets_name(ctl->words, ctl->word_count, t, ways);
+	else if (served)
+		targets_served(t, ways);
 	else
-		rc = served ? targets_served(t, ways) : targets_all(t, ways);
+		rc = targets_all(t, ways);
+	if (rc == CTL_DONE && t->count == 0)
+		rc = nothing_to_visit(t);
 	for (unsigned i = 0; i < t->count; i++) {
 		json_t *name = targets_row(t, t->list[i].listener);
 

@@ -102,28 +102,31 @@ static uint64_t operations_count(const json_t *listener)
 	return count;
 }
 
-uint64_t measures_operations(const json_t *document)
+static uint64_t traffic_of(const json_t *listener)
+{
+	return field_uint(listener, "connections.accepted") +
+	       field_sum(listener, "connections.refused") + field_uint(listener, "bytes_in");
+}
+
+static uint64_t sum_of(const json_t *document, uint64_t (*of)(const json_t *listener))
 {
 	json_t *listener;
-	uint64_t count = 0;
+	uint64_t sum = 0;
 	size_t i;
 
 	json_array_foreach(field_get(document, "listeners"), i, listener)
-		count += operations_count(listener);
-	return count;
+		sum += of(listener);
+	return sum;
+}
+
+uint64_t measures_operations(const json_t *document)
+{
+	return sum_of(document, operations_count);
 }
 
 uint64_t measures_traffic(const json_t *document)
 {
-	json_t *listener;
-	uint64_t traffic = 0;
-	size_t i;
-
-	json_array_foreach(field_get(document, "listeners"), i, listener)
-		traffic += field_uint(listener, "connections.accepted") +
-			   field_sum(listener, "connections.refused") +
-			   field_uint(listener, "bytes_in");
-	return traffic;
+	return sum_of(document, traffic_of);
 }
 
 static void set_names(struct measure *row, json_t *source)

@@ -123,13 +123,11 @@ static json_t *latency_to_json(const struct histogram_sum *h)
 
 static json_t *generator_to_json(const struct measure_generator *g)
 {
-	json_t *made = save(json_pack("{s:s, s:f, s:b}", "name", g->name, "peak", g->peak,
-				      "elsewhere", g->elsewhere),
+	json_t *made = save(json_pack("{s:s, s:f, s:b, s:o*}", "name", g->name, "peak", g->peak,
+				      "elsewhere", g->elsewhere, "link", json_deep_copy(g->link)),
 			    g, generator_numbers);
 
 	generator_result_to_json(&g->result, made);
-	if (g->link)
-		json_object_set_new(made, "link", json_deep_copy(g->link));
 	if (g->hosts) {
 		json_object_set_new(made, "hosts", json_deep_copy(g->hosts));
 		json_object_set_new(made, "overlap", json_real(g->overlap));
@@ -200,26 +198,18 @@ static json_t *visit_to_json(const struct measure_visit *v)
 
 json_t *measure_to_json(const struct measure *row)
 {
-	json_t *saved = json_pack("{s:s, s:s, s:s, s:s, s:s}", "label", row->label, "listener",
-				  row->listener, "engine", row->engine, "service", row->service,
-				  "operation", row->operation);
+	bool absent = measure_unavailable(row), one = row->visit_count == 0;
+	json_t *saved = json_pack(
+		"{s:s, s:s, s:s, s:s, s:s, s:i, s:s*, s:s*, s:s*, s:b, s:o, s:o, s:o*}", "label",
+		row->label, "listener", row->listener, "engine", row->engine, "service",
+		row->service, "operation", row->operation, "schema", MEASURE_SCHEMA, "pair",
+		*row->pair ? row->pair : NULL, "state", absent ? "unavailable" : NULL, "reason",
+		absent ? field_text(row->source, "reason") : NULL, "batch", row->batch, "features",
+		row->features ? json_deep_copy(row->features) : json_array(), "stores",
+		row->stores ? json_deep_copy(row->stores) : json_array(), "tls",
+		json_deep_copy(row->tls));
 
-	json_object_set_new(saved, "schema", json_integer(MEASURE_SCHEMA));
-	if (*row->pair)
-		json_object_set_new(saved, "pair", json_string(row->pair));
-	if (measure_unavailable(row)) {
-		json_object_set_new(saved, "state", json_string("unavailable"));
-		json_object_set_new(saved, "reason",
-				    json_string(field_text(row->source, "reason")));
-	}
 	save(saved, row, row_numbers);
-	json_object_set_new(saved, "batch", json_boolean(row->batch));
-	json_object_set_new(saved, "features",
-			    row->features ? json_deep_copy(row->features) : json_array());
-	json_object_set_new(saved, "stores",
-			    row->stores ? json_deep_copy(row->stores) : json_array());
-	if (row->tls)
-		json_object_set_new(saved, "tls", json_deep_copy(row->tls));
 	json_object_set_new(saved, "latency_ns", latency_to_json(&row->latency));
 	if (row->turn.count)
 		json_object_set_new(saved, "turn_ns", latency_to_json(&row->turn));
@@ -230,13 +220,13 @@ json_t *measure_to_json(const struct measure *row)
 	if (row->softirq.total_ns)
 		json_object_set_new(saved, "softirq",
 				    save(json_object(), &row->softirq, softirq_numbers));
-	if (*row->link.interface && !row->visit_count)
+	if (*row->link.interface && one)
 		json_object_set_new(saved, "link", link_to_json(&row->link));
-	if (*row->visit.run && !row->visit_count)
+	if (*row->visit.run && one)
 		json_object_set_new(saved, "visit", visit_to_json(&row->visit));
 	if (row->timeline)
 		json_object_set_new(saved, "timeline", json_deep_copy(row->timeline));
-	if (row->layers && !row->visit_count)
+	if (row->layers && one)
 		json_object_set_new(saved, "layers", json_deep_copy(row->layers));
 	if (row->conditions)
 		json_object_set_new(saved, "conditions", json_deep_copy(row->conditions));
