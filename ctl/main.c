@@ -7,12 +7,10 @@
 #include <getopt.h>
 #include <limits.h>
 #include <locale.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl.h"
-#include "parse.h"
 #include "runtime.h"
 #include "text.h"
 #include "util.h"

@@ -9,7 +9,6 @@
 #include "compare_options.h"
 #include "compare_table.h"
 #include "ctl.h"
-#include "field.h"
 #include "history.h"
 #include "layers_group.h"
 #include "measure.h"

@@ -8,7 +8,6 @@
 #include "must.h"
 #include "parse.h"
 #include "text.h"
-#include "util.h"
 
 enum { COMBINATIONS = 64 }; /* unless told */
 

@@ -2,7 +2,6 @@
 #include "rounds.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "compare_group.h"

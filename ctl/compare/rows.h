@@ -4,7 +4,6 @@
 
 #include "against.h"
 #include "junit.h"
-#include "limit.h"
 #include "measure.h"
 
 /* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */

@@ -1,7 +1,6 @@
 /* One listener after the other, in rounds.  See measuring.h. */
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -12,7 +12,6 @@
 #include "stack_tree.h"
 #include "stacks.h"
 #include "symbols.h"
-#include "util.h"
 
 /* The samples of a listener in one interval. */
 struct sampled {

@@ -10,7 +10,6 @@
 #include "human.h"
 #include "must.h"
 #include "text.h"
-#include "util.h"
 
 /* ---- One interval ---- */
 

@@ -13,7 +13,6 @@
 #include "must.h"
 #include "symbols.h"
 #include "text.h"
-#include "util.h"
 
 enum { FILES_MAX = 256, RANGES_MAX = 256 };
 

@@ -7,7 +7,6 @@
 
 #include "field.h"
 #include "printable.h"
-#include "util.h"
 
 static const char OWN[] = ""; /* no function has this name */
 

@@ -7,7 +7,6 @@
 #include "field.h"
 #include "figure.h"
 #include "text.h"
-#include "util.h"
 
 const char against_nothing_changed[] =
 	"Nothing that both have saved of host, versions, build, command and keys has changed.";

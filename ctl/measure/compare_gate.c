@@ -3,7 +3,6 @@
 
 #include "compare_group.h"
 #include "field.h"
-#include "util.h"
 
 const char *const gate_names[GATES] = {
 	[GATE_PASSED] = "passed",

@@ -9,7 +9,6 @@
 #include "field.h"
 #include "must.h"
 #include "text.h"
-#include "util.h"
 
 /* ---- Which groups make a curve ---- */
 

@@ -7,7 +7,6 @@
 
 #include "field.h"
 #include "must.h"
-#include "util.h"
 #include "verdict.h"
 
 const enum figure hosts_figures[HOSTS_FIGURES] = {

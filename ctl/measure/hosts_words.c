@@ -1,7 +1,6 @@
 /* See hosts_words.h. */
 #include "hosts_words.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -4,7 +4,6 @@
 
 #include "measure.h"
 #include "must.h"
-#include "util.h"
 
 static bool same(const struct measure *a, const struct measure *b)
 {

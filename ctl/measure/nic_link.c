@@ -1,7 +1,6 @@
 /* See nic_link.h. */
 #include "nic_link.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -16,7 +16,6 @@
 #include "metrics_http.h"
 #include "openmetrics.h"
 #include "parse.h"
-#include "util.h"
 
 #define METRICS_ADDRESS "127.0.0.1:9107"
 

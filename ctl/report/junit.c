@@ -5,7 +5,6 @@
 
 #include "svg.h"
 #include "text.h"
-#include "util.h"
 
 struct suite {
 	FILE *cases;

@@ -1,11 +1,9 @@
 /* The page of a report.  See report.h; report_command.c is `nbctl report`. */
 #include "report.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "field.h"
-#include "human.h"
 #include "report_chart.h"
 #include "report_page.h"
 #include "svg.h"

@@ -7,7 +7,6 @@
 #include "report_chart.h"
 #include "report_page.h"
 #include "svg.h"
-#include "util.h"
 
 void chart_then_now(FILE *to, const struct against *a, double width, const char *style)
 {

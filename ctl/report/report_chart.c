@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "human.h"
 #include "must.h"
 #include "render.h"
 #include "svg.h"

@@ -7,7 +7,6 @@
 #include "report_page.h"
 #include "svg.h"
 #include "text.h"
-#include "util.h"
 
 enum { TOP = 8, LEFT = 56, RIGHT = 24, PLOT_HEIGHT = 200, AXIS_HEIGHT = 26, LEGEND_LINE = 18 };
 

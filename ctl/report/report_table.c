@@ -1,13 +1,10 @@
 /* The figures of a group, and those of the generator's hosts.  See report_page.h. */
-#include <math.h>
 #include <string.h>
 
 #include "hosts.h"
-#include "human.h"
 #include "report_chart.h"
 #include "report_page.h"
 #include "svg.h"
-#include "util.h"
 
 struct cell {
 	char text[96], small[80]; /* "": there is none; small is below text */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "text.h"
-#include "util.h"
 
 /* Takes a constant document and returns what is in it as one that could be changed, since Jansson's
  * functions for reading take no constant ones.  No caller changes it. */

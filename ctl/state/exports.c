@@ -7,7 +7,6 @@
 #include "exports.h"
 #include "field.h"
 #include "human.h"
-#include "measure.h"
 #include "parse.h"
 #include "text.h"
 #include "util.h"

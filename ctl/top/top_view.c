@@ -2,7 +2,6 @@
  */
 #include "top_view.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
