@@ -143,7 +143,7 @@ const struct command command_remove = {
 	.details =
 		"Its open connections are served to their end, at most for drain-timeout.  One of a file\n"
 		"stays: `nbctl drain` stops it for a while.\n",
-	.example = "nbctl remove echo-epoll-2",
+	.example = "nbctl remove echo-epoll-2 --dry-run\nnbctl remove echo-epoll-2",
 	.options = { CHANGE_OPTIONS },
 	.words_min = 1,
 	.words_max = 1,
