@@ -167,7 +167,7 @@ def test_a_full_disk_is_an_error(daemon, command):
         (["compare", "--", "ssh", "c1", "redis-benchmark"], "ssh would run the generator on another host"),
         (["compare", "--", "/usr/bin/clush", "-w", "c[1-3]", "wrk"], "clush would run"),
         (["compare", "--quiet"], "after `--`"),
-        (["compare", "--link", "25", "--", "true"], "--link: expected bits per second such as 25G or 100M, got '25'"),
+        (["compare", "--link", "25", "--", "true"], "--link: expected bits per second such as 25G or 100M, of one host"),
         (["compare", "--link", "G"], "--link: expected bits per second"),
         (["compare", "--link", "1e40G"], "--link: expected bits per second"),
         (["compare", "--load", "/nonexistent"], "No such file"),
