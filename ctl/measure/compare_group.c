@@ -288,7 +288,7 @@ static const char *const chosen_features[][2] = {
 struct phrase compare_engine_text(const struct measure *row)
 {
 	const char *mode = field_text(row->tls, "mode");
-	struct phrase p;
+	struct phrase p = { "" };
 	json_t *store;
 	size_t i;
 
