@@ -1,15 +1,14 @@
 /* iperf3's control protocol.  See iperf/proto.h. */
 #include "proto.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "bytes.h"
 #include "util.h"
 
 /* iperf3 handles numbers as doubles, which are exact up to this. */
@@ -25,10 +24,8 @@ bool iperf3_is_cookie(const uint8_t cookie[static IPERF3_COOKIE])
 
 int iperf3_parse_length(const uint8_t length[static IPERF3_LENGTH], int max)
 {
-	uint32_t n;
+	uint32_t n = get_be32(length);
 
-	memcpy(&n, length, sizeof(n));
-	n = be32toh(n);
 	return n > 0 && n <= (uint32_t)max ? (int)n : -EPROTO;
 }
 
@@ -315,11 +312,10 @@ char *iperf3_build_results(const struct iperf3_results *results, size_t *ret_byt
 {
 	json_t *object = build_object(results);
 	size_t bytes = json_dumpb(object, NULL, 0, JSON_COMPACT);
-	uint32_t length = htobe32((uint32_t)bytes);
 	char *text = bytes ? malloc(IPERF3_LENGTH + bytes) : NULL;
 
 	if (text) {
-		memcpy(text, &length, IPERF3_LENGTH);
+		put_be32((uint8_t *)text, (uint32_t)bytes);
 		json_dumpb(object, text + IPERF3_LENGTH, bytes, JSON_COMPACT);
 		*ret_bytes = IPERF3_LENGTH + bytes;
 	}
@@ -350,33 +346,21 @@ bool iperf3_is_handshake(const uint8_t *datagram, size_t bytes,
 
 void iperf3_build_header(uint8_t *to, bool wide, uint64_t sent_ns, uint64_t number)
 {
-	uint32_t s = htobe32((uint32_t)(sent_ns / NS_PER_S));
-	uint32_t us = htobe32((uint32_t)(sent_ns % NS_PER_S / NS_PER_US));
-	uint32_t narrow = htobe32((uint32_t)number);
-
-	memcpy(to, &s, sizeof(s));
-	memcpy(to + 4, &us, sizeof(us));
-	number = htobe64(number);
+	to = put_be32(to, (uint32_t)(sent_ns / NS_PER_S));
+	to = put_be32(to, (uint32_t)(sent_ns % NS_PER_S / NS_PER_US));
 	if (wide)
-		memcpy(to + 8, &number, sizeof(number));
+		put_be64(to, number);
 	else
-		memcpy(to + 8, &narrow, sizeof(narrow));
+		put_be32(to, (uint32_t)number);
 }
 
 void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide, uint64_t now_ns)
 {
-	uint32_t s, us, narrow;
-	uint64_t number;
-	double transit, d;
+	double sent_s = get_be32(header) + get_be32(header + 4) * 1e-6;
+	double transit = (double)now_ns * 1e-9 - sent_s;
+	double d = a->begun ? fabs(transit - a->transit_s) : 0;
+	uint64_t number = wide ? get_be64(header + 8) : get_be32(header + 8);
 
-	memcpy(&s, header, sizeof(s));
-	memcpy(&us, header + 4, sizeof(us));
-	memcpy(&narrow, header + 8, sizeof(narrow));
-	number = be32toh(narrow);
-	if (wide) {
-		memcpy(&number, header + 8, sizeof(number));
-		number = be64toh(number);
-	}
 	number = MIN(number, COUNT_MAX);
 	if (number > a->high) {
 		a->lost += number - a->high - 1;
@@ -385,8 +369,6 @@ void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide,
 		a->order++;
 		a->lost -= a->lost > 0;
 	}
-	transit = (double)now_ns * 1e-9 - (double)be32toh(s) - (double)be32toh(us) * 1e-6;
-	d = a->begun ? fabs(transit - a->transit_s) : 0;
 	a->jitter_s += (d - a->jitter_s) / 16;
 	a->transit_s = transit;
 	a->begun = true;
@@ -394,9 +376,7 @@ void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide,
 
 void iperf3_build_error(int error, uint8_t to[static IPERF3_ERROR])
 {
-	uint32_t number = htobe32((uint32_t)error);
-
 	memset(to, 0, IPERF3_ERROR);
 	to[0] = IPERF3_SERVER_ERROR;
-	memcpy(to + 1, &number, sizeof(number));
+	put_be32(to + 1, (uint32_t)error);
 }

@@ -1,11 +1,11 @@
 /* netperf's messages.  See netperf/proto.h. */
 #include "proto.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "bytes.h"
 
 /* Types of messages. */
 enum {
@@ -47,22 +47,17 @@ enum { METHOD_RUSAGE = 5 };
 
 static uint32_t get(const uint8_t *message, unsigned place)
 {
-	uint32_t value;
-
-	memcpy(&value, message + 8 + (size_t)4 * place, sizeof(value));
-	return be32toh(value);
+	return get_be32(message + 8 + (size_t)4 * place);
 }
 
 static void put(uint8_t *message, unsigned place, uint32_t value)
 {
-	value = htobe32(value);
-	memcpy(message + 8 + (size_t)4 * place, &value, sizeof(value));
+	put_be32(message + 8 + (size_t)4 * place, value);
 }
 
 static void put_long(uint8_t *message, unsigned place, uint64_t value)
 {
-	put(message, place, (uint32_t)(value >> 32));
-	put(message, place + 1, (uint32_t)value);
+	put_be64(message + 8 + (size_t)4 * place, value);
 }
 
 static void put_float(uint8_t *message, unsigned place, double value)
@@ -76,18 +71,8 @@ static void put_float(uint8_t *message, unsigned place, double value)
 
 static void head(uint8_t *message, uint32_t type, int error)
 {
-	uint32_t words[2] = { htobe32(type), htobe32((uint32_t)error) };
-
 	memset(message, 0, NETPERF_MESSAGE);
-	memcpy(message, words, sizeof(words));
-}
-
-static uint32_t type_of(const uint8_t *message)
-{
-	uint32_t type;
-
-	memcpy(&type, message, sizeof(type));
-	return be32toh(type);
+	put_be32(put_be32(message, type), (uint32_t)error);
 }
 
 /* In a request, the number in the place of the error is that of the CPU on which netperf's own
@@ -95,14 +80,15 @@ static uint32_t type_of(const uint8_t *message)
 bool netperf_is_message(const uint8_t *head, size_t bytes)
 {
 	uint8_t whole[NETPERF_HEAD] = { 0, 0, 0, NETPERF_OMNI };
-	uint32_t cpu;
+	uint32_t type, cpu;
 
 	if (bytes > 4 && head[4] == UINT8_MAX)
 		memset(whole + 4, UINT8_MAX, sizeof(cpu));
 	memcpy(whole, head, bytes < sizeof(whole) ? bytes : sizeof(whole));
-	memcpy(&cpu, whole + 4, sizeof(cpu));
-	return type_of(whole) > 0 && type_of(whole) < NETPERF_TYPE_MAX &&
-	       (be32toh(cpu) < NETPERF_CPUS_MAX || cpu == UINT32_MAX);
+	type = get_be32(whole);
+	cpu = get_be32(whole + 4);
+	return type > 0 && type < NETPERF_TYPE_MAX &&
+	       (cpu < NETPERF_CPUS_MAX || cpu == UINT32_MAX);
 }
 
 /* Decodes a size; the client sends -1 or 0 for the default (0). -1: too large. */
@@ -165,7 +151,7 @@ int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_
 
 	if (!netperf_is_message(message, NETPERF_HEAD))
 		return -EPROTO;
-	if (type_of(message) != NETPERF_OMNI)
+	if (get_be32(message) != NETPERF_OMNI)
 		return -EOPNOTSUPP;
 	rc = parse_kind(message, &r);
 	if (rc == 0)

@@ -1,9 +1,9 @@
 /* perftest's control messages.  See perftest/proto.h. */
 #include "proto.h"
 
-#include <endian.h>
 #include <errno.h>
-#include <string.h>
+
+#include "bytes.h"
 
 const uint8_t perftest_version[PERFTEST_VERSION] = "6.06";
 
@@ -36,21 +36,13 @@ int perftest_parse(const uint8_t *message, uint32_t bytes)
 
 struct perftest_queue perftest_get_queue(const uint8_t *message)
 {
-	struct perftest_queue q;
-
-	memcpy(&q.number, message + QUEUE_NUMBER, sizeof(q.number));
-	memcpy(&q.key, message + QUEUE_KEY, sizeof(q.key));
-	memcpy(&q.address, message + QUEUE_ADDRESS, sizeof(q.address));
-	q.number = be32toh(q.number);
-	q.key = be32toh(q.key);
-	q.address = be64toh(q.address);
-	return q;
+	return (struct perftest_queue){ .address = get_be64(message + QUEUE_ADDRESS),
+					.number = get_be32(message + QUEUE_NUMBER),
+					.key = get_be32(message + QUEUE_KEY) };
 }
 
 void perftest_set_memory(uint8_t *message, uint64_t address, uint32_t key)
 {
-	address = htobe64(address);
-	key = htobe32(key);
-	memcpy(message + QUEUE_KEY, &key, sizeof(key));
-	memcpy(message + QUEUE_ADDRESS, &address, sizeof(address));
+	put_be32(message + QUEUE_KEY, key);
+	put_be64(message + QUEUE_ADDRESS, address);
 }

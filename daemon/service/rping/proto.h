@@ -2,7 +2,9 @@
  *
  * Source: rdma-core's librdmacm/examples/rping.c. */
 #pragma once
-#include <stdint.h>
+#include <errno.h>
+
+#include "bytes.h"
 
 enum {
 	RPING_MESSAGE = 16,     /* be64 address, be32 key, be32 size */
@@ -16,4 +18,13 @@ struct rping_buffer {
 };
 
 /* 0, or -EPROTO: invalid size. */
-int rping_parse(const uint8_t message[static RPING_MESSAGE], struct rping_buffer *ret_buffer);
+static inline int rping_parse(const uint8_t message[static RPING_MESSAGE],
+			      struct rping_buffer *ret_buffer)
+{
+	uint32_t size = get_be32(message + 12);
+
+	if (size == 0 || size > RPING_SIZE_MAX)
+		return -EPROTO;
+	*ret_buffer = (struct rping_buffer){ get_be64(message), get_be32(message + 8), size };
+	return 0;
+}

@@ -1,10 +1,9 @@
 /* Datagrams of iperf 2.  See simple/iperf2_proto.h. */
 #include "iperf2_proto.h"
 
-#include <endian.h>
 #include <math.h>
-#include <string.h>
 
+#include "bytes.h"
 #include "util.h"
 
 enum {
@@ -16,16 +15,17 @@ enum {
 
 /* The header of a datagram: lower half of its number, s, us, upper half.  The number of the last
  * one is negative. */
+enum { HEADER = 16 };
 struct header {
-	uint32_t low, s, us, high;
+	int64_t number;
+	uint32_t s, us;
 };
 
 static struct header header_of(const uint8_t *data)
 {
-	struct header h;
+	uint64_t number = (uint64_t)get_be32(data + 12) << 32 | get_be32(data);
 
-	memcpy(&h, data, sizeof(h));
-	return (struct header){ be32toh(h.low), be32toh(h.s), be32toh(h.us), be32toh(h.high) };
+	return (struct header){ (int64_t)number, get_be32(data + 4), get_be32(data + 8) };
 }
 
 static void count(struct iperf2_peer *p, const struct header *h, uint64_t number, uint64_t now_ns)
@@ -66,12 +66,10 @@ static void report(const struct iperf2_peer *p, const uint8_t *data, uint8_t *to
 		(uint32_t)(jitter_us % US_PER_S),
 	};
 
-	memcpy(to, data, sizeof(struct header));
-	for (unsigned i = 0; i < ARRAY_SIZE(words); i++) {
-		uint32_t word = htobe32(words[i]);
-
-		memcpy(to + sizeof(struct header) + i * sizeof(word), &word, sizeof(word));
-	}
+	memcpy(to, data, HEADER);
+	to += HEADER;
+	for (unsigned i = 0; i < ARRAY_SIZE(words); i++)
+		to = put_be32(to, words[i]);
 }
 
 bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
@@ -88,7 +86,7 @@ bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uin
 		return false;
 	}
 	h = header_of(data);
-	number = (int64_t)((uint64_t)h.high << 32 | h.low);
+	number = h.number;
 	/* The peer begins another test. */
 	if (p->state == IPERF2_OVER && number >= 0 && number <= 1)
 		*p = (struct iperf2_peer){ 0 };

@@ -1,19 +1,15 @@
 /* sockperf's header.  Pure; any thread. */
 #include "proto.h"
 
-#include <endian.h>
 #include <errno.h>
-#include <string.h>
+
+#include "bytes.h"
 
 int sockperf_parse(const uint8_t header[static SOCKPERF_HEADER], uint32_t *ret_length)
 {
-	uint16_t flags;
-	uint32_t length;
+	unsigned flags = get_be16(header + 8);
+	uint32_t length = get_be32(header + 10);
 
-	memcpy(&flags, header + 8, sizeof(flags));
-	memcpy(&length, header + 10, sizeof(length));
-	flags = be16toh(flags);
-	length = be32toh(length);
 	if (length < SOCKPERF_HEADER || length > SOCKPERF_LENGTH_MAX)
 		return -EPROTO;
 	*ret_length = length;
