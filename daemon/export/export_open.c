@@ -139,6 +139,13 @@ static void closing_run(struct detached_call *detached)
 	opening_close(o);
 }
 
+static void unlocking_run(struct detached_call *detached)
+{
+	const struct opening *o = container_of(detached, struct opening, detached);
+
+	file_lock_put(o->lock, !o->export.read_only);
+}
+
 static void closing_left(struct detached_call *detached)
 {
 	free(container_of(detached, struct opening, detached));
@@ -241,6 +248,22 @@ int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 	return x->error;
 }
 
+/* Runs run() on a thread, which may hang, and frees o, which may be NULL.  False: it was not run. */
+static bool opening_spend(struct opening *o, void (*run)(struct detached_call *detached))
+{
+	if (!o)
+		return false;
+	o->detached.run = run;
+	o->detached.left = closing_left;
+	if (detached_start(&o->detached) < 0) {
+		free(o);
+		return false;
+	}
+	if (detached_await(&o->detached, clock_ns() + EXPORT_CLOSE_NS))
+		free(o);
+	return true;
+}
+
 void export_close(struct server_export *x)
 {
 	struct opening *o = opening_new(x);
@@ -248,50 +271,19 @@ void export_close(struct server_export *x)
 	if (o) {
 		o->is_new = x->fresh;
 		o->lock = x->lock;
-		o->detached.run = closing_run;
-		o->detached.left = closing_left;
 	}
-	if (!o || detached_start(&o->detached) < 0) {
-		file_lock_put(x->lock, !x->export.read_only);
-		x->export.store->close(&x->export);
-	} else if (!detached_await(&o->detached, clock_ns() + EXPORT_CLOSE_NS)) {
+	if (opening_spend(o, closing_run))
 		return;
-	}
-	free(o);
-}
-
-struct unlocking {
-	struct detached_call detached;
-	struct file_lock *lock;
-	bool to_write;
-};
-
-static void unlocking_run(struct detached_call *detached)
-{
-	const struct unlocking *u = container_of(detached, struct unlocking, detached);
-
-	file_lock_put(u->lock, u->to_write);
-}
-
-static void unlocking_left(struct detached_call *detached)
-{
-	free(container_of(detached, struct unlocking, detached));
+	file_lock_put(x->lock, !x->export.read_only);
+	x->export.store->close(&x->export);
 }
 
 void export_unlock(struct server_export *x)
 {
-	struct unlocking *u = x->lock ? malloc(sizeof(*u)) : NULL;
+	struct opening *o = x->lock ? opening_new(x) : NULL;
 
-	if (!u)
-		return;
-	*u = (struct unlocking){ { .run = unlocking_run, .left = unlocking_left },
-				 x->lock,
-				 !x->export.read_only };
-	if (detached_start(&u->detached) < 0) {
-		free(u);
-		return;
-	}
-	x->lock = NULL;
-	if (detached_await(&u->detached, clock_ns() + EXPORT_CLOSE_NS))
-		free(u);
+	if (o)
+		o->lock = x->lock;
+	if (opening_spend(o, unlocking_run))
+		x->lock = NULL;
 }

@@ -18,6 +18,11 @@ void file_auto_attach(struct mount *m);
  */
 void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited);
 
+/* Fills io->extents for io's range from fd (lseek(2), SEEK_DATA and SEEK_HOLE): one at least, as
+ * many as there is room for.  On a file system without SEEK_HOLE all is data.  Counts its system
+ * calls in io->calls.  Any thread.  0 or -errno. */
+int file_extents(struct io *io, int fd);
+
 /* Does this error of fallocate() mean that the operation is not supported for the file, or for this
  * range of the device?  A device zeroes only whole sectors. */
 bool file_cannot_allocate(const struct io *io, int error);

@@ -152,14 +152,8 @@ static bool tells_what_waits(const struct mount *m)
 	return preadv2(m->export->fd, &iov, 1, 0, RWF_NOWAIT) >= 0 || errno == EAGAIN;
 }
 
-static bool is_any(const struct mount *m)
-{
-	(void)m;
-	return true;
-}
-
 static const struct {
-	bool (*is)(const struct mount *m);
+	bool (*is)(const struct mount *m); /* NULL: always */
 	enum file_way read, write;
 	const char *choice;
 } decisions[] = {
@@ -172,7 +166,7 @@ static const struct {
 	  "the page cache answers: the worker reads and writes by itself what need not wait "
 	  "(RWF_NOWAIT; where the file system cannot say so of writes, until one waits longer than "
 	  "1 ms), the store does the rest; io_uring also does those that come several at once" },
-	{ is_any, WAY_STORE, WAY_STORE,
+	{ NULL, WAY_STORE, WAY_STORE,
 	  "this file system does not tell what would wait (RWF_NOWAIT): the store does all of it" },
 };
 
@@ -180,7 +174,7 @@ void file_auto_attach(struct mount *m)
 {
 	unsigned i = 0;
 
-	while (!decisions[i].is(m))
+	while (decisions[i].is && !decisions[i].is(m))
 		i++;
 	m->read_way = (uint8_t)decisions[i].read;
 	m->write_way = (uint8_t)decisions[i].write;

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "conn.h"
-#include "extents.h"
 #include "file.h"
 #include "worker.h"
 
@@ -169,7 +168,7 @@ static int thread_run(struct io *io)
 		posix_fadvise(e->fd, (off_t)io->offset, (off_t)io->length, POSIX_FADV_WILLNEED);
 		return 0; /* a hint */
 	case IO_block_status:
-		return extents_of_file(io, e->fd);
+		return file_extents(io, e->fd);
 	case IO_KIND_COUNT:
 		break;
 	}

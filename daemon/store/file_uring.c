@@ -8,18 +8,12 @@
 #include <sys/uio.h>
 
 #include "conn.h"
-#include "extents.h"
 #include "slices.h"
 
 enum { FILE_RETRIES_MAX = 8 }; /* in a row without progress */
 
 /* Zeros to write where the file system cannot zero a range. */
 static uint8_t file_zeros[IO_ZEROES_MAX] __attribute__((aligned(4096))); /* for direct I/O */
-
-static struct ring *file_ring(const struct mount *m)
-{
-	return m->worker->ring;
-}
 
 /* ---- Requests ---- */
 
@@ -122,7 +116,7 @@ static void file_polled_done(struct op *op, int res, uint32_t flags)
 
 static void file_zero(struct io *io)
 {
-	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 	unsigned bytes = (unsigned)MIN(io->length - io->progress, sizeof(file_zeros));
 
 	io_uring_prep_write(sqe, io->mount->export->fd, file_zeros, bytes,
@@ -152,16 +146,19 @@ static void file_zero_done(struct op *op, int res, uint32_t flags)
 
 /* ---- Requests of a single operation ---- */
 
+/* IO_cache is a hint: any result is success. */
 static void file_last_done(struct op *op, int res, uint32_t flags)
 {
+	struct io *io = container_of(op, struct io, op);
+
 	(void)flags;
-	io_finish(container_of(op, struct io, op), MIN(res, 0));
+	io_finish(io, io->kind == IO_cache ? 0 : MIN(res, 0));
 }
 
 /* Flushes by the mount's own descriptor, so that the mount sees each failed write-back. */
 static void file_sync(struct io *io)
 {
-	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 
 	io_uring_prep_fsync(sqe, io->mount->sync_fd, IORING_FSYNC_DATASYNC);
 	io->op.done = file_last_done;
@@ -193,7 +190,7 @@ static void file_allocate_done(struct op *op, int res, uint32_t flags)
  * fallocate() must not make the file longer. */
 static void file_allocate(struct io *io)
 {
-	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 	int mode = FALLOC_FL_KEEP_SIZE;
 
 	mode |= io->flags & IO_NO_HOLE ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE;
@@ -203,20 +200,13 @@ static void file_allocate(struct io *io)
 	ring_op(sqe, &io->op);
 }
 
-/* IO_cache is a hint: any result is success. */
-static void file_cache_done(struct op *op, int res, uint32_t flags)
-{
-	(void)res, (void)flags;
-	io_finish(container_of(op, struct io, op), 0);
-}
-
 static void file_cache(struct io *io)
 {
-	struct io_uring_sqe *sqe = ring_sqe(file_ring(io->mount));
+	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 
 	io_uring_prep_fadvise(sqe, io->mount->export->fd, io->offset,
 			      (uint32_t)MIN(io->length, UINT32_MAX), POSIX_FADV_WILLNEED);
-	io->op.done = file_cache_done;
+	io->op.done = file_last_done;
 	ring_op(sqe, &io->op);
 }
 
@@ -224,7 +214,7 @@ static void file_cache(struct io *io)
  * system's maps, mostly in memory, are read. */
 static int file_slice(struct io *io)
 {
-	return extents_of_file(io, io->mount->export->fd);
+	return file_extents(io, io->mount->export->fd);
 }
 
 static void file_uring_submit(struct io *io)
