@@ -45,10 +45,11 @@ static uint16_t page_check(struct nvme_command *d, size_t bytes)
 	return nvme_page_new(d, bytes) ? NVME_SUCCESS : NVME_INTERRUPTED;
 }
 
-static void page_send(struct nvme_command *d, uint32_t bytes)
+static uint16_t page_send(struct nvme_command *d, uint32_t bytes)
 {
 	d->page_bytes = bytes;
 	nvme_command_set(d, NVME_FILL);
+	return NVME_STARTED;
 }
 
 /* ---- Identify ---- */
@@ -168,14 +169,11 @@ static uint16_t identify(struct nvme_command *d)
 	return NVME_INVALID_FIELD | NVME_DNR;
 }
 
-static void identify_start(struct nvme_command *d)
+static uint16_t identify_start(struct nvme_command *d)
 {
 	uint16_t status = identify(d);
 
-	if (status)
-		nvme_command_end(d, status);
-	else
-		page_send(d, NVME_PAGE);
+	return status ? status : page_send(d, NVME_PAGE);
 }
 
 /* ---- Get Log Page ---- */
@@ -255,19 +253,17 @@ static size_t log_fill(struct nvme_command *d)
 	}
 }
 
-static void log_start(struct nvme_command *d)
+static uint16_t log_start(struct nvme_command *d)
 {
 	uint64_t offset = (uint64_t)d->sqe.cdw13 << 32 | d->sqe.cdw12;
 	size_t bytes = log_fill(d);
 
-	if (bytes == 0) {
-		nvme_command_end(d, NVME_INVALID_LOG_PAGE | NVME_DNR);
-	} else if (offset % 4 || offset > bytes) {
-		nvme_command_end(d, NVME_INVALID_FIELD | NVME_DNR);
-	} else {
-		memmove(d->page, d->page + offset, bytes - (size_t)offset);
-		page_send(d, (uint32_t)(bytes - offset));
-	}
+	if (bytes == 0)
+		return NVME_INVALID_LOG_PAGE | NVME_DNR;
+	if (offset % 4 || offset > bytes)
+		return NVME_INVALID_FIELD | NVME_DNR;
+	memmove(d->page, d->page + offset, bytes - (size_t)offset);
+	return page_send(d, (uint32_t)(bytes - offset));
 }
 
 /* ---- Features ---- */
@@ -300,7 +296,7 @@ static uint16_t set_queues(struct nvme_command *d)
 		return NVME_SEQUENCE_ERROR | NVME_DNR;
 	if (d->queue->transport->queues) /* a refused I/O queue fails the whole host */
 		asked = MIN(asked, d->queue->transport->queues(d->queue->conn->worker) - 1);
-	nvme_grant(n, MIN(asked + 1, (unsigned)NVME_QUEUES_MAX));
+	atomic_store(&n->granted, MIN(asked + 1, (unsigned)NVME_QUEUES_MAX));
 	d->result = queues_result(n);
 	return NVME_SUCCESS;
 }
@@ -375,19 +371,12 @@ static uint16_t get_feature_check(struct nvme_command *d)
 	return page_check(d, NVME_PAGE);
 }
 
-static void set_feature_start(struct nvme_command *d)
+static uint16_t get_feature_start(struct nvme_command *d)
 {
-	nvme_command_end(d, set_feature(d));
-}
-
-static void get_feature_start(struct nvme_command *d)
-{
-	if (!d->page) {
-		nvme_command_end(d, get_feature(d));
-		return;
-	}
+	if (!d->page)
+		return get_feature(d);
 	memcpy(d->page, controller_of(d)->hostid, NVME_HOSTID);
-	page_send(d, NVME_HOSTID);
+	return page_send(d, NVME_HOSTID);
 }
 
 /* ---- Events ---- */
@@ -398,7 +387,7 @@ enum {
 	EVENT_COME_BACK = 0x00 | 0x03 << 8 | NVME_LOG_ERROR << 16,
 };
 
-static void event_start(struct nvme_command *d)
+static uint16_t event_start(struct nvme_command *d)
 {
 	struct nvme_queue *q = d->queue;
 	unsigned held = 0;
@@ -406,9 +395,9 @@ static void event_start(struct nvme_command *d)
 	for (const struct nvme_command *other = q->held; other; other = other->next)
 		held++;
 	if (held == NVME_AER_MAX)
-		nvme_command_end(d, NVME_AER_LIMIT | NVME_DNR);
-	else
-		nvme_command_set(d, NVME_HOLD);
+		return NVME_AER_LIMIT | NVME_DNR;
+	nvme_command_set(d, NVME_HOLD);
+	return NVME_STARTED;
 }
 
 void nvme_admin_drain(struct nvme_queue *q)
@@ -425,15 +414,16 @@ void nvme_admin_drain(struct nvme_queue *q)
 
 /* ---- The others ---- */
 
-static void abort_start(struct nvme_command *d)
+static uint16_t abort_start(struct nvme_command *d)
 {
 	d->result = 1; /* not aborted: stores cannot abort requests */
-	nvme_command_end(d, NVME_SUCCESS);
+	return NVME_SUCCESS;
 }
 
-static void keep_alive_start(struct nvme_command *d)
+static uint16_t keep_alive_start(struct nvme_command *d)
 {
-	nvme_command_end(d, NVME_SUCCESS);
+	(void)d;
+	return NVME_SUCCESS;
 }
 
 static const struct nvme_verb admin_verbs[] = {
@@ -442,7 +432,7 @@ static const struct nvme_verb admin_verbs[] = {
 	{ NVME_GET_LOG, NVME_OP_admin, log_check, log_start },
 	{ NVME_IDENTIFY, NVME_OP_admin, identify_check, identify_start },
 	{ NVME_ABORT, NVME_OP_admin, admin_check, abort_start },
-	{ NVME_SET_FEATURES, NVME_OP_admin, admin_check, set_feature_start },
+	{ NVME_SET_FEATURES, NVME_OP_admin, admin_check, set_feature },
 	{ NVME_GET_FEATURES, NVME_OP_admin, get_feature_check, get_feature_start },
 	{ NVME_AER, NVME_OP_admin, admin_check, event_start },
 };

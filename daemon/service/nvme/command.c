@@ -190,6 +190,14 @@ void nvme_command_refuse(struct nvme_command *d, uint16_t status)
 	nvme_command_end(d, status);
 }
 
+void nvme_command_start(struct nvme_command *d)
+{
+	uint16_t status = d->verb->start(d);
+
+	if (status != NVME_STARTED)
+		nvme_command_end(d, status);
+}
+
 void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 {
 	struct nvme_queue *q = d->queue;
@@ -210,7 +218,7 @@ void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 	else if (to_us)
 		command_fetch(d, capsule_bytes);
 	else
-		d->verb->start(d);
+		nvme_command_start(d);
 }
 
 /* ---- A part ---- */
@@ -268,7 +276,7 @@ void nvme_data_next(struct nvme_command *d)
 	else if (d->got_bytes < d->length)
 		nvme_command_set(d, NVME_ASK);
 	else
-		d->verb->start(d);
+		nvme_command_start(d);
 }
 
 static void part_written(struct nvme_command *d, int result)
@@ -427,32 +435,37 @@ static uint16_t io_check(struct nvme_command *d)
 	return NVME_SUCCESS;
 }
 
-static void io_fill(struct nvme_command *d)
+static uint16_t io_fill(struct nvme_command *d)
 {
 	nvme_command_set(d, NVME_FILL);
+	return NVME_STARTED;
 }
 
-static void io_flush(struct nvme_command *d)
+static uint16_t io_flush(struct nvme_command *d)
 {
 	nvme_part_submit(d, IO_flush, 0, 0);
+	return NVME_STARTED;
 }
 
-static void io_zero(struct nvme_command *d)
+static struct nvme_namespace namespace_of(const struct nvme_command *d)
+{
+	return nvme_namespace_of(d->queue->conn->worker->shared, d->io.mount->export);
+}
+
+static uint16_t io_zero(struct nvme_command *d)
 {
 	uint64_t blocks = (d->sqe.cdw12 & 0xffff) + 1ULL;
-	struct nvme_namespace n =
-		nvme_namespace_of(d->queue->conn->worker->shared, d->io.mount->export);
 
 	if (!nvme_may_deallocate(&d->sqe))
 		d->io.flags |= IO_NO_HOLE;
-	nvme_part_submit(d, IO_write_zeroes, d->offset, blocks << n.block_shift);
+	nvme_part_submit(d, IO_write_zeroes, d->offset, blocks << namespace_of(d).block_shift);
+	return NVME_STARTED;
 }
 
 /* Submits the next range that is not empty. */
 static void trim_next(struct nvme_command *d)
 {
-	struct nvme_namespace n =
-		nvme_namespace_of(d->queue->conn->worker->shared, d->io.mount->export);
+	struct nvme_namespace n = namespace_of(d);
 	struct nvme_range range = { 0 };
 
 	while (d->done_bytes < nvme_dsm_ranges(&d->sqe) * NVME_DSM_RANGE && range.length == 0) {
@@ -474,19 +487,18 @@ static void trim_go_on(struct nvme_command *d, int result)
 		trim_next(d);
 }
 
-static void io_trim(struct nvme_command *d)
+static uint16_t io_trim(struct nvme_command *d)
 {
-	struct nvme_namespace n =
-		nvme_namespace_of(d->queue->conn->worker->shared, d->io.mount->export);
+	struct nvme_namespace n = namespace_of(d);
 	struct nvme_range range;
 	uint16_t status = NVME_SUCCESS;
 
 	for (unsigned i = 0; i < nvme_dsm_ranges(&d->sqe) && !status; i++)
 		status = nvme_check_dsm(d->page, i, &n, &range);
 	if (status || !nvme_dsm_deallocates(&d->sqe))
-		nvme_command_end(d, status);
-	else
-		trim_next(d);
+		return status;
+	trim_next(d);
+	return NVME_STARTED;
 }
 
 /* The most frequent first. */

@@ -52,7 +52,7 @@ static void connect_done(struct nvme_queue *q, const struct nvme_connect *connec
 		q->alive_ns = now + (q->kato_ns && !n->discovery ? q->kato_ns : NVME_ENABLE_NS);
 }
 
-static void connect_start(struct nvme_command *d)
+static uint16_t connect_start(struct nvme_command *d)
 {
 	struct nvme_queue *q = d->queue;
 	struct worker *w = q->conn->worker;
@@ -69,13 +69,13 @@ static void connect_start(struct nvme_command *d)
 		if (!q->waits)
 			q->alive_ns = w->turn.now_ns + NVME_WAIT_NS;
 		q->waits = true;
-		return;
+		return NVME_STARTED;
 	}
 	if (!status) {
 		d->result = q->member->controller->cntlid;
 		connect_done(q, &connect);
 	}
-	nvme_command_end(d, status);
+	return status;
 }
 
 void nvme_connect_go_on(struct nvme_queue *q, bool too_long)
@@ -86,7 +86,7 @@ void nvme_connect_go_on(struct nvme_queue *q, bool too_long)
 	if (too_long)
 		nvme_command_end(d, NVME_CONNECT_BUSY);
 	else
-		connect_start(d);
+		nvme_command_start(d);
 }
 
 static const struct nvme_verb connect_verb = { NVME_FABRICS, NVME_OP_fabrics, connect_check,
@@ -181,15 +181,14 @@ static uint16_t property_get(struct nvme_command *d, uint32_t at, unsigned bytes
 	return NVME_SUCCESS;
 }
 
-void nvme_property_start(struct nvme_command *d)
+uint16_t nvme_property_start(struct nvme_command *d)
 {
 	uint32_t at = d->sqe.cdw11;
 	unsigned bytes = d->sqe.cdw10 & 7 ? 8 : 4;
 
 	if (d->sqe.fctype == NVME_PROPERTY_GET)
-		nvme_command_end(d, property_get(d, at, bytes));
-	else if (at == PROPERTY_CC && bytes == 4)
-		nvme_command_end(d, write_cc(d->queue, d->sqe.cdw12));
-	else
-		nvme_command_end(d, NVME_INVALID_FIELD | NVME_DNR);
+		return property_get(d, at, bytes);
+	if (at == PROPERTY_CC && bytes == 4)
+		return write_cc(d->queue, d->sqe.cdw12);
+	return NVME_INVALID_FIELD | NVME_DNR;
 }

@@ -73,6 +73,8 @@ struct connect_data;
 struct nvme_queue;
 struct nvme_command;
 
+enum { NVME_STARTED = 0xfffe }; /* instead of a status: the command ends later */
+
 /* How commands of an opcode are served. */
 struct nvme_verb {
 	uint8_t opcode;
@@ -80,9 +82,9 @@ struct nvme_verb {
 	/* Checks the command: returns a status, sets d->length (data to or from the host) and
 	 * d->io.mount. */
 	uint16_t (*check)(struct nvme_command *d);
-	/* Starts the command when the host's data is in d->page.  NULL: the data goes to the store
-	 * as it arrives. */
-	void (*start)(struct nvme_command *d);
+	/* Starts the command when the host's data is in d->page: the status with which it ends, or
+	 * NVME_STARTED.  NULL: the data goes to the store as it arrives. */
+	uint16_t (*start)(struct nvme_command *d);
 };
 
 /* Commands of a type of queue; before Connect only that. */
@@ -209,6 +211,8 @@ struct nvme_command *nvme_command_get(struct nvme_queue *q);
 void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes);
 /* Starts a command that is refused: it ends at once with the status. */
 void nvme_command_refuse(struct nvme_command *d, uint16_t status);
+/* Calls its verb's start(). */
+void nvme_command_start(struct nvme_command *d);
 /* The only function that changes a command's step. */
 void nvme_command_set(struct nvme_command *d, enum nvme_step step);
 static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
@@ -280,7 +284,7 @@ extern const struct nvme_verbs nvme_connect_verbs;
 void nvme_connect_go_on(struct nvme_queue *q, bool too_long);
 /* Fabrics commands of an admin queue. */
 uint16_t nvme_property_check(struct nvme_command *d);
-void nvme_property_start(struct nvme_command *d);
+uint16_t nvme_property_start(struct nvme_command *d);
 
 /* nvme/admin.c */
 

@@ -152,7 +152,7 @@ static void rdma_take_part(struct nvme_command *d, uint32_t bytes)
 	if (d->got_bytes < d->length)
 		nvme_command_set(d, NVME_ASK);
 	else
-		d->verb->start(d);
+		nvme_command_start(d);
 }
 
 static void rdma_read(struct remote *remote, int result)

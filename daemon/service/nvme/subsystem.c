@@ -372,23 +372,6 @@ void nvme_set_state(struct nvme_controller *controller, enum nvme_state state)
 	pthread_mutex_unlock(&nvme.lock);
 }
 
-void nvme_grant(struct nvme_controller *controller, unsigned queues)
-{
-	pthread_mutex_lock(&nvme.lock);
-	controller->granted = queues;
-	pthread_mutex_unlock(&nvme.lock);
-}
-
-unsigned nvme_queue_count(const struct nvme_controller *controller)
-{
-	unsigned count;
-
-	pthread_mutex_lock(&nvme.lock);
-	count = controller->queue_count;
-	pthread_mutex_unlock(&nvme.lock);
-	return count;
-}
-
 /* ---- The end ---- */
 
 /* The controller has no queue left, so none of its requests is in a store. */

@@ -65,8 +65,8 @@ struct nvme_controller {
 	uint8_t hostid[NVME_HOSTID];
 	char hostnqn[NVME_NQN_MAX];
 	/* Number of I/O queues allowed; set by the admin queue while there are none. */
-	unsigned granted;
-	unsigned queue_count;
+	_Atomic unsigned granted;
+	_Atomic unsigned queue_count;
 	struct nvme_member *queues[NVME_QUEUES_MAX + 1]; /* by qid */
 };
 
@@ -109,11 +109,11 @@ static inline enum nvme_state nvme_state(const struct nvme_controller *controlle
 	return (enum nvme_state)atomic_load_explicit(&controller->state, memory_order_acquire);
 }
 
-/* Sets how many I/O queues may connect; none is connected yet. */
-void nvme_grant(struct nvme_controller *controller, unsigned queues);
-
 /* I/O queues that are connected; each may have requests in the stores. */
-unsigned nvme_queue_count(const struct nvme_controller *controller);
+static inline unsigned nvme_queue_count(const struct nvme_controller *controller)
+{
+	return atomic_load(&controller->queue_count);
+}
 
 /* The connection ends: frees member, now or when a posted call has run. */
 void nvme_leave(struct nvme_member *member);
