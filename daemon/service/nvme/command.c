@@ -134,9 +134,7 @@ void nvme_command_set(struct nvme_command *d, enum nvme_step step)
 	}
 	if (step < NVME_TODO)
 		return;
-	d->next = NULL;
-	*q->last = d;
-	q->last = &d->next;
+	STAILQ_INSERT_TAIL(&q->todo, d, link);
 	if (!q->running)
 		conn_ready(q->conn);
 }
@@ -292,7 +290,7 @@ static void part_written(struct nvme_command *d, int result)
 		conn_ready(c);
 }
 
-static void trim_go_on(struct nvme_command *d, int result);
+static void trim_next(struct nvme_command *d);
 
 static void part_done(struct io *io, int result)
 {
@@ -302,8 +300,8 @@ static void part_done(struct io *io, int result)
 	conn_io_end(c, &d->data);
 	if (io->kind == IO_write)
 		part_written(d, result);
-	else if (io->kind == IO_trim)
-		trim_go_on(d, result);
+	else if (io->kind == IO_trim && (result == 0 || result == -EOPNOTSUPP))
+		trim_next(d); /* a hint: it succeeds even if deallocation is not supported */
 	else if (io->kind == IO_read && result == 0)
 		nvme_command_set(d, NVME_SEND);
 	else
@@ -354,26 +352,18 @@ bool nvme_command_fill(struct nvme_command *d)
 void nvme_commands_run(struct nvme_queue *q)
 {
 	bool (*const *steps)(struct nvme_command * d) = q->transport->steps;
-	struct nvme_command *waiting = NULL, **end = &waiting;
+	struct nvme_list waiting = STAILQ_HEAD_INITIALIZER(waiting);
 
-	while (q->todo && q->phase != NVME_PHASE_ENDING && !(q->conn->flags & CONN_CLOSING)) {
-		struct nvme_command *d = q->todo;
+	while (!STAILQ_EMPTY(&q->todo) && q->phase != NVME_PHASE_ENDING &&
+	       !(q->conn->flags & CONN_CLOSING)) {
+		struct nvme_command *d = STAILQ_FIRST(&q->todo);
 
-		q->todo = d->next;
-		if (!q->todo)
-			q->last = &q->todo;
-		if (steps[d->step](d))
-			continue;
-		d->next = NULL;
-		*end = d;
-		end = &d->next;
+		STAILQ_REMOVE_HEAD(&q->todo, link);
+		if (!steps[d->step](d))
+			STAILQ_INSERT_TAIL(&waiting, d, link);
 	}
-	if (!waiting)
-		return;
-	*end = q->todo;
-	if (!q->todo)
-		q->last = end;
-	q->todo = waiting;
+	STAILQ_CONCAT(&waiting, &q->todo);
+	STAILQ_CONCAT(&q->todo, &waiting);
 }
 
 /* ---- I/O ---- */
@@ -476,15 +466,6 @@ static void trim_next(struct nvme_command *d)
 		nvme_command_end(d, NVME_SUCCESS);
 	else
 		nvme_part_submit(d, IO_trim, range.offset, range.length);
-}
-
-/* Dataset Management is a hint: it succeeds even if deallocation is not supported. */
-static void trim_go_on(struct nvme_command *d, int result)
-{
-	if (result < 0 && result != -EOPNOTSUPP)
-		nvme_command_end(d, nvme_status_of(-result, d->sqe.opcode));
-	else
-		trim_next(d);
 }
 
 static uint16_t io_trim(struct nvme_command *d)

@@ -90,7 +90,7 @@ static int nvme_open(struct conn *c)
 	q->phase = q->transport->phase;
 	q->verbs = nvme_connect_verbs;
 	q->after_connect = after_connect;
-	q->last = &q->todo;
+	STAILQ_INIT(&q->todo);
 	q->alive_ns = clock_ns() + NVME_HANDSHAKE_NS;
 	q->due_ns = q->alive_ns;
 	conn_set_deadline(c, q->due_ns);
@@ -103,11 +103,10 @@ static void run_ending(struct nvme_queue *q)
 {
 	struct conn *c = q->conn;
 
-	for (struct nvme_command *d; (d = q->todo);) {
-		q->todo = d->next;
+	for (struct nvme_command *d; (d = STAILQ_FIRST(&q->todo));) {
+		STAILQ_REMOVE_HEAD(&q->todo, link);
 		nvme_command_put(d);
 	}
-	q->last = &q->todo;
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
 	if (c->flags & CONN_EOF)
 		conn_close(c, CONN_END_PROTOCOL);
@@ -142,7 +141,7 @@ static void nvme_run(struct conn *c)
 	q->running = true;
 	do
 		nvme_commands_run(q);
-	while (conn_goes_on(c, &limit) && !q->todo && q->transport->take(q));
+	while (conn_goes_on(c, &limit) && STAILQ_EMPTY(&q->todo) && q->transport->take(q));
 	q->running = false;
 	if (q->phase == NVME_PHASE_ENDING)
 		run_ending(q);

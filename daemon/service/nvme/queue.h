@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "block.h"
 #include "conn.h"
@@ -93,11 +94,14 @@ struct nvme_verbs {
 	unsigned count;
 };
 
+STAILQ_HEAD(nvme_list, nvme_command);
+
 /* A command that is being served, a part of it at a time. */
 struct nvme_command {
 	struct io io; /* request of the part in flight */
 	struct nvme_queue *queue;
-	struct nvme_command *next; /* on one of the lists */
+	struct nvme_command *next; /* on the list of free or held ones */
+	STAILQ_ENTRY(nvme_command) link; /* on `todo` */
 	const struct nvme_verb *verb;
 	struct nvme_sqe sqe;
 	/* bytes, in the export: of the data or of the range to zero. */
@@ -169,7 +173,7 @@ struct nvme_queue {
 	unsigned pages;                    /* commands that have a page */
 	unsigned split;                    /* of these, commands that are `split` */
 	struct nvme_command *free;         /* used ones that are free */
-	struct nvme_command *todo, **last; /* in order of service */
+	struct nvme_list todo;             /* in order of service */
 	struct nvme_command *held;
 
 	/* The PDU being received. */
