@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "batch.h"
-#include "command.h"
 #include "conn_op.h"
+#include "nbd.h"
 
 /* ---- Other commands ---- */
 

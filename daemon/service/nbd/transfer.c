@@ -1,11 +1,11 @@
-/* Service `nbd`: reads and writes.  See nbd/command.h.
+/* Service `nbd`: reads and writes.  See nbd.h.
  *
  * A write hands the chunks that were received to the store.  A read fills memory that begins with
  * room for the reply's header, so that the reply needs no further memory. */
 #include <string.h>
 
-#include "command.h"
 #include "conn_op.h"
+#include "nbd.h"
 
 /* ---- Reads ---- */
 

@@ -23,8 +23,6 @@ enum {
 	NVME_TCP_RSP_MAX = NVME_TCP_SHORT + NVME_TCP_DIGEST,
 	NVME_TCP_DATA_MAX = 128, /* bytes before data, with padding */
 
-	NVME_TCP_H2C_MIN = 4096, /* bytes of data in a PDU that any host may send */
-	NVME_TCP_PORT = 4420,
 	NVME_TCP_DISCOVERY_PORT = 8009,
 };
 
