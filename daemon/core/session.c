@@ -314,19 +314,27 @@ int session_begin(struct session *session, struct session_member *control, const
 {
 	struct sessions *all = control->sessions;
 
-	assert(bytes <= SESSION_KEY_MAX && !session_find(all, key, bytes));
+	assert(bytes <= SESSION_KEY_MAX);
+	if (session_find(all, key, bytes))
+		return -EAGAIN;
 	session->client = session_count(all, conn_client(control->conn));
 	if (!session->client)
 		return -EBUSY;
 	session->control = control;
+	session->last = &session->data;
+	session->references = 1;
+	control->session = session;
 	session_list(session, all, key, bytes);
-	session_join(session, control);
 	return 0;
 }
 
 void session_join(struct session *session, struct session_member *member)
 {
 	member->session = session;
+	member->next = NULL;
+	member->at = session->last;
+	*member->at = member;
+	session->last = &member->next;
 	session->references++;
 }
 
@@ -395,21 +403,52 @@ void session_call(struct session_member *member)
 	worker_call(member->worker, &member->call);
 }
 
+void session_call_data(struct session *session)
+{
+	for (struct session_member *m = session->data; m; m = m->next)
+		session_call(m);
+}
+
 /* ---- Teardown ---- */
 
-struct session *session_part(struct session_member *member)
+/* Returns the session if that was its last member, to be freed without the lock; else NULL. */
+static struct session *part_locked(struct session_member *member,
+				   void (*left)(struct session_member *member))
 {
 	struct session *s = member->session;
 
 	if (!s)
 		return NULL;
+	if (left)
+		left(member);
 	if (s->control == member) {
 		session_unlist(s);
 		session_uncount(member->sessions, s);
 		s->control = NULL;
+	} else {
+		*member->at = member->next;
+		*(member->next ? &member->next->at : &s->last) = member->at;
 	}
 	member->session = NULL;
 	return --s->references == 0 ? s : NULL;
+}
+
+static void session_free(struct session *session)
+{
+	if (session && session->release)
+		session->release(session);
+	free(session);
+}
+
+void session_part(struct session_member *member, void (*left)(struct session_member *member))
+{
+	struct sessions *all = member->sessions;
+	struct session *last;
+
+	sessions_lock(all);
+	last = part_locked(member, left);
+	sessions_unlock(all);
+	session_free(last);
 }
 
 void session_leave(struct session_member *member, void (*left)(struct session_member *member))
@@ -419,9 +458,7 @@ void session_leave(struct session_member *member, void (*left)(struct session_me
 	bool called;
 
 	sessions_lock(all);
-	if (member->session)
-		left(member);
-	last = session_part(member);
+	last = part_locked(member, left);
 	member->conn = NULL;
 	called = member->called;
 	/* The call may arrive after the twin has been freed: session_called() then uses the table
@@ -429,8 +466,7 @@ void session_leave(struct session_member *member, void (*left)(struct session_me
 	if (called)
 		member->sessions = member->worker->shared;
 	sessions_unlock(all);
-	if (last)
-		last->release(last);
+	session_free(last);
 	if (!called)
 		free(member);
 }

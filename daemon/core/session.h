@@ -38,18 +38,21 @@ struct session_member {
 	struct worker *worker;
 	struct sessions *sessions;
 	struct session *session; /* NULL: not a member yet */
+	struct session_member *next, **at; /* links of session->data */
 };
 
-/* Embedded in the service's state of a session. */
+/* Must be the first field of the state that the service allocates with calloc() for the session: it
+ * is freed when the last member has left. */
 struct session {
 	struct session *next; /* next in its bucket */
 	struct session_member *control;
+	struct session_member *data, **last; /* the others, in the order in which they joined */
 	struct tally_entry *client; /* the entry of its client's address */
 	unsigned references;        /* one for each member */
 	bool listed;                /* it is in the table, where session_find() finds it */
 	uint8_t key_bytes;
 	uint8_t key[SESSION_KEY_MAX];
-	void (*release)(struct session *session); /* frees it, after the last member has left */
+	void (*release)(struct session *session); /* frees what belongs to it; NULL: nothing */
 };
 
 /* shared_new() and shared_free() of every service that uses sessions: see service.h. */
@@ -104,8 +107,8 @@ void session_member_init(struct session_member *member, struct conn *c);
 
 /* NULL: no session with this key can be joined. */
 struct session *session_find(struct sessions *sessions, const void *key, size_t bytes);
-/* Begins a session.  The caller has allocated it zeroed and set release().  0, or -EBUSY: the
- * client has as many as it may have now. */
+/* Begins a session, which the caller has allocated.  0; -EAGAIN: the key is in use; -EBUSY: the client
+ * has as many as it may have now.  In both cases the session is still the caller's. */
 int session_begin(struct session *session, struct session_member *control, const void *key,
 		  size_t bytes);
 void session_join(struct session *session, struct session_member *member);
@@ -114,20 +117,20 @@ void session_unlist(struct session *session);
 /* Makes the member's connection run soon, on its own worker.  No effect if member is NULL or its
  * connection has ended. */
 void session_call(struct session_member *member);
-
-/* Removes the member from its session; it may join another one.  Without its control member a
- * session leaves the table.  Returns the session if that was the last member: the caller calls its
- * release() after it has unlocked.  Otherwise NULL. */
-struct session *session_part(struct session_member *member);
+/* session_call() of all data members. */
+void session_call_data(struct session *session);
 
 /* ---- Takes the lock ---- */
+
+/* Removes the member from its session, if it is in one; it may join another one.  left() is called
+ * first, under the lock, to notify the remaining members; NULL: nobody is told.  Without its control
+ * member a session leaves the table. */
+void session_part(struct session_member *member, void (*left)(struct session_member *member));
 
 /* Moves the session, whose only member is its control connection, into the table of a twin.  0;
  * -EAGAIN: the key is in use there; -EBUSY: as session_begin().  Thread of the control
  * connection. */
 int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes);
 
-/* The connection ends: frees member, now or when a posted call has run.  If the member is in a
- * session, left() is called first, under the lock, to notify the remaining members;
- * member->session->control is unchanged then. */
+/* The connection ends: session_part(), and frees member, now or when a posted call has run. */
 void session_leave(struct session_member *member, void (*left)(struct session_member *member));

@@ -729,16 +729,6 @@ static void one_client_leaves_places_for_others(void **state)
 
 /* ---- Twins ---- */
 
-static void nothing_freed(struct session *session)
-{
-	free(session);
-}
-
-static void nobody_told(struct session_member *member)
-{
-	(void)member;
-}
-
 /* A call that is posted to the control connection when that leaves must not use a twin's table any
  * more: the twin's listener may have been freed when the call arrives. */
 static void calls_outlive_twins(void **state)
@@ -767,7 +757,6 @@ static void calls_outlive_twins(void **state)
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&local, &length), 0);
 	sessions_listen(udp, service, &(struct service_place){ &transport_udp, local, fd });
 	assert_true(session_twin_get(service, &local, &twin));
-	session->release = nothing_freed;
 	session_member_init(control, &c);
 	assert_int_equal(session_begin(session, control, "tcp", 3), 0);
 	assert_int_equal(session_move(session, twin.sessions, "udp", 3), 0);
@@ -775,7 +764,7 @@ static void calls_outlive_twins(void **state)
 	sessions_lock(twin.sessions);
 	session_call(control);
 	sessions_unlock(twin.sessions);
-	session_leave(control, nobody_told);
+	session_leave(control, NULL);
 	assert_ptr_equal(control->sessions, own);
 	session_twin_put(&twin);
 	mailbox_run(&w->mailbox);

@@ -204,9 +204,11 @@ static bool step_streams(struct conn *c)
 {
 	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_RUNNING };
 	struct iperf3_conn *i = c->state;
+	struct iperf3_test *t = i->member.test;
 	uint8_t state;
-	int error;
-	bool complete = iperf3_is_complete(i->member.test, &error);
+	/* In this order: a failed stream has stored its error before it has arrived. */
+	bool complete = atomic_load(&t->arrived) == t->stream_count;
+	int error = atomic_load(&t->error);
 
 	if (error) {
 		iperf3_control_refuse(c, error);
@@ -218,7 +220,7 @@ static bool step_streams(struct conn *c)
 	}
 	if (!complete || !control_write(c, states, sizeof(states)))
 		return false;
-	control_start(c, i->member.test->params.omit_s ? IPERF3_OMIT : IPERF3_RUN);
+	control_start(c, t->params.omit_s ? IPERF3_OMIT : IPERF3_RUN);
 	i->step = STEP_RUN;
 	return true;
 }

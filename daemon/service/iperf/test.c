@@ -9,25 +9,12 @@
 #include "conn.h"
 
 /* The functions with _locked expect the lock of the listener's sessions to be held. */
-static struct session_member *of_stream(const struct iperf3_stream *s)
-{
-	return s->member ? &s->member->of : NULL;
-}
-
-static void streams_call_locked(struct iperf3_test *t)
-{
-	for (unsigned i = 0; i < t->joined; i++)
-		session_call(of_stream(&t->streams[i]));
-}
 
 /* ---- Tests ---- */
 
-static void test_free(struct session *session)
+static void release(struct session *session)
 {
-	struct iperf3_test *t = container_of(session, struct iperf3_test, session);
-
-	free(t->streams);
-	free(t);
+	free(container_of(session, struct iperf3_test, session)->streams);
 }
 
 static int begin_locked(struct iperf3_member *m, const uint8_t *cookie)
@@ -37,7 +24,7 @@ static int begin_locked(struct iperf3_member *m, const uint8_t *cookie)
 
 	if (!t)
 		return -ENOMEM;
-	t->session.release = test_free;
+	t->session.release = release;
 	rc = session_begin(&t->session, &m->of, cookie, IPERF3_COOKIE);
 	if (rc < 0)
 		free(t);
@@ -133,25 +120,13 @@ void iperf3_arrive(struct iperf3_member *member, int error, const char *congesti
 	struct iperf3_test *t = member->test;
 
 	sessions_lock(member->of.sessions);
-	t->arrived++;
 	if (error)
-		t->error = error;
+		atomic_store(&t->error, error);
+	atomic_fetch_add(&t->arrived, 1);
 	snprintf(t->congestion, sizeof(t->congestion), "%s", congestion);
 	if (error || t->arrived == t->stream_count)
 		session_call(t->session.control);
 	sessions_unlock(member->of.sessions);
-}
-
-bool iperf3_is_complete(struct iperf3_test *test, int *ret_error)
-{
-	struct sessions *all = test->session.control->sessions;
-	bool complete;
-
-	sessions_lock(all);
-	complete = test->arrived == test->stream_count;
-	*ret_error = test->error;
-	sessions_unlock(all);
-	return complete;
 }
 
 void iperf3_set_phase(struct iperf3_test *test, enum iperf3_phase phase)
@@ -160,7 +135,7 @@ void iperf3_set_phase(struct iperf3_test *test, enum iperf3_phase phase)
 
 	sessions_lock(all);
 	atomic_store_explicit(&test->phase, phase, memory_order_release);
-	streams_call_locked(test);
+	session_call_data(&test->session);
 	sessions_unlock(all);
 }
 
@@ -179,7 +154,7 @@ void iperf3_receives(struct iperf3_member *member)
 		if (more)
 			atomic_fetch_add(&t->receivers, 1);
 		if (more == 1)
-			streams_call_locked(t);
+			session_call_data(&t->session);
 	}
 	sessions_unlock(member->of.sessions);
 }
@@ -191,7 +166,7 @@ static void finish_locked(struct iperf3_member *m)
 	if (m->stream->finished)
 		return;
 	m->stream->finished = true;
-	if (++t->finished == t->stream_count)
+	if (atomic_fetch_add(&t->finished, 1) + 1 == t->stream_count)
 		session_call(t->session.control);
 }
 
@@ -200,17 +175,6 @@ void iperf3_finish(struct iperf3_member *member)
 	sessions_lock(member->of.sessions);
 	finish_locked(member);
 	sessions_unlock(member->of.sessions);
-}
-
-bool iperf3_is_finished(struct iperf3_test *test)
-{
-	struct sessions *all = test->session.control->sessions;
-	bool finished;
-
-	sessions_lock(all);
-	finished = test->finished == test->stream_count;
-	sessions_unlock(all);
-	return finished;
 }
 
 uint64_t iperf3_take_budget(struct iperf3_test *test, uint64_t bytes)
@@ -291,12 +255,12 @@ static void left_locked(struct session_member *of)
 		finish_locked(m);
 		m->stream->member = NULL;
 		if (iperf3_phase(t) == IPERF3_SETUP) {
-			t->error = IPERF3_STREAM_LOST;
+			atomic_store(&t->error, IPERF3_STREAM_LOST);
 			session_call(t->session.control);
 		}
 	} else {
 		atomic_store_explicit(&t->phase, IPERF3_DEAD, memory_order_release);
-		streams_call_locked(t);
+		session_call_data(&t->session);
 	}
 }
 

@@ -4,6 +4,7 @@
  * cookie (control) and ends with that connection.  The lock of the listener's sessions protects
  * shared data; while data flows only the atomics are used, each written by one worker. */
 #pragma once
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,18 +61,20 @@ struct iperf3_stream {
 };
 
 struct iperf3_test {
-	struct session session;
-	unsigned joined, arrived, finished;
+	struct session session; /* must be first */
+	unsigned joined;
+	_Atomic unsigned arrived, finished; /* streams that are ready or failed; that have finished */
 	struct iperf3_params params;   /* constant once streams may join */
 	struct iperf3_stream *streams; /* stream_count of them; NULL: streams may not join yet */
 	unsigned stream_count;
 	_Atomic uint8_t phase;                  /* enum iperf3_phase */
 	_Atomic uint8_t end;                    /* enum conn_end, for streams in IPERF3_DEAD */
-	int error;                              /* protected by the lock; see iperf3_arrive() */
+	_Atomic int error;                      /* see iperf3_arrive() */
 	_Atomic unsigned receivers;             /* --bidir: streams that are known to receive */
 	_Atomic uint64_t budget;                /* bytes that may still be sent */
 	char congestion[IPERF3_CONGESTION_MAX]; /* in use by the stream that joined last */
 };
+static_assert(offsetof(struct iperf3_test, session) == 0, "see struct session");
 
 /* The member's connection has sent this cookie.  0: it is the control connection of a new test, or
  * (member->stream set) a stream of a test.  -EBUSY: too many tests; -EACCES: the test takes no more
@@ -91,7 +94,6 @@ int iperf3_join(struct iperf3_member *member, const struct session_address *at);
 /* The stream is ready (error 0) or failed (enum iperf3_error); congestion: the one in use.  Runs
  * the control connection when the last stream is ready or one has failed. */
 void iperf3_arrive(struct iperf3_member *member, int error, const char *congestion);
-bool iperf3_is_complete(struct iperf3_test *test, int *ret_error);
 
 /* Sets the phase and has all streams run, which then see it. */
 void iperf3_set_phase(struct iperf3_test *test, enum iperf3_phase phase);
@@ -107,7 +109,10 @@ void iperf3_receives(struct iperf3_member *member);
 /* The stream's counts are final, except for bytes in transit.  Runs the control connection when all
  * streams have finished. */
 void iperf3_finish(struct iperf3_member *member);
-bool iperf3_is_finished(struct iperf3_test *test);
+static inline bool iperf3_is_finished(const struct iperf3_test *test)
+{
+	return atomic_load(&test->finished) == test->stream_count;
+}
 
 /* Takes up to `bytes` from the bytes that senders may still send; returns how many. */
 uint64_t iperf3_take_budget(struct iperf3_test *test, uint64_t bytes);

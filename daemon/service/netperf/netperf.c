@@ -30,18 +30,11 @@
 static void data_over(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
-	struct session *last;
 
 	netperf_data_end(c);
-	sessions_lock(n->of.sessions);
-	netperf_test_left_locked(n);
-	last = session_part(&n->of);
-	sessions_unlock(n->of.sessions);
-	n->test = NULL;
+	netperf_test_leave(n);
 	n->step = NETPERF_OVER;
 	conn_set_deadline(c, clock_ns() + NS_PER_S);
-	if (last)
-		last->release(last);
 }
 
 static void data_run(struct conn *c)
@@ -148,7 +141,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 	}
 	netperf_format_response(message, &n->request, &response);
 	if (!control_write(c, message)) {
-		netperf_test_end(n);
+		netperf_test_leave(n);
 		return;
 	}
 	n->record = test_record_new(c);
@@ -218,7 +211,7 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 		return;
 	test_record(n, &result);
 	conn_op_end(c);
-	netperf_test_end(n);
+	netperf_test_leave(n);
 	control_ask(c, n);
 }
 
@@ -381,16 +374,6 @@ static int netperf_open(struct conn *c)
 	return 0;
 }
 
-static void left_locked(struct session_member *member)
-{
-	struct netperf_conn *n = container_of(member, struct netperf_conn, of);
-
-	if (n->step == NETPERF_DATA)
-		netperf_test_left_locked(n);
-	else
-		netperf_test_end_locked(n);
-}
-
 static void netperf_close(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
@@ -399,7 +382,7 @@ static void netperf_close(struct conn *c)
 	if (n->step == NETPERF_DATA)
 		netperf_data_end(c);
 	test_log_add(sessions_tests(n->own), &n->record); /* it was broken off */
-	session_leave(&n->of, left_locked);
+	session_leave(&n->of, netperf_left_locked);
 	session_twin_put(&twin);
 }
 

@@ -1,5 +1,5 @@
 /* Shared by the parts of the netperf service: netperf.c (a connection's begin, and control),
- * test.c, port.c, data.c. */
+ * test.c, data.c. */
 #pragma once
 #include <assert.h>
 #include <stdatomic.h>
@@ -24,14 +24,13 @@ enum netperf_operation {
 };
 
 struct netperf_test {
-	struct session session;
+	struct session session; /* must be first */
 	struct netperf_request request; /* constant once the test is listed */
 	/* The control connection has ended, so data connections end, too. */
 	_Atomic bool dead;
 
 	/* Protected by the lock of the sessions. */
 	struct netperf_result result; /* sums of ended connections; without times */
-	struct netperf_conn *data;    /* list of data connections */
 	unsigned ended;               /* data connections ended so far */
 	/* Begin of the first connection, end of the last one; 0: none yet. */
 	uint64_t begin_ns, end_ns;
@@ -65,7 +64,6 @@ struct netperf_conn {
 
 	/* Data. */
 	struct netperf_test *test;
-	struct netperf_conn *next, **at; /* links of test->data; protected by the lock */
 	uint64_t asked;                  /* bytes received of a request that is not complete */
 	uint64_t owed;                   /* bytes still to be sent */
 	uint64_t moved;                  /* bytes received and sent at the last look */
@@ -74,27 +72,24 @@ struct netperf_conn {
 	uint64_t late_ns;                /* how long nothing had arrived when it ended */
 };
 static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
+static_assert(offsetof(struct netperf_test, session) == 0, "see struct session");
 
 /* CPU time of all of the listener's workers so far. */
 uint64_t netperf_cpu_ns(const struct worker *w);
 
 /* test.c; functions with _locked expect the lock of the sessions to be held. */
-/* Begins a test of control connection c.  Returns its port, or -errno of netperf_list(), or
- * -ENOMEM. */
-int netperf_test_begin(const struct conn *c, struct netperf_conn *n);
-/* Control connection n ends or abandons its test: the remaining data connections end. */
-void netperf_test_end(struct netperf_conn *n);
-void netperf_test_end_locked(struct netperf_conn *n);
-/* Data connection n joins its test, or leaves it: then the test has its counts. */
-void netperf_test_join_locked(struct netperf_test *t, struct netperf_conn *n);
-void netperf_test_left_locked(struct netperf_conn *n);
-
-/* port.c */
-/* Puts the session of control connection c's test into the table (for UDP the twin's), at a port at
+/* Begins a test of control connection c, and puts it into the table (for UDP the twin's), at a port at
  * which no other test of this client's address waits.  Returns the port.  -EAGAIN: no port is free
  * now; -EADDRNOTAVAIL: there is no suitable port; -EPROTONOSUPPORT: no twin; -EMSGSIZE: the twin's
- * buffers are too small; -EBUSY: too many tests. */
-int netperf_list(const struct conn *c, struct netperf_conn *n, struct session *session);
+ * buffers are too small; -EBUSY: too many tests; -ENOMEM. */
+int netperf_test_begin(const struct conn *c, struct netperf_conn *n);
+/* Data connection n joins the test. */
+void netperf_test_join_locked(struct netperf_test *t, struct netperf_conn *n);
+/* n leaves its test: a data connection, and the test then has its counts, or the control connection,
+ * and the remaining data connections end. */
+void netperf_test_leave(struct netperf_conn *n);
+/* The same, for session_leave(). */
+void netperf_left_locked(struct session_member *member);
 
 /* c, a data connection, has joined its test. */
 void netperf_data_begin(struct conn *c);

@@ -35,7 +35,7 @@ enum { RECEIVES_IWARP = 520 }; /* perftest has up to 512 messages in flight */
 
 enum perftest_step {
 	PERFTEST_NEW,     /* not known yet: the first message tells control from data */
-	PERFTEST_DATA,    /* on the test's list, if there is one */
+	PERFTEST_DATA,    /* of the test that was connecting, if there was one */
 	PERFTEST_HELLOED, /* control: exchanging the messages before its data connections */
 	PERFTEST_WAITS,   /* control: waits until other clients of its address have connected */
 	PERFTEST_CONNECTS,
@@ -43,8 +43,7 @@ enum perftest_step {
 };
 
 struct perftest_test {
-	struct session session;
-	struct perftest_conn *first, **last; /* data connections in order of arrival */
+	struct session session; /* must be first */
 	unsigned count;
 	struct perftest_queue queues[PERFTEST_QUEUES_MAX];
 };
@@ -55,14 +54,12 @@ struct perftest_conn {
 	bool iwarp;
 
 	/* Control. */
-	struct perftest_test *test;
 	/* The message to be answered, message_bytes long; 0: none. */
 	uint8_t message[PERFTEST_MESSAGE_MAX];
 	uint32_t message_bytes;
 	unsigned reports;
 
 	/* Data. */
-	struct perftest_conn *next, **at; /* links of the test's list */
 	/* The client sends messages without waiting for answers. */
 	bool piped;
 	bool writing; /* a write of the credit is in flight */
@@ -74,22 +71,21 @@ struct perftest_conn {
 	struct remote credit;
 };
 static_assert(offsetof(struct perftest_conn, of) == 0, "see session_leave()");
+static_assert(offsetof(struct perftest_test, session) == 0, "see struct session");
+
+/* The test to which the connection belongs; NULL: none. */
+static struct perftest_test *test_of(const struct perftest_conn *p)
+{
+	return p->of.session ? container_of(p->of.session, struct perftest_test, session) : NULL;
+}
 
 /* ---- Assigning data connections to tests: over iWARP only ---- */
 
-static void key_of(const struct conn *c, uint8_t key[static 16])
+static struct in6_addr key_of(const struct conn *c)
 {
-	struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
-	struct in6_addr address;
+	struct sockaddr_storage peer = conn_peer_address(c);
 
-	conn_clients(c)->peer(c, &peer);
-	address = sockaddr_mapped(&peer);
-	memcpy(key, &address, 16);
-}
-
-static void test_release(struct session *session)
-{
-	free(container_of(session, struct perftest_test, session));
+	return sockaddr_mapped(&peer);
 }
 
 /* Begins the test of a control connection.  0; -EAGAIN: another client of its address is
@@ -97,22 +93,16 @@ static void test_release(struct session *session)
 static int test_begin(const struct conn *c, struct perftest_conn *p)
 {
 	struct perftest_test *t = calloc(1, sizeof(*t));
-	uint8_t key[16];
-	int rc = -EAGAIN;
+	struct in6_addr key = key_of(c);
+	int rc;
 
 	if (!t)
 		return -ENOMEM;
-	t->session.release = test_release;
-	t->last = &t->first;
-	key_of(c, key);
 	sessions_lock(p->of.sessions);
-	if (!session_find(p->of.sessions, key, sizeof(key)))
-		rc = session_begin(&t->session, &p->of, key, sizeof(key));
+	rc = session_begin(&t->session, &p->of, &key, sizeof(key));
 	sessions_unlock(p->of.sessions);
 	if (rc < 0)
 		free(t);
-	else
-		p->test = t;
 	return rc;
 }
 
@@ -120,62 +110,22 @@ static int test_begin(const struct conn *c, struct perftest_conn *p)
  */
 static void test_join(const struct conn *c, struct perftest_conn *p)
 {
+	struct in6_addr key = key_of(c);
 	struct session *found;
-	uint8_t key[16];
 
-	key_of(c, key);
 	sessions_lock(p->of.sessions);
-	found = session_find(p->of.sessions, key, sizeof(key));
-	if (found) {
+	found = session_find(p->of.sessions, &key, sizeof(key));
+	if (found)
 		session_join(found, &p->of);
-		p->test = container_of(found, struct perftest_test, session);
-		p->at = p->test->last;
-		*p->at = p;
-		p->test->last = &p->next;
-	}
 	sessions_unlock(p->of.sessions);
-}
-
-static void test_drop_locked(struct perftest_conn *p)
-{
-	*p->at = p->next;
-	if (p->next)
-		p->next->at = p->at;
-	else
-		p->test->last = p->at;
-	p->next = NULL;
-	p->test = NULL;
-}
-
-static void left_locked(struct session_member *member)
-{
-	struct perftest_conn *p = container_of(member, struct perftest_conn, of);
-
-	if (p->step <= PERFTEST_DATA)
-		test_drop_locked(p);
-}
-
-/* The connection turned out to be the control connection of another test. */
-static void test_part(struct perftest_conn *p)
-{
-	struct session *last = NULL;
-
-	if (!p->test)
-		return;
-	sessions_lock(p->of.sessions);
-	test_drop_locked(p);
-	last = session_part(&p->of);
-	sessions_unlock(p->of.sessions);
-	if (last)
-		last->release(last);
 }
 
 static void test_unlist(struct perftest_conn *p)
 {
-	if (!p->test)
+	if (!p->of.session)
 		return;
 	sessions_lock(p->of.sessions);
-	session_unlist(&p->test->session);
+	session_unlist(p->of.session);
 	sessions_unlock(p->of.sessions);
 }
 
@@ -193,12 +143,12 @@ static void credit_done(struct remote *remote, int result)
 /* The client's memory for the credits of this queue pair; NULL: none announced. */
 static const struct perftest_queue *queue_of(const struct perftest_conn *p)
 {
-	const struct perftest_test *t = p->test;
+	const struct perftest_test *t = test_of(p);
 	unsigned index = 0;
 
 	if (!t)
 		return NULL;
-	for (const struct perftest_conn *q = t->first; q != p; q = q->next)
+	for (const struct session_member *m = t->session.data; m != &p->of; m = m->next)
 		index++;
 	return index < t->count && t->queues[index].address ? &t->queues[index] : NULL;
 }
@@ -238,7 +188,9 @@ static bool credits_end(struct perftest_test *t)
 {
 	bool writing = false;
 
-	for (struct perftest_conn *p = t ? t->first : NULL; p; p = p->next) {
+	for (struct session_member *m = t ? t->session.data : NULL; m; m = m->next) {
+		struct perftest_conn *p = container_of(m, struct perftest_conn, of);
+
 		p->between = true;
 		writing |= p->writing;
 	}
@@ -250,7 +202,7 @@ static bool credits_end(struct perftest_test *t)
 static void queue_answer(struct conn *c, struct perftest_conn *p)
 {
 	struct perftest_queue q = perftest_get_queue(p->message);
-	struct perftest_test *t = p->test;
+	struct perftest_test *t = test_of(p);
 	struct region spill;
 	bool known = q.number == 0;
 
@@ -281,7 +233,7 @@ static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
 		p->step = PERFTEST_RUNS;
 		conn_set_deadline(c, 0);
 	}
-	if (p->step == PERFTEST_RUNS && !credits_end(p->test)) {
+	if (p->step == PERFTEST_RUNS && !credits_end(test_of(p))) {
 		conn_set_deadline(c, clock_ns() + RETRY_NS);
 		return false;
 	}
@@ -362,7 +314,7 @@ static void perftest_message(struct conn *c, const uint8_t *head, uint32_t bytes
 	if (p->step == PERFTEST_NEW) {
 		p->step = PERFTEST_DATA;
 		if (bytes == PERFTEST_VERSION && perftest_parse(head, bytes) == PERFTEST_HELLO) {
-			test_part(p);
+			session_part(&p->of, NULL); /* it is the control connection of another test */
 			p->step = PERFTEST_HELLOED;
 		}
 	}
@@ -417,7 +369,7 @@ static void perftest_close(struct conn *c)
 	if (conn_is_exchange(c))
 		exchange_close(c);
 	else
-		session_leave(&p->of, left_locked);
+		session_leave(&p->of, NULL);
 }
 
 static int perftest_greet(const struct worker *w, struct connect_data *connect_data)
