@@ -127,6 +127,28 @@ int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, vo
 	return rc;
 }
 
+static int conn_open_service(struct conn *c)
+{
+	const struct service *service = c->worker->service;
+
+	if (service->state_bytes) {
+		c->state = calloc(1, service->state_bytes);
+		if (!c->state)
+			return -ENOMEM;
+	}
+	return service->open ? service->open(c) : 0;
+}
+
+void conn_close_service(struct conn *c)
+{
+	const struct service *service = c->worker->service;
+
+	if ((c->flags & CONN_OPEN) && service->close)
+		service->close(c);
+	if (service->state_bytes)
+		free(c->state);
+}
+
 int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 {
 	struct conn *c = calloc(1, sizeof(*c));
@@ -150,7 +172,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	conn_link(c);
 	conn_arm_first(c);
 	conn_log(c, LOG_DEBUG, "accepted");
-	rc = w->service->open ? w->service->open(c) : 0;
+	rc = conn_open_service(c);
 	if (rc == 0) {
 		c->flags |= CONN_OPEN;
 		rc = w->engine->open(c);
@@ -197,8 +219,7 @@ static void conn_free(struct conn *c)
 {
 	struct worker *w = c->worker;
 
-	if ((c->flags & CONN_OPEN) && w->service->close)
-		w->service->close(c);
+	conn_close_service(c);
 	bufq_clear(&w->pool, &c->rx);
 	bufq_clear(&w->pool, &c->tx);
 	bufq_clear(&w->pool, &c->sending);

@@ -369,6 +369,9 @@ void conn_end_output(struct conn *c);
  * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and nothing was written: call
  * conn_wait_for_memory() to be run again. */
 int conn_write(struct conn *c, const void *data, size_t bytes);
+/* The same for services that have nothing else to do then: false, and c runs again when the pool has
+ * chunks. */
+bool conn_try_write(struct conn *c, const void *data, size_t bytes);
 
 /* A view of `bytes` to fill, aligned to `align` (a power of two) and with room for `head` bytes
  * before it, in a chunk that is shared with earlier calls.  The caller owns the view.  NULL: too
@@ -386,8 +389,8 @@ static inline void conn_peer_verified(struct conn *c)
 
 /* The worker's chunk of constant bytes, which services send again and again in views.  The first
  * call has fill() write all its chunk_size bytes; the worker owns it and frees it at its end.
- * NULL: the pool is exhausted. */
-struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size));
+ * NULL: the pool is exhausted, and c runs again when it has chunks. */
+struct chunk *conn_constant(struct conn *c, void (*fill)(uint8_t *bytes, uint32_t size));
 
 /* Bytes and views of the pool that c holds, in any of its queues. */
 static inline size_t conn_held_bytes(const struct conn *c)
@@ -443,6 +446,10 @@ static inline bool conn_deadline_passed(const struct conn *c)
  * deadline has passed. */
 bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes);
 
+/* setsockopt() and getsockopt() of a connection that is a socket; the calls are counted. */
+int conn_set_option(const struct conn *c, int level, int name, const void *value, size_t bytes);
+int conn_get_option(const struct conn *c, int level, int name, void *ret_value, size_t bytes);
+
 /* The peer's address; AF_UNSPEC: unknown.  At most one system call. */
 struct sockaddr_storage conn_peer_address(const struct conn *c);
 /* The client, for tables that count by client: its address, IPv4 as ::ffff:a.b.c.d, of IPv6 the
@@ -458,3 +465,5 @@ struct sockaddr_storage conn_local_address(const struct conn *c);
 
 /* Called by the worker: runs the service, flushes, throttles, decides the fate. */
 void conn_run(struct conn *c);
+/* Ends the service's part of the connection. */
+void conn_close_service(struct conn *c);

@@ -1,4 +1,4 @@
-/* The peer's and the local address of a connection.  Worker's thread only. */
+/* The peer's and the local address of a connection, and the options of its socket.  Worker's thread only. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -47,13 +47,11 @@ sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX])
 {
 	struct sockaddr_storage sa = conn_peer_address(c);
 	struct ucred user = { 0 };
-	socklen_t user_len = sizeof(user);
 
 	format_sockaddr(&sa, text);
 	if (sa.ss_family != AF_UNIX)
 		return sa.ss_family;
-	stat_add(c->worker->stats.sys_other, 1);
-	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &user, &user_len) == 0)
+	if (conn_get_option(c, SOL_SOCKET, SO_PEERCRED, &user, sizeof(user)) == 0)
 		snprintf(text, ADDRESS_TEXT_MAX, "unix:pid=%d,uid=%u", (int)user.pid,
 			 (unsigned)user.uid);
 	return AF_UNIX;
@@ -68,4 +66,18 @@ struct sockaddr_storage conn_local_address(const struct conn *c)
 		return socket_address(c, true);
 	clients->local(c, &sa);
 	return sa;
+}
+
+int conn_set_option(const struct conn *c, int level, int name, const void *value, size_t bytes)
+{
+	stat_add(c->worker->stats.sys_other, 1);
+	return setsockopt(c->fd, level, name, value, (socklen_t)bytes);
+}
+
+int conn_get_option(const struct conn *c, int level, int name, void *ret_value, size_t bytes)
+{
+	socklen_t length = (socklen_t)bytes;
+
+	stat_add(c->worker->stats.sys_other, 1);
+	return getsockopt(c->fd, level, name, ret_value, &length);
 }

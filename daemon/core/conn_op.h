@@ -33,6 +33,13 @@ static inline void conn_op_begin(struct conn *c, unsigned operation)
 		conn_op_sample(c, operation, w->turn.now_ns, 1);
 }
 
+/* conn_op_begin() of `count` operations at once, one of which is timed. */
+static inline void conn_op_begin_some(struct conn *c, unsigned operation, uint64_t count)
+{
+	conn_op_begin(c, operation);
+	stat_add(c->worker->stats.operations[operation].count, count - 1);
+}
+
 /* For services that do not parse: counts each message in rx as an operation, or all of a byte
  * stream's rx as one. */
 static inline void conn_op_begin_all(struct conn *c, unsigned operation)

@@ -39,10 +39,17 @@ struct view *conn_room(struct worker *w, size_t head, size_t bytes, size_t align
 	return view_new(&w->pool, k, k->base + at, (uint32_t)bytes);
 }
 
-struct chunk *conn_constant(struct worker *w, void (*fill)(uint8_t *bytes, uint32_t size))
+struct chunk *conn_constant(struct conn *c, void (*fill)(uint8_t *bytes, uint32_t size))
 {
-	if (unlikely(!w->constant) && (w->constant = chunk_get(&w->pool)) != NULL)
+	struct worker *w = c->worker;
+
+	if (likely(w->constant != NULL))
+		return w->constant;
+	w->constant = chunk_get(&w->pool);
+	if (w->constant)
 		fill(w->constant->base, w->pool.chunk_size);
+	else
+		conn_wait_for_memory(c);
 	return w->constant;
 }
 
@@ -77,6 +84,14 @@ int conn_write(struct conn *c, const void *data, size_t bytes)
 		}
 	}
 	return 0;
+}
+
+bool conn_try_write(struct conn *c, const void *data, size_t bytes)
+{
+	if (likely(conn_write(c, data, bytes) == 0))
+		return true;
+	conn_wait_for_memory(c);
+	return false;
 }
 
 void conn_end_output(struct conn *c)

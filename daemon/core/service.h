@@ -124,7 +124,11 @@ struct service {
 	 * text. */
 	int (*connect)(const struct worker *w, struct connect_data *connect_data);
 
-	/* A connection begins; may set c->state.  0, or -errno: it is dropped.  Optional. */
+	/* Bytes of c->state, zeroed, which the core allocates before open() and frees after close(); 0: the
+	 * service does that by itself. */
+	size_t state_bytes;
+
+	/* A connection begins.  0 or -errno: the connection is dropped.  Optional. */
 	int (*open)(struct conn *c);
 
 	/* Moves views from c->rx to c->tx, or keeps them; never blocks.  Called when rx grew, tx
@@ -152,6 +156,6 @@ struct service {
 	 * has handled it, c is closed or runs again. */
 	bool (*failed)(struct conn *c, int error);
 
-	/* The connection ends; nothing is in flight any more.  Frees c->state.  Optional. */
+	/* The connection ends; nothing is in flight any more.  Optional. */
 	void (*close)(struct conn *c);
 };

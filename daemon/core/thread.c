@@ -103,8 +103,8 @@ static void worker_abandon_conns(struct worker *w)
 
 		w->conns = c->next;
 		deadline_drop(&w->deadlines, &c->due.timer);
-		if ((c->flags & CONN_OPEN) && c->io.count == 0 && w->service->close)
-			w->service->close(c);
+		if (c->io.count == 0)
+			conn_close_service(c);
 		w->owner->release(w, c->ticket);
 		close(c->fd);
 		free(c);

@@ -70,10 +70,8 @@ void epoll_leave(struct conn *c)
 void epoll_gone(struct conn *c)
 {
 	int error = 0;
-	socklen_t len = sizeof(error);
 
-	stat_add(c->worker->stats.sys_other, 1);
-	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+	conn_get_option(c, SOL_SOCKET, SO_ERROR, &error, sizeof(error));
 	if (error) {
 		conn_failed(c, error);
 		return;
@@ -121,10 +119,8 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 static bool epoll_has_queue(struct conn *c)
 {
 	unsigned id = 0;
-	socklen_t len = sizeof(id);
 
-	stat_add(c->worker->stats.sys_other, 1);
-	return getsockopt(c->fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &id, &len) == 0 && id > 0;
+	return conn_get_option(c, SOL_SOCKET, SO_INCOMING_NAPI_ID, &id, sizeof(id)) == 0 && id > 0;
 }
 
 int epoll_open(struct conn *c)

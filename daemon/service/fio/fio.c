@@ -153,10 +153,8 @@ static int fio_start(struct conn *c, struct fio_conn *s)
 
 static void fio_drop(struct conn *c, const struct fio_conn *s)
 {
-	if (s->control.mode == FIO_SEND) {
-		conn_op_begin(c, OPERATION_MESSAGE);
-		stat_add(c->worker->stats.operations[OPERATION_MESSAGE].count, c->rx.views - 1);
-	}
+	if (s->control.mode == FIO_SEND)
+		conn_op_begin_some(c, OPERATION_MESSAGE, c->rx.views);
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
 	conn_op_end(c);
 }
@@ -179,17 +177,10 @@ static void fio_run(struct conn *c)
 		fio_drop(c, s);
 }
 
-static int fio_open(struct conn *c)
-{
-	c->state = calloc(1, sizeof(struct fio_conn));
-	return c->state ? 0 : -ENOMEM;
-}
-
 /* The engine has freed the region. */
 static void fio_close(struct conn *c)
 {
 	fio_uncount(c, c->state);
-	free(c->state);
 }
 
 static void *fio_shared_new(const struct worker_options *options, const char *listener,
@@ -213,7 +204,7 @@ const struct service service_fio = {
 	.message_max = FIO_MESSAGE,
 	.shared_new = fio_shared_new,
 	.shared_free = free,
-	.open = fio_open,
+	.state_bytes = sizeof(struct fio_conn),
 	.run = fio_run,
 	.close = fio_close,
 };

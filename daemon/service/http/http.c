@@ -6,10 +6,8 @@
  * are queued in the order of the requests, up to HTTP_QUEUE bytes; after that input waits in rx.  A
  * syntax error is answered with its status and ends the connection: nothing after it is taken for a
  * request.  Replies have no Date, to save reading the clock. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
@@ -168,7 +166,7 @@ static bool http_step_pattern(struct conn *c)
 {
 	struct http_conn *h = c->state;
 	struct worker *w = c->worker;
-	struct chunk *k = conn_constant(w, http_fill); /* exists: http_run() has made it */
+	struct chunk *k = conn_constant(c, http_fill); /* exists: http_run() has made it */
 
 	while (h->left && conn_queued_bytes(c) < HTTP_QUEUE) {
 		uint64_t n = MIN(h->left, MIN(w->pool.chunk_size, (uint32_t)HTTP_PIECE));
@@ -459,10 +457,8 @@ static void http_run(struct conn *c)
 {
 	struct http_conn *h = c->state;
 
-	if (unlikely(!conn_constant(c->worker, http_fill))) {
-		conn_wait_for_memory(c);
+	if (unlikely(!conn_constant(c, http_fill)))
 		return;
-	}
 	while (http_step(c))
 		;
 	if (h->phase != PHASE_HEAD || c->rx.bytes || !http_parser_in_head(&h->parser))
@@ -476,17 +472,6 @@ static void http_run(struct conn *c)
 	}
 }
 
-static int http_open(struct conn *c)
-{
-	c->state = calloc(1, sizeof(struct http_conn));
-	return c->state ? 0 : -ENOMEM;
-}
-
-static void http_close(struct conn *c)
-{
-	free(c->state);
-}
-
 const struct service service_http = {
 	.name = "http",
 	.flags = SERVICE_DELAYS | SERVICE_TLS,
@@ -494,7 +479,6 @@ const struct service service_http = {
 	.example = "wrk -d 5 http://{host}:{port}/",
 	.example_tls = "wrk -d 5 https://{host}:{port}/",
 	.operations = { "get", "bytes", "head", "echo", "discard", "refused" },
-	.open = http_open,
+	.state_bytes = sizeof(struct http_conn),
 	.run = http_run,
-	.close = http_close,
 };

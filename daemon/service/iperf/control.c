@@ -35,18 +35,9 @@ static void control_fail(struct conn *c, enum conn_end end)
 	conn_close(c, end);
 }
 
-/* false: the pool is exhausted; the service runs again when it is not. */
-static bool control_write(struct conn *c, const void *data, size_t bytes)
-{
-	if (conn_write(c, data, bytes) == 0)
-		return true;
-	conn_wait_for_memory(c);
-	return false;
-}
-
 static bool control_write_state(struct conn *c, uint8_t state)
 {
-	return control_write(c, &state, 1);
+	return conn_try_write(c, &state, 1);
 }
 
 void iperf3_control_refuse(struct conn *c, int error)
@@ -218,7 +209,7 @@ static bool step_streams(struct conn *c)
 		control_break_off(c, state);
 		return false;
 	}
-	if (!complete || !control_write(c, states, sizeof(states)))
+	if (!complete || !conn_try_write(c, states, sizeof(states)))
 		return false;
 	control_start(c, t->params.omit_s ? IPERF3_OMIT : IPERF3_RUN);
 	i->step = STEP_RUN;
@@ -359,7 +350,7 @@ static bool step_reply(struct conn *c)
 	while (i->text_bytes < i->text_max) {
 		uint32_t n = MIN(i->text_max - i->text_bytes, (uint32_t)PIECE);
 
-		if (!control_write(c, i->text + i->text_bytes, n))
+		if (!conn_try_write(c, i->text + i->text_bytes, n))
 			return false;
 		i->text_bytes += n;
 	}
@@ -390,7 +381,7 @@ static bool step_refuse(struct conn *c)
 			return false;
 	} else {
 		iperf3_build_error(i->refusal, error);
-		if (!control_write(c, error, sizeof(error)))
+		if (!conn_try_write(c, error, sizeof(error)))
 			return false;
 	}
 	stat_add(c->worker->stats.operations[IPERF3_OP_TEST].errors, 1);

@@ -32,15 +32,9 @@ struct iperf3_cpu iperf3_cpu_now(void)
 
 /* ---- The socket ---- */
 
-static bool set_option(struct conn *c, int level, int name, const void *value, socklen_t bytes)
-{
-	stat_add(c->worker->stats.sys_other, 1);
-	return setsockopt(c->fd, level, name, value, bytes) == 0;
-}
-
 static bool set_number(struct conn *c, int level, int name, int value)
 {
-	return set_option(c, level, name, &value, sizeof(value));
+	return conn_set_option(c, level, name, &value, sizeof(value)) == 0;
 }
 
 /* Sets both socket buffers; as in iperf3 it is an error if the kernel grants less. */
@@ -50,12 +44,10 @@ static int set_window(struct conn *c, int bytes)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
 		int actual = 0;
-		socklen_t length = sizeof(actual);
 
 		if (!set_number(c, SOL_SOCKET, names[i], bytes) ||
-		    getsockopt(c->fd, SOL_SOCKET, names[i], &actual, &length) < 0)
+		    conn_get_option(c, SOL_SOCKET, names[i], &actual, sizeof(actual)) < 0)
 			return IPERF3_BUFFER_FAILED;
-		stat_add(c->worker->stats.sys_other, 1);
 		if (actual < bytes)
 			return IPERF3_BUFFER_SMALL;
 	}
@@ -64,14 +56,9 @@ static int set_window(struct conn *c, int bytes)
 
 static int set_tos(struct conn *c, int tos)
 {
-	struct sockaddr_storage address = { 0 };
-	socklen_t length = sizeof(address);
 	bool done;
 
-	if (getsockname(c->fd, (struct sockaddr *)&address, &length) < 0)
-		return IPERF3_TOS_FAILED;
-	stat_add(c->worker->stats.sys_other, 1);
-	if (address.ss_family == AF_INET6)
+	if (conn_local_address(c).ss_family == AF_INET6)
 		done = set_number(c, IPPROTO_IPV6, IPV6_TCLASS, tos);
 	else
 		done = set_number(c, IPPROTO_IP, IP_TOS, tos);
@@ -91,13 +78,13 @@ static int set_options(struct conn *c, const struct iperf3_params *p)
 	if (rc == 0 && p->mss && !set_number(c, IPPROTO_TCP, TCP_MAXSEG, p->mss))
 		rc = IPERF3_MSS_FAILED;
 	if (rc == 0 && p->sends && fq_rate &&
-	    !set_option(c, SOL_SOCKET, SO_MAX_PACING_RATE, &fq_rate, sizeof(fq_rate)))
+	    conn_set_option(c, SOL_SOCKET, SO_MAX_PACING_RATE, &fq_rate, sizeof(fq_rate)) < 0)
 		rc = IPERF3_PACING_FAILED;
 	/* As in iperf3, a congestion control that this host lacks is no error: the client is told
 	 * the one in use. */
 	if (rc == 0 && p->congestion[0] &&
-	    !set_option(c, IPPROTO_TCP, TCP_CONGESTION, p->congestion,
-			(socklen_t)strlen(p->congestion)) &&
+	    conn_set_option(c, IPPROTO_TCP, TCP_CONGESTION, p->congestion, strlen(p->congestion)) <
+		    0 &&
 	    errno != ENOENT)
 		rc = IPERF3_CONGESTION_FAILED;
 	return rc;
@@ -109,16 +96,14 @@ void iperf3_stream_enter(struct conn *c)
 	struct iperf3_test *t = i->member.test;
 	const struct iperf3_params *p = &t->params;
 	char congestion[IPERF3_CONGESTION_MAX] = "";
-	socklen_t length = sizeof(congestion) - 1;
 	uint8_t role = p->sends ? IPERF3_SENDS : IPERF3_RECEIVES;
 	int error = set_options(c, p);
 
 	c->flags |= CONN_LASTING; /* it ends with control, and a low rate has long pauses */
 	if (p->sends && p->receives)
 		role = IPERF3_UNKNOWN;
-	if (getsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, congestion, &length) < 0)
+	if (conn_get_option(c, IPPROTO_TCP, TCP_CONGESTION, congestion, sizeof(congestion) - 1) < 0)
 		congestion[0] = '\0';
-	stat_add(c->worker->stats.sys_other, 1);
 	atomic_store(&i->member.stream->role, role);
 	iperf3_arrive(&i->member, error, congestion);
 }
@@ -142,13 +127,11 @@ static void look_at_sender(struct conn *c)
 	struct iperf3_conn *i = c->state;
 	struct iperf3_stream *s = i->member.stream;
 	struct tcp_info info = { 0 };
-	socklen_t length = sizeof(info);
 	uint64_t sent = c->bytes_out;
 
 	if (role_of(i) == IPERF3_RECEIVES)
 		return;
-	stat_add(c->worker->stats.sys_other, 1);
-	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) {
+	if (conn_get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info)) == 0) {
 		s->retransmits = info.tcpi_total_retrans;
 		s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
 		if (info.tcpi_bytes_acked > sent)
@@ -256,13 +239,11 @@ static bool sender_is_unread(struct iperf3_stream *s)
 {
 	struct conn *c = s->member->of.conn;
 	struct tcp_info info = { 0 };
-	socklen_t length = sizeof(info);
 
 	/* It has no event that would run the held-back stream again. */
 	if (!conn_has_unsent(c) && !(c->flags & CONN_READY))
 		return false;
-	stat_add(c->worker->stats.sys_other, 1);
-	if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0)
+	if (conn_get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info)) < 0)
 		return false;
 	s->window_max = MAX(s->window_max, info.tcpi_snd_wnd);
 	if (info.tcpi_snd_wnd < s->window_max / 2 || window_is_full(&info))
@@ -414,17 +395,13 @@ static void stream_send(struct conn *c)
 	struct iperf3_conn *i = c->state;
 	struct worker *w = c->worker;
 	size_t queue = MAX((size_t)QUEUE, worker_share(w));
-	struct chunk *k = conn_constant(w, stream_fill);
+	struct chunk *k = conn_constant(c, stream_fill);
 	uint64_t now;
 	bool begun = false;
 
 	store_bytes(i->member.stream, c->bytes_out);
 	wake_held(c);
-	if (!k) {
-		conn_wait_for_memory(c);
-		return;
-	}
-	if (conn_queued_bytes(c) >= queue / 2)
+	if (!k || conn_queued_bytes(c) >= queue / 2)
 		return;
 	now = i->member.test->params.rate ? clock_ns() : 0;
 	while (conn_queued_bytes(c) < queue) {

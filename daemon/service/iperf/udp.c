@@ -199,17 +199,14 @@ static void stream_send(struct conn *c)
 	struct iperf3_conn *i = c->state;
 	uint64_t now = clock_ns(), next_ns, due = count_due(i, now, &next_ns);
 	size_t room = AHEAD - MIN(queued(c), (size_t)AHEAD);
-	bool begun = false;
+	uint64_t added = 0;
 
 	count_sent(c);
 	c->flags |= CONN_WATCH_TX;
-	for (due = MIN(due, room); due > 0 && datagram_add(c, now); due--) {
-		if (begun)
-			stat_add(c->worker->stats.operations[IPERF3_OP_SEND].count, 1);
-		else
-			conn_op_begin(c, IPERF3_OP_SEND);
-		begun = true;
-	}
+	for (due = MIN(due, room); added < due && datagram_add(c, now); added++)
+		continue;
+	if (added)
+		conn_op_begin_some(c, IPERF3_OP_SEND, added);
 	if (next_ns)
 		conn_set_deadline(c, MAX(next_ns, now + NS_PER_MS));
 }

@@ -271,10 +271,8 @@ static bool nbd_greet(struct conn *c)
 {
 	uint8_t greeting[NBD_GREETING];
 
-	if (conn_write(c, greeting, nbd_build_greeting(greeting)) < 0) {
-		conn_wait_for_memory(c);
+	if (!conn_try_write(c, greeting, nbd_build_greeting(greeting)))
 		return false;
-	}
 	nbd_of(c)->phase = NBD_PHASE_FLAGS;
 	return true;
 }
@@ -300,12 +298,7 @@ static bool nbd_take_client_flags(struct conn *c)
 
 static int nbd_open(struct conn *c)
 {
-	struct nbd_conn *n = calloc(1, sizeof(*n));
-
-	if (!n)
-		return -ENOMEM;
-	n->tls = c->worker->service->secure ? NBD_TLS_REQUIRED : NBD_TLS_ABSENT;
-	c->state = n;
+	nbd_of(c)->tls = c->worker->service->secure ? NBD_TLS_REQUIRED : NBD_TLS_ABSENT;
 	return 0;
 }
 
@@ -336,7 +329,6 @@ static void nbd_close(struct conn *c)
 	if (nbd_of(c)->commands)
 		nbd_commands_free(c);
 	free(nbd_of(c)->begun);
-	free(c->state);
 }
 
 const struct service service_nbd = {
@@ -354,6 +346,7 @@ const struct service service_nbd = {
 	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS | SERVICE_DELAYS | SERVICE_TLS |
 		 SERVICE_STARTS_TLS,
 	.held_max = BLOCK_HELD_MAX,
+	.state_bytes = sizeof(struct nbd_conn),
 	.open = nbd_open,
 	.run = nbd_run,
 	.close = nbd_close,

@@ -18,38 +18,26 @@ enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
 /* ---- The socket, and the CPU time ---- */
 
-static void set_option(struct conn *c, int level, int name, const void *value, size_t bytes)
-{
-	stat_add(c->worker->stats.sys_other, 1);
-	setsockopt(c->fd, level, name, value, (socklen_t)bytes);
-}
-
-static void get_option(struct conn *c, int level, int name, void *ret, socklen_t bytes)
-{
-	stat_add(c->worker->stats.sys_other, 1);
-	getsockopt(c->fd, level, name, ret, &bytes);
-}
-
 /* Options that the kernel refuses are ignored: the result contains the values in use. */
 static void set_options(struct conn *c, const struct netperf_request *r)
 {
 	if (r->send_buffer)
-		set_option(c, SOL_SOCKET, SO_SNDBUF, &r->send_buffer, sizeof(r->send_buffer));
+		conn_set_option(c, SOL_SOCKET, SO_SNDBUF, &r->send_buffer, sizeof(r->send_buffer));
 	if (r->receive_buffer)
-		set_option(c, SOL_SOCKET, SO_RCVBUF, &r->receive_buffer, sizeof(r->receive_buffer));
+		conn_set_option(c, SOL_SOCKET, SO_RCVBUF, &r->receive_buffer, sizeof(r->receive_buffer));
 	if (r->congestion[0])
-		set_option(c, IPPROTO_TCP, TCP_CONGESTION, r->congestion, strlen(r->congestion));
+		conn_set_option(c, IPPROTO_TCP, TCP_CONGESTION, r->congestion, strlen(r->congestion));
 }
 
 static void look_at_socket(struct conn *c, struct netperf_result *counted)
 {
 	struct tcp_info info = { 0 };
 
-	get_option(c, SOL_SOCKET, SO_SNDBUF, &counted->send_buffer, sizeof(int));
-	get_option(c, SOL_SOCKET, SO_RCVBUF, &counted->receive_buffer, sizeof(int));
-	get_option(c, IPPROTO_TCP, TCP_CONGESTION, counted->congestion,
+	conn_get_option(c, SOL_SOCKET, SO_SNDBUF, &counted->send_buffer, sizeof(int));
+	conn_get_option(c, SOL_SOCKET, SO_RCVBUF, &counted->receive_buffer, sizeof(int));
+	conn_get_option(c, IPPROTO_TCP, TCP_CONGESTION, counted->congestion,
 		   sizeof(counted->congestion) - 1);
-	get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info));
+	conn_get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info));
 	counted->retransmits = info.tcpi_total_retrans;
 }
 
@@ -82,12 +70,10 @@ static void send_owed(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
 	size_t queue = MAX((size_t)QUEUE, worker_share(w));
-	struct chunk *k = conn_constant(w, fill);
+	struct chunk *k = conn_constant(c, fill);
 
-	if (!k) {
-		conn_wait_for_memory(c);
+	if (!k)
 		return;
-	}
 	n->counted.sends++;
 	while (n->owed > 0 && conn_queued_bytes(c) < queue) {
 		uint32_t bytes = (uint32_t)MIN(n->owed, (uint64_t)w->pool.chunk_size);
@@ -146,8 +132,7 @@ static void transactions_run(struct conn *c, struct netperf_conn *n)
 	if (requests > 0) {
 		n->counted.receives++;
 		n->counted.transactions += requests;
-		conn_op_begin(c, NETPERF_OP_TRANSACTION);
-		stat_add(c->worker->stats.operations[NETPERF_OP_TRANSACTION].count, requests - 1);
+		conn_op_begin_some(c, NETPERF_OP_TRANSACTION, requests);
 		n->owed += requests * r->response_bytes;
 	}
 	if (n->owed > 0)
@@ -183,8 +168,7 @@ static void datagrams_answer(struct conn *c, struct netperf_conn *n, struct chun
 	}
 	n->counted.transactions += count;
 	n->counted.sends += (uint32_t)count;
-	conn_op_begin(c, NETPERF_OP_TRANSACTION);
-	stat_add(w->stats.operations[NETPERF_OP_TRANSACTION].count, count - 1);
+	conn_op_begin_some(c, NETPERF_OP_TRANSACTION, count);
 	while (count-- > 0)
 		bufq_push(&c->tx, view_new(&w->pool, k, k->base, bytes));
 }
@@ -222,19 +206,16 @@ static bool datagrams_are_late(struct conn *c, struct netperf_conn *n)
 static bool datagrams_run(struct conn *c, struct netperf_conn *n)
 {
 	bool answers = n->test->request.kind == NETPERF_RR, last;
-	struct chunk *k = answers ? conn_constant(c->worker, fill) : NULL;
+	struct chunk *k = answers ? conn_constant(c, fill) : NULL;
 	uint64_t count;
 
-	if (answers && !k) {
-		conn_wait_for_memory(c);
+	if (answers && !k)
 		return false;
-	}
 	count = datagrams_take(c, n, &last);
 	if (count > 0 && answers) {
 		datagrams_answer(c, n, k, count);
 	} else if (count > 0) {
-		conn_op_begin(c, NETPERF_OP_RECEIVE);
-		stat_add(c->worker->stats.operations[NETPERF_OP_RECEIVE].count, count - 1);
+		conn_op_begin_some(c, NETPERF_OP_RECEIVE, count);
 		conn_op_end(c);
 	}
 	if (!last && datagrams_are_late(c, n)) {

@@ -80,15 +80,6 @@ static int buffer_size(struct worker *w, int name, int wanted)
 	return size;
 }
 
-/* False: the pool is exhausted; the service runs again when it is not. */
-static bool control_write(struct conn *c, const uint8_t message[static NETPERF_MESSAGE])
-{
-	if (conn_write(c, message, NETPERF_MESSAGE) == 0)
-		return true;
-	conn_wait_for_memory(c);
-	return false;
-}
-
 static void control_ask(struct conn *c, struct netperf_conn *n)
 {
 	n->step = NETPERF_ASK;
@@ -140,7 +131,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 		response.send_buffer = buffer_size(w, SO_SNDBUF, n->request.send_buffer);
 	}
 	netperf_format_response(message, &n->request, &response);
-	if (!control_write(c, message)) {
+	if (!conn_try_write(c, message, sizeof(message))) {
 		netperf_test_leave(n);
 		return;
 	}
@@ -207,7 +198,7 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	if (seen->request.wants_cpu)
 		result.cpu_percent = 100.0 * (double)cpu_ns / (double)elapsed_ns / result.cpus;
 	netperf_format_result(message, &result);
-	if (!control_write(c, message))
+	if (!conn_try_write(c, message, sizeof(message)))
 		return;
 	test_record(n, &result);
 	conn_op_end(c);

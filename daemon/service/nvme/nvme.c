@@ -74,14 +74,11 @@ static const struct nvme_verbs *const after_connect[] = { &nvme_admin_verbs, &nv
 
 static int nvme_open(struct conn *c)
 {
-	struct nvme_queue *q = calloc(1, sizeof(*q));
+	struct nvme_queue *q = nvme_of(c);
 	struct nvme_member *m = calloc(1, sizeof(*m));
 
-	if (!q || !m) {
-		free(q);
-		free(m);
+	if (!m)
 		return -ENOMEM;
-	}
 	m->conn = c;
 	m->worker = c->worker;
 	q->conn = c;
@@ -94,7 +91,6 @@ static int nvme_open(struct conn *c)
 	q->alive_ns = clock_ns() + NVME_HANDSHAKE_NS;
 	q->due_ns = q->alive_ns;
 	conn_set_deadline(c, q->due_ns);
-	c->state = q;
 	return 0;
 }
 
@@ -154,7 +150,6 @@ static void nvme_close(struct conn *c)
 
 	nvme_commands_free(q);
 	nvme_leave(q->member);
-	free(q);
 }
 
 static void nvme_describe(const struct conn *c, char *text, size_t size)
@@ -185,6 +180,7 @@ const struct service service_nvme = {
 	.shared_new = nvme_target_new,
 	.shared_free = nvme_target_free,
 	.listens = nvme_ports_listen,
+	.state_bytes = sizeof(struct nvme_queue),
 	.open = nvme_open,
 	.run = nvme_run,
 	.close = nvme_close,

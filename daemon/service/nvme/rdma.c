@@ -66,10 +66,8 @@ static bool rdma_say(struct nvme_command *d)
 	uint8_t cqe[NVME_CQE];
 
 	nvme_build_cqe(cqe, &completion);
-	if (conn_write(c, cqe, sizeof(cqe)) < 0) {
-		conn_wait_for_memory(c);
+	if (!conn_try_write(c, cqe, sizeof(cqe)))
 		return false;
-	}
 	if (d->sqe.sgl.invalidate)
 		c->tx.tail->key = d->sqe.sgl.key;
 	nvme_command_replied(d);

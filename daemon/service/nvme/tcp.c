@@ -7,14 +7,6 @@
 
 /* ---- Out ---- */
 
-static bool tcp_write(struct nvme_queue *q, const uint8_t *pdu, size_t bytes)
-{
-	if (conn_write(q->conn, pdu, bytes) == 0)
-		return true;
-	conn_wait_for_memory(q->conn);
-	return false;
-}
-
 void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
 {
 	struct nvme_tcp_fault fault = { .fes = (uint8_t)fes, .fei = fei };
@@ -44,7 +36,7 @@ static bool tcp_reply(struct nvme_command *d)
 {
 	uint8_t pdu[NVME_TCP_RSP_MAX];
 
-	if (!tcp_write(d->queue, pdu, build_rsp(d, pdu)))
+	if (!conn_try_write(d->queue->conn, pdu, build_rsp(d, pdu)))
 		return false;
 	tcp_done(d);
 	return true;
@@ -61,7 +53,7 @@ static bool tcp_ask(struct nvme_command *d)
 	};
 	uint8_t pdu[NVME_TCP_RSP_MAX];
 
-	if (!tcp_write(q, pdu, nvme_tcp_build_r2t(pdu, &q->terms, &r2t)))
+	if (!conn_try_write(q->conn, pdu, nvme_tcp_build_r2t(pdu, &q->terms, &r2t)))
 		return false;
 	d->asked_bytes = d->got_bytes + r2t.length;
 	d->step = NVME_RECEIVE;
@@ -172,7 +164,7 @@ static bool tcp_start(struct nvme_queue *q)
 		return true;
 	}
 	q->terms.h2c_max = (uint32_t)MIN(MAX(share / NVME_BLOCK, 1U) * NVME_BLOCK, BLOCK_PART_MAX);
-	if (!tcp_write(q, pdu, nvme_tcp_build_icresp(pdu, &q->terms)))
+	if (!conn_try_write(q->conn, pdu, nvme_tcp_build_icresp(pdu, &q->terms)))
 		return false;
 	q->phase = NVME_PHASE_CONNECT;
 	return true;

@@ -2,9 +2,6 @@
  * which the server reads and acknowledges; the second names its sink memory, to which the server
  * writes the same bytes, and acknowledges that.  The bytes stay in chunks of the pool in between.
  * The reply to a write is sent at once, as it arrives after the bytes. */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "conn.h"
 #include "conn_op.h"
 #include "proto.h"
@@ -82,10 +79,8 @@ static bool rping_reply(struct conn *c, struct rping_conn *s)
 {
 	static const uint8_t go_ahead[RPING_MESSAGE]; /* clients check only its size */
 
-	if (conn_write(c, go_ahead, sizeof(go_ahead)) < 0) {
-		conn_wait_for_memory(c);
+	if (!conn_try_write(c, go_ahead, sizeof(go_ahead)))
 		return false;
-	}
 	s->reply = false;
 	conn_op_reply(c, s->operation, s->start_ns);
 	return true;
@@ -127,13 +122,10 @@ static void rping_run(struct conn *c)
 
 static int rping_open(struct conn *c)
 {
-	struct rping_conn *s = calloc(1, sizeof(*s));
+	struct rping_conn *s = c->state;
 
-	if (!s)
-		return -ENOMEM;
 	s->read = (struct remote){ .done = rping_read_done, .conn = c, .kind = REMOTE_READ };
 	s->write = (struct remote){ .done = rping_write_done, .conn = c, .kind = REMOTE_WRITE };
-	c->state = s;
 	return 0;
 }
 
@@ -142,7 +134,6 @@ static void rping_close(struct conn *c)
 	struct rping_conn *s = c->state;
 
 	rping_free(c, &s->read);
-	free(s);
 }
 
 const struct service service_rping = {
@@ -150,6 +141,7 @@ const struct service service_rping = {
 	.example = "rping -c -a {host} -p {port} -V -C 10",
 	.operations = { "read", "write" },
 	.flags = SERVICE_MESSAGES | SERVICE_REMOTE,
+	.state_bytes = sizeof(struct rping_conn),
 	.open = rping_open,
 	.run = rping_run,
 	.close = rping_close,

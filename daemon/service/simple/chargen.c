@@ -2,8 +2,6 @@
  * what it receives.  One operation is one batch queued; its latency is the time until the peer has
  * taken it.  A FIN does not end the connection (as with inetd's chargen: the client may have closed
  * only its own direction); a failed send or a drain does. */
-#include <errno.h>
-
 #include "conn.h"
 #include "conn_op.h"
 
@@ -60,18 +58,14 @@ static void chargen_run(struct conn *c)
 {
 	struct worker *w = c->worker;
 	uint32_t bytes = chargen_bytes(w);
-	struct chunk *k = conn_constant(w, chargen_fill);
+	struct chunk *k = conn_constant(c, chargen_fill);
 
 	if (w->engine->messages && k) {
 		chargen_answer(c, k);
 		return;
 	}
 	bufq_drop(&w->pool, &c->rx, c->rx.bytes);
-	if (!k) {
-		conn_wait_for_memory(c);
-		return;
-	}
-	if (w->drain.on || conn_queued_bytes(c) >= CHARGEN_QUEUE / 2)
+	if (!k || w->drain.on || conn_queued_bytes(c) >= CHARGEN_QUEUE / 2)
 		return;
 	conn_op_begin(c, 0);
 	while (conn_queued_bytes(c) < CHARGEN_QUEUE)

@@ -2,8 +2,6 @@
  * is copied: one bit of the header is cleared where it was received, and bytes are passed on as
  * they arrive, so a message need not be complete.  Adjacent messages of the same fate are moved
  * together.  A message counts when its last byte has arrived. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
@@ -86,13 +84,9 @@ static int sockperf_begin(struct conn *c, struct sockperf_cursor *at)
 /* Only pongs are timed, not messages that are only counted. */
 static void sockperf_count(struct conn *c, const uint64_t done[static OPERATIONS])
 {
-	struct worker *w = c->worker;
-
-	stat_add(w->stats.operations[OPERATION_COUNT].count, done[OPERATION_COUNT]);
-	if (!done[OPERATION_PONG])
-		return;
-	conn_op_begin(c, OPERATION_PONG);
-	stat_add(w->stats.operations[OPERATION_PONG].count, done[OPERATION_PONG] - 1);
+	stat_add(c->worker->stats.operations[OPERATION_COUNT].count, done[OPERATION_COUNT]);
+	if (done[OPERATION_PONG])
+		conn_op_begin_some(c, OPERATION_PONG, done[OPERATION_PONG]);
 }
 
 static void sockperf_run_stream(struct conn *c)
@@ -156,24 +150,12 @@ static void sockperf_run(struct conn *c)
 		sockperf_run_stream(c);
 }
 
-static int sockperf_open(struct conn *c)
-{
-	c->state = calloc(1, sizeof(struct sockperf_conn));
-	return c->state ? 0 : -ENOMEM;
-}
-
-static void sockperf_close(struct conn *c)
-{
-	free(c->state);
-}
-
 const struct service service_sockperf = {
 	.name = "sockperf",
 	.example = "sockperf ping-pong --tcp -i {host} -p {port}",
 	.example_udp = "sockperf ping-pong -i {host} -p {port}",
 	.operations = { "pong", "count" },
-	.open = sockperf_open,
+	.state_bytes = sizeof(struct sockperf_conn),
 	.run = sockperf_run,
-	.close = sockperf_close,
 	.flags = SERVICE_UDP | SERVICE_DELAYS,
 };
