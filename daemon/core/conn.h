@@ -261,10 +261,10 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
-/* NULL: c is a socket. */
+/* NULL: c is a socket.  Engine rdma has some of these as well: see pair.h. */
 static inline const struct engine_clients *conn_clients(const struct conn *c)
 {
-	return c->worker->engine->clients;
+	return c->fd < 0 ? c->worker->engine->clients : NULL;
 }
 
 /* The device that carries c, one of its worker's devices; NULL: c is a socket. */

@@ -62,9 +62,10 @@ struct sockaddr_storage conn_local_address(const struct conn *c)
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	const struct engine_clients *clients = conn_clients(c);
 
-	if (!clients || !clients->local)
+	if (!clients)
 		return socket_address(c, true);
-	clients->local(c, &sa);
+	if (clients->local)
+		clients->local(c, &sa);
 	return sa;
 }
 

@@ -704,7 +704,8 @@ static void one_client_leaves_places_for_others(void **state)
 	struct sessions *r = sessions_new(NULL, NULL, &reason);
 	struct iperf3_member **members = calloc(2 * SESSIONS_MAX, sizeof(struct iperf3_member *));
 	struct worker *w = aligned_alloc(CACHE_LINE, sizeof(*w));
-	struct conn clients[] = { { .worker = w, .id = 1 }, { .worker = w, .id = 2 } };
+	struct conn clients[] = { { .worker = w, .fd = -1, .id = 1 },
+				  { .worker = w, .fd = -1, .id = 2 } };
 	unsigned first, second;
 
 	(void)state;

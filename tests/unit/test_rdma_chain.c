@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "one_sided.h"
+#include "queue.h"
 
 enum { OPERATIONS = RDMA_SENDS + 1, VIEWS = 3 };
 

@@ -11,16 +11,10 @@
 
 #include "cm.h"
 #include "conn.h"
-#include "one_sided.h"
 #include "pair_socket.h"
 #include "queue.h"
 #include "rdma_engine.h"
 #include "rdma_keys.h"
-#include "srq.h"
-
-enum {
-	RDMA_RNR_TIMER = 12, /* 0.64 ms: delay after which a client that found no receive retries */
-};
 
 /* ---- Setup ---- */
 
@@ -425,34 +419,24 @@ static void rdma_conn_peer(const struct conn *c, struct sockaddr_storage *ret_pe
 {
 	const struct rdma_conn *r = c->engine_state;
 
-	if (conn_is_exchange(c))
-		rdma_exchange_peer(c, ret_peer);
-	else
-		*ret_peer = r->peer;
+	*ret_peer = r->peer;
 }
 
 static void rdma_conn_local(const struct conn *c, struct sockaddr_storage *ret_local)
 {
 	const struct rdma_conn *r = c->engine_state;
-	const struct sockaddr *local;
+	const void *local = r->id ? rdma_get_local_addr(r->id) : NULL;
 
-	if (conn_is_exchange(c)) {
-		rdma_exchange_local(c, ret_local);
-		return;
-	}
-	local = r->id ? rdma_get_local_addr(r->id) : NULL;
 	ret_local->ss_family = AF_UNSPEC;
 	if (local)
-		memcpy(ret_local, local,
-		       local->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-						    : sizeof(struct sockaddr_in));
+		memcpy(ret_local, local, sockaddr_size(local));
 }
 
 static const struct engine_device *rdma_conn_device(const struct conn *c)
 {
 	const struct rdma_conn *r = c->engine_state;
 
-	return conn_is_exchange(c) ? NULL : r->port;
+	return r->port;
 }
 
 static const struct engine_clients rdma_conn_clients = {

@@ -4,7 +4,6 @@
 
 #include "cm.h"
 #include "conn.h"
-#include "one_sided.h"
 #include "queue.h"
 #include "rdma_engine.h"
 
@@ -28,7 +27,7 @@ void rdma_conn_use(struct rdma_conn *r, struct rdma_device *d,
 	r->device = d;
 	r->port = rdma_device_port(d, r->id->port_num);
 	r->connect_data = *connect_data;
-	rdma_device_use(d);
+	d->users++;
 }
 
 /* Takes request->id over. */
@@ -51,7 +50,7 @@ static struct rdma_conn *rdma_conn_of(struct rdma_device *d, struct rdma_request
 void rdma_conn_free(struct rdma_conn *r)
 {
 	if (r->device)
-		rdma_device_leave(r->device);
+		r->device->users--;
 	free(r);
 }
 

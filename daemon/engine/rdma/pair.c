@@ -11,7 +11,6 @@
 
 #include "cm.h"
 #include "conn.h"
-#include "gid.h"
 #include "log.h"
 #include "pair_socket.h"
 #include "parse.h"
@@ -23,7 +22,6 @@ enum {
 	PAIR_HOPS = 255,      /* as perftest's clients */
 	PAIR_TIMEOUT = 14,    /* 67 ms until a packet is sent again */
 	PAIR_RETRIES = 7,     /* the most */
-	PAIR_RNR_TIMER = 12, /* 0.64 ms: delay after which a client that found no receive retries */
 	PAIR_PSN_MASK = 0xffffff,
 };
 
@@ -69,14 +67,12 @@ static unsigned rdma_pair_mtu_of(struct ibv_context *verbs)
 int rdma_pair_mtu(struct conn *c)
 {
 	struct rdma_exchange *x = c->engine_state;
-	struct sockaddr_storage local;
-	struct in6_addr address;
+	struct sockaddr_storage local = conn_local_address(c);
+	struct in6_addr address = sockaddr_mapped(&local);
 	struct ibv_gid_entry entry;
 	struct ibv_context **list = rdma_get_devices(NULL);
 	unsigned least = 0;
 
-	conn_clients(c)->local(c, &local);
-	address = sockaddr_mapped(&local);
 	for (struct ibv_context **at = list; at && *at && !x->interface; at++) {
 		unsigned mtu = rdma_pair_mtu_of(*at);
 
@@ -115,12 +111,11 @@ static struct sockaddr_storage rdma_pair_address(const uint8_t gid[static PAIR_G
 static int rdma_pair_resolve(struct rdma_exchange *x, struct rdma_pair *p)
 {
 	struct sockaddr_storage to = rdma_pair_address(p->said.client.gid, x->interface);
-	struct sockaddr_storage from;
+	struct sockaddr_storage from = conn_local_address(x->conn);
 	struct sockaddr *source = NULL;
 
 	if (sockaddr_is_multicast(&to) || sockaddr_is_wildcard(&to))
 		return -EADDRNOTAVAIL;
-	conn_clients(x->conn)->local(x->conn, &from);
 	if (x->interface && from.ss_family == to.ss_family) {
 		sockaddr_set_port(&from, 0);
 		source = (struct sockaddr *)&from;
@@ -302,7 +297,7 @@ static int rdma_pair_to_rtr(struct rdma_conn *r, const struct ibv_gid_entry *own
 		.dest_qp_num = said->client.number,
 		.rq_psn = said->client.sequence,
 		.max_dest_rd_atomic = (uint8_t)said->own.reads,
-		.min_rnr_timer = PAIR_RNR_TIMER,
+		.min_rnr_timer = RDMA_RNR_TIMER,
 		.ah_attr = rdma_pair_way(r, own),
 	};
 

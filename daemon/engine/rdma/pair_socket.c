@@ -83,22 +83,6 @@ void rdma_exchange_release(struct conn *c)
 	free(c->engine_state);
 }
 
-void rdma_exchange_peer(const struct conn *c, struct sockaddr_storage *ret_peer)
-{
-	socklen_t length = sizeof(*ret_peer);
-
-	if (getpeername(c->fd, (struct sockaddr *)ret_peer, &length) < 0)
-		ret_peer->ss_family = AF_UNSPEC;
-}
-
-void rdma_exchange_local(const struct conn *c, struct sockaddr_storage *ret_local)
-{
-	socklen_t length = sizeof(*ret_local);
-
-	if (getsockname(c->fd, (struct sockaddr *)ret_local, &length) < 0)
-		ret_local->ss_family = AF_UNSPEC;
-}
-
 /* ---- Accepting ---- */
 
 enum { RDMA_ACCEPTS = 16 }; /* sockets that one turn accepts */

@@ -40,8 +40,6 @@ void rdma_exchange_recv(struct conn *c);
 void rdma_exchange_flush(struct conn *c);
 void rdma_exchange_close(struct conn *c);
 void rdma_exchange_release(struct conn *c);
-void rdma_exchange_peer(const struct conn *c, struct sockaddr_storage *ret_peer);
-void rdma_exchange_local(const struct conn *c, struct sockaddr_storage *ret_local);
 
 /* pair.c: functions of struct engine_remote. */
 int rdma_pair_mtu(struct conn *c);

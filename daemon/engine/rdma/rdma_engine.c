@@ -1,4 +1,4 @@
-/* Engine `rdma`: code shared by connections and datagrams: waiting, start and end.  See
+/* Engine `rdma`: code shared by connections and datagrams: waiting, hot plug, start and end.  See
  * rdma_engine.h. */
 #include "rdma_engine.h"
 
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -101,6 +102,51 @@ void rdma_wait(struct worker *w, bool block)
 		worker_end_spin(w);
 }
 
+/* ---- Devices that are unplugged ----
+ *
+ * The connection manager sends an event to each identifier on the device.  But workers without one
+ * get none, and if the module rdma_cm was loaded before ib_uverbs, the kernel waits until all have
+ * closed the device before the connection manager hears of it.  So its file in /dev/infiniband,
+ * which is removed first, is watched as well. */
+
+enum { HOTPLUG_EVENTS_BYTES = 4096 };
+
+static void rdma_file_gone(struct rdma *e, const char *name)
+{
+	for (struct rdma_device *d = e->devices; d; d = d->next)
+		if (!strcmp(d->verbs->device->dev_name, name))
+			rdma_cm_removed(e->worker, NULL, d->verbs);
+}
+
+static void rdma_hotplug_event(struct op *op, int res, uint32_t flags)
+{
+	struct rdma *e = container_of(op, struct rdma, hotplug_op);
+	char events[HOTPLUG_EVENTS_BYTES]
+		__attribute__((aligned(__alignof__(struct inotify_event))));
+	ssize_t bytes;
+
+	(void)res, (void)flags;
+	while ((bytes = read(e->hotplug_fd, events, sizeof(events))) > 0) {
+		const struct inotify_event *event;
+
+		for (char *at = events; at < events + bytes; at += sizeof(*event) + event->len) {
+			event = (const struct inotify_event *)(void *)at;
+			if (event->len > 0)
+				rdma_file_gone(e, event->name);
+		}
+	}
+	rdma_let_go(NULL); /* closes devices that the library has opened and no worker uses */
+}
+
+static void rdma_hotplug_open(struct rdma *e)
+{
+	e->hotplug_op.done = rdma_hotplug_event;
+	e->hotplug_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (e->hotplug_fd >= 0 &&
+	    inotify_add_watch(e->hotplug_fd, "/dev/infiniband", IN_DELETE) >= 0)
+		rdma_watch(e->worker, e->hotplug_fd, &e->hotplug_op);
+}
+
 /* ---- Life ---- */
 
 void rdma_fini(struct worker *w)
@@ -114,7 +160,8 @@ void rdma_fini(struct worker *w)
 		rdma_device_free(d);
 	}
 	rdma_cm_close(w);
-	rdma_hotplug_close(e);
+	if (e->hotplug_fd >= 0)
+		close(e->hotplug_fd);
 	if (e->epoll_fd >= 0)
 		close(e->epoll_fd);
 	free(e);

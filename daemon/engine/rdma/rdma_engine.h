@@ -37,7 +37,3 @@ const char *rdma_conn_refusal(const struct worker *w, int rc);
 int rdma_conn_accept(struct rdma_conn *r);
 /* Releases what these have made, once the queue pair and the identifier are destroyed. */
 void rdma_conn_free(struct rdma_conn *r);
-
-/* hotplug.c */
-void rdma_hotplug_open(struct rdma *e);
-void rdma_hotplug_close(struct rdma *e);

@@ -125,7 +125,7 @@ static void rdma_ud_job_free(struct rdma_ud_job *job)
 		chunk_put(&w->pool, job->held[i].chunk);
 	job->queue->held -= job->count;
 	job->ud->users--;
-	rdma_device_leave(job->ud->device);
+	job->ud->device->users--;
 	free(job);
 }
 
@@ -207,7 +207,7 @@ static struct rdma_ud_job *rdma_ud_job_new(struct rdma_ud_queue *q, struct rdma_
 	job->wc = *wc;
 	memcpy(&job->grh, k->base, sizeof(job->grh));
 	ud->users++;
-	rdma_device_use(ud->device);
+	ud->device->users++;
 	*q->tail = job;
 	q->tail = &job->next;
 	return job;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "cm.h"
-#include "gid.h"
 #include "log.h"
 #include "parse.h"
 #include "sockaddr.h"

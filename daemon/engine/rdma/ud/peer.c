@@ -20,7 +20,7 @@ static void rdma_ud_free_peer(struct rdma_peer *peer)
 {
 	rdma_ud_destroy_handle(peer);
 	peer->ud->users--;
-	rdma_device_leave(peer->ud->device);
+	peer->ud->device->users--;
 	free(peer);
 }
 
@@ -60,7 +60,7 @@ struct rdma_peer *rdma_ud_begin(struct rdma_ud *ud, const struct rdma_ud_client 
 	peer->number = client->number;
 	peer->address = client->address;
 	peer->peer.key = client->key;
-	rdma_device_use(ud->device);
+	ud->device->users++;
 	ud->users++;
 	if (conn_start(w, -1, peer, ticket) < 0) {
 		rdma_ud_free_peer(peer);

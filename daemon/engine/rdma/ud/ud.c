@@ -1,7 +1,7 @@
 /* Engine `rdma`, datagrams: queue pairs, and the engine.
  *
  * There are no connections: a client asks the connection manager for the number of the worker's
- * queue pair, and sends.  It is identified by its address and queue pair (deliver.c).  The
+ * queue pair, and sends.  It is identified by its address and queue pair.  The
  * device drops datagrams that find no receive, and we drop those of clients that hold too much, as
  * datagrams may be lost anyway. */
 #include "ud.h"
@@ -15,6 +15,7 @@
 #include "conn.h"
 #include "grh.h"
 #include "handle.h"
+#include "parse.h"
 #include "queue.h"
 #include "rdma_keys.h"
 
@@ -272,31 +273,71 @@ static void rdma_ud_requested(struct worker *w, struct rdma_request *request)
 	rdma_request_refuse(request, ud ? rdma_cm_refusal(w, rc) : reason.text);
 }
 
-/* ---- The engine ---- */
+/* ---- What arrives ---- */
 
-static int rdma_ud_device_opened(struct rdma_device *d, struct reason *reason)
+static struct peer_key rdma_ud_key(const struct sockaddr_storage *address, uint32_t number)
 {
-	(void)d, (void)reason;
-	return 0;
+	struct in6_addr ip = sockaddr_mapped(address);
+	struct peer_key key = { .words = { [2] = number } };
+
+	memcpy(key.words, &ip, sizeof(ip));
+	return key;
 }
+
+/* Delivers the datagram in k to its client, has an address handle made if the client is new, or
+ * drops it. */
+static void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *wc)
+{
+	struct rdma_ud_client from = { .address.ss_family = AF_INET6, .number = wc->src_qp };
+	struct peer *known;
+	bool held = false;
+
+	/* Within an InfiniBand subnet the header may be missing. */
+	if (wc->byte_len >= GRH_BYTES &&
+	    (!(wc->wc_flags & IBV_WC_GRH) || grh_source(k->base, &from.address) == 0)) {
+		from.key = rdma_ud_key(&from.address, wc->src_qp);
+		known = peers_find(&ud->peers, &from.key);
+		if (known) {
+			rdma_ud_input(container_of(known, struct rdma_peer, peer), k, wc->byte_len);
+			return;
+		}
+		held = rdma_ud_hold(ud, &from, k, wc);
+	}
+	if (!held)
+		stat_add(ud->device->worker->stats.datagrams_dropped, 1);
+}
+
+static void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+{
+	struct rdma_ud *ud = d->uds;
+	struct worker *w = d->worker;
+	struct chunk *k = of;
+
+	while (ud && (ud->state == RDMA_UD_DEAD || ud->number != wc->qp_num))
+		ud = ud->next;
+	if (!ud || !ud->lent.is[k->id])
+		return; /* it was taken back when the queue pair was reset */
+	if (wc->status == IBV_WC_SUCCESS) {
+		stat_add(w->stats.wc_recv, 1);
+		rdma_ud_deliver(ud, k, wc);
+	} else {
+		rdma_queue_count_error(&w->stats, wc->status);
+		rdma_ud_failed(ud);
+	}
+	rdma_lent_back(&ud->lent, &w->pool, k);
+}
+
+/* ---- The engine ---- */
 
 static int rdma_ud_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
 {
 	return rdma_ud_get(d, port, reason) ? 0 : -EIO;
 }
 
-/* Nothing to do: rdma_ud_tend() notices d->gone. */
-static void rdma_ud_device_gone(struct rdma_device *d)
-{
-	(void)d;
-}
-
 static const struct rdma_mode rdma_datagrams = {
 	.space = RDMA_PS_UDP,
-	.opened = rdma_ud_device_opened,
 	.closing = rdma_ud_free_all,
 	.serves = rdma_ud_device_serves,
-	.gone = rdma_ud_device_gone,
 	.completed = { [RDMA_TAG_DATAGRAM] = rdma_ud_received,
 		       [RDMA_TAG_DATAGRAM_SENT] = rdma_ud_sent },
 	.requested = rdma_ud_requested,

@@ -2,7 +2,7 @@
 #pragma once
 #include <netinet/in.h>
 
-#include "lent.h"
+#include "memory.h"
 #include "peers.h"
 #include "rdma_engine.h"
 
@@ -103,9 +103,6 @@ void rdma_ud_forget_sends(struct rdma_ud *ud);
 void rdma_ud_destroy_handle(struct rdma_peer *peer);
 /* Destroys the handles that wait for that; the queue pair was destroyed before. */
 void rdma_ud_destroy_handles(struct rdma_ud *ud);
-
-/* deliver.c: of rdma_mode.completed[]. */
-void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_wc *wc);
 
 /* peer.c */
 /* The client begins; ah becomes its own, or is destroyed.  NULL: it is refused. */

@@ -5,12 +5,12 @@
 #include "cm.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "channel.h"
 #include "parse.h"
 #include "rdma_keys.h"
 #include "sockaddr.h"
@@ -22,6 +22,39 @@ enum {
 	EVENTS_MAX = 16,            /* that one turn handles */
 	RETRY_NS = 500 * NS_PER_MS, /* until an address that was lost is bound again */
 };
+
+/* ---- The event channel ---- */
+
+/* Counted, as an identifier that is handed over needs the old channel until it is moved, and the
+ * worker that made the channel may end before. */
+struct rdma_channel {
+	struct rdma_event_channel *events;
+	_Atomic unsigned refs;
+};
+
+/* NULL: it cannot be made. */
+static struct rdma_channel *channel_new(void)
+{
+	struct rdma_channel *channel = calloc(1, sizeof(*channel));
+
+	if (channel)
+		channel->events = rdma_create_event_channel();
+	if (!channel || !channel->events) {
+		free(channel);
+		return NULL;
+	}
+	atomic_init(&channel->refs, 1);
+	return channel;
+}
+
+/* Any thread. */
+static void channel_put(struct rdma_channel *channel)
+{
+	if (atomic_fetch_sub(&channel->refs, 1) > 1)
+		return;
+	rdma_destroy_event_channel(channel->events);
+	free(channel);
+}
 
 /* The state of a worker. */
 struct rdma_cm {
@@ -61,12 +94,6 @@ static const char *rdma_cm_advice(int error)
 	}
 }
 
-static socklen_t rdma_cm_length(const struct sockaddr_storage *address)
-{
-	return address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					      : sizeof(struct sockaddr_in);
-}
-
 static int rdma_cm_create(struct rdma_cm *cm, enum rdma_port_space space,
 			  const struct sockaddr_storage *address, struct rdma_cm_id **ret_id)
 {
@@ -87,7 +114,7 @@ static int rdma_cm_create_uc(struct rdma_cm *cm, const struct sockaddr_storage *
 		.ai_family = address->ss_family,
 		.ai_qp_type = IBV_QPT_UC,
 		.ai_port_space = RDMA_PS_IB,
-		.ai_src_len = rdma_cm_length(address),
+		.ai_src_len = sockaddr_size(address),
 		.ai_src_addr = (struct sockaddr *)address,
 	};
 
@@ -113,7 +140,7 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	if (rc < 0)
 		return reason_set(reason, rc, "bind %s: %s%s", format_sockaddr(address, text),
 				  strerror(-rc), rdma_cm_advice(-rc));
-	memcpy(address, rdma_get_local_addr(*id), rdma_cm_length(address));
+	memcpy(address, rdma_get_local_addr(*id), sockaddr_size(address));
 	if (!(*id)->verbs) /* a wildcard address has no device */
 		return 0;
 	d = rdma_device_get(w, (*id)->verbs, reason);
@@ -142,15 +169,31 @@ static int rdma_cm_listen(struct worker *w, unsigned index, struct reason *reaso
 				  : rdma_cm_advice(-rc));
 }
 
+static void rdma_cm_drop(struct rdma_cm *cm, unsigned index)
+{
+	if (cm->listeners[index])
+		rdma_destroy_id(cm->listeners[index]);
+	cm->listeners[index] = NULL;
+}
+
+/* Binds an address and listens at it.  0, or -errno: its device is missing, or not ready yet. */
+static int rdma_cm_listen_one(struct worker *w, unsigned index, struct reason *reason)
+{
+	int rc = rdma_cm_bind_one(w, index, reason);
+
+	if (rc == 0)
+		rc = rdma_cm_listen(w, index, reason);
+	if (rc < 0)
+		rdma_cm_drop(rdma_cm_of(w), index);
+	return rc;
+}
+
 int rdma_cm_bind(struct worker *w, struct reason *reason)
 {
 	int rc = 0;
 
-	for (unsigned i = 0; i < w->accept.endpoint_count && rc == 0; i++) {
-		rc = rdma_cm_bind_one(w, i, reason);
-		if (rc == 0)
-			rc = rdma_cm_listen(w, i, reason);
-	}
+	for (unsigned i = 0; i < w->accept.endpoint_count && rc == 0; i++)
+		rc = rdma_cm_listen_one(w, i, reason);
 	return rc;
 }
 
@@ -158,11 +201,8 @@ static void rdma_cm_unbind(struct worker *w)
 {
 	struct rdma_cm *cm = rdma_cm_of(w);
 
-	for (unsigned i = 0; cm->listeners && i < w->accept.endpoint_count; i++) {
-		if (cm->listeners[i])
-			rdma_destroy_id(cm->listeners[i]);
-		cm->listeners[i] = NULL;
-	}
+	for (unsigned i = 0; cm->listeners && i < w->accept.endpoint_count; i++)
+		rdma_cm_drop(cm, i);
 }
 
 void rdma_cm_accept(struct worker *w, bool on)
@@ -174,29 +214,14 @@ void rdma_cm_accept(struct worker *w, bool on)
 		rdma_cm_unbind(w);
 }
 
-/* 0, or -errno: its device is missing, or not ready yet. */
-static int rdma_cm_listen_one(struct worker *w, unsigned index)
-{
-	struct rdma_cm *cm = rdma_cm_of(w);
-	struct reason reason = { "" };
-	int rc = rdma_cm_bind_one(w, index, &reason);
-
-	if (rc == 0)
-		rc = rdma_cm_listen(w, index, &reason);
-	if (rc < 0 && cm->listeners[index]) {
-		rdma_destroy_id(cm->listeners[index]);
-		cm->listeners[index] = NULL;
-	}
-	return rc;
-}
-
 static bool rdma_cm_listen_again(struct worker *w)
 {
 	struct rdma_cm *cm = rdma_cm_of(w);
+	struct reason reason = { "" };
 	bool all = true;
 
 	for (unsigned i = 0; cm->listening && i < w->accept.endpoint_count; i++)
-		if (!cm->listeners[i] && rdma_cm_listen_one(w, i) < 0)
+		if (!cm->listeners[i] && rdma_cm_listen_one(w, i, &reason) < 0)
 			all = false;
 	return all;
 }
@@ -245,7 +270,7 @@ const char *rdma_cm_refusal(const struct worker *w, int rc)
 void rdma_request_free(struct rdma_request *request)
 {
 	if (request->channel)
-		rdma_channel_put(request->channel);
+		channel_put(request->channel);
 	free(request);
 }
 
@@ -280,7 +305,7 @@ static void rdma_request_handed_over(struct call *call)
 	} else if (rdma_migrate_id(request->id, e->cm->channel->events) < 0) {
 		rdma_request_refuse(request, "no memory");
 	} else {
-		rdma_channel_put(request->channel);
+		channel_put(request->channel);
 		request->channel = NULL;
 		e->mode->requested(w, request);
 	}
@@ -289,7 +314,8 @@ static void rdma_request_handed_over(struct call *call)
 /* Accesses nothing of the other worker but its mailbox, which its owner empties after its end. */
 static void rdma_request_hand_over(struct worker *to, struct rdma_request *request)
 {
-	request->channel = rdma_channel_get(rdma_cm_of(request->worker)->channel);
+	request->channel = rdma_cm_of(request->worker)->channel;
+	atomic_fetch_add(&request->channel->refs, 1);
 	request->worker = to;
 	request->call.fn = rdma_request_handed_over;
 	mailbox_post(&to->mailbox, &request->call);
@@ -312,7 +338,7 @@ struct worker *rdma_cm_choose(const struct worker *w, const struct sockaddr_stor
 static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rdma_request *request)
 {
 	const struct rdma *e = w->engine_state;
-	const struct sockaddr *peer = rdma_get_peer_addr(id);
+	const void *peer = rdma_get_peer_addr(id);
 	struct worker *to = w;
 
 	if (!request || !rdma_cm_of(w)->listening) {
@@ -323,9 +349,7 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rd
 	}
 	request->worker = w;
 	request->id = id;
-	memcpy(&request->peer, peer,
-	       peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					   : sizeof(struct sockaddr_in));
+	memcpy(&request->peer, peer, sockaddr_size(peer));
 	if (w->team.count > 1 && !w->turn.stop)
 		to = rdma_cm_choose(w, &request->peer);
 	if (to == w)
@@ -364,8 +388,7 @@ void rdma_cm_removed(struct worker *w, const struct rdma_cm_id *id, const struct
 
 		if (!own || (own != id && (!verbs || own->verbs != verbs)))
 			continue;
-		rdma_destroy_id(own);
-		e->cm->listeners[i] = NULL;
+		rdma_cm_drop(e->cm, i);
 		rdma_cm_retry(e->cm);
 	}
 }
@@ -411,11 +434,10 @@ static void rdma_cm_event(struct op *op, int res, uint32_t flags)
 int rdma_cm_identify(const struct worker *w, void *context, bool datagrams,
 		     struct rdma_cm_id **ret_id)
 {
-	struct rdma_event_channel *events = rdma_cm_of(w)->channel->events;
-
 	enum rdma_port_space space = datagrams ? RDMA_PS_UDP : RDMA_PS_TCP;
 
-	return rdma_create_id(events, ret_id, context, space) < 0 ? -errno : 0;
+	return rdma_create_id(rdma_cm_of(w)->channel->events, ret_id, context, space) < 0 ? -errno
+											  : 0;
 }
 
 bool rdma_cm_is_iwarp(const struct worker *w, unsigned index)
@@ -448,7 +470,7 @@ int rdma_cm_open(struct worker *w, struct reason *reason)
 	cm->listeners = calloc(w->accept.endpoint_count + 1, sizeof(struct rdma_cm_id *));
 	if (cm->retry_fd < 0 || !cm->listeners)
 		return reason_set(reason, -ENOMEM, "rdma: no memory");
-	cm->channel = rdma_channel_new();
+	cm->channel = channel_new();
 	if (!cm->channel) { /* the library's errno is of an earlier attempt */
 		rc = access(RDMA_MANAGER, R_OK | W_OK) < 0 ? errno : ENODEV;
 		return rdma_cm_refuse(reason, RDMA_MANAGER, rc);
@@ -468,7 +490,7 @@ void rdma_cm_close(struct worker *w)
 		return;
 	rdma_cm_unbind(w);
 	if (cm->channel)
-		rdma_channel_put(cm->channel);
+		channel_put(cm->channel);
 	if (cm->retry_fd >= 0)
 		close(cm->retry_fd);
 	free(cm->listeners);

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include "rdma_keys.h"
-#include "small.h"
-#include "spill.h"
+#include "memory.h"
 #include "worker.h"
 
 int rdma_watch(struct worker *w, int fd, struct op *op)
@@ -127,6 +127,42 @@ static void rdma_async_event(struct op *op, int res, uint32_t flags)
 			ibv_modify_qp(event.element.qp, &error, IBV_QP_STATE);
 		ibv_ack_async_event(&event);
 	}
+}
+
+/* ---- References to open devices ----
+ *
+ * The kernel does not release a device (`rdma link delete` blocks) before every process has closed
+ * it.  The connection manager's library opens it once for all workers, and closes it when it scans
+ * for devices and no reference is held; so each worker holds a reference to the devices that it
+ * uses, and triggers a scan after it has released one. */
+
+struct ibv_context **rdma_hold(struct ibv_context *verbs)
+{
+	struct ibv_context **all = rdma_get_devices(NULL), **one = calloc(2, sizeof(verbs));
+	unsigned kept = 0;
+
+	for (unsigned i = 0; all && all[i]; i++) {
+		if (all[i] == verbs && one)
+			one[0] = verbs;
+		else
+			all[kept++] = all[i];
+	}
+	if (!all)
+		return one;
+	all[kept] = NULL;
+	rdma_free_devices(all);
+	return one;
+}
+
+void rdma_let_go(struct ibv_context **held)
+{
+	struct ibv_context **all;
+
+	if (held)
+		rdma_free_devices(held);
+	all = rdma_get_devices(NULL); /* scans, and closes the devices that are dead */
+	if (all)
+		rdma_free_devices(all);
 }
 
 /* ---- Life ---- */
@@ -263,7 +299,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	if (rdma_watch(w, d->channel->fd, &d->event_op) < 0 ||
 	    rdma_watch(w, d->verbs->async_fd, &d->async_op) < 0)
 		return rdma_device_lacks(d, "cannot be watched", "", reason);
-	return e->mode->opened(d, reason);
+	return e->mode->opened ? e->mode->opened(d, reason) : 0;
 }
 
 struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
@@ -290,17 +326,6 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 	d->next = e->devices;
 	e->devices = d;
 	return d;
-}
-
-void rdma_device_use(struct rdma_device *d)
-{
-	d->users++;
-}
-
-void rdma_device_leave(struct rdma_device *d)
-{
-	assert(d->users > 0);
-	d->users--;
 }
 
 int rdma_device_reserve(struct rdma_device *d, unsigned entries)
@@ -340,7 +365,8 @@ void rdma_device_gone(struct rdma_device *d)
 	if (d->gone)
 		return;
 	d->gone = true;
-	e->mode->gone(d);
+	if (e->mode->gone)
+		e->mode->gone(d);
 	for (unsigned i = 0; i < RDMA_PORTS_MAX; i++)
 		if (d->ports[i])
 			atomic_store(&d->ports[i]->gone, true);
@@ -392,4 +418,25 @@ const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned num
 	atomic_store(&entry->gone, false);
 	d->ports[index] = entry;
 	return entry;
+}
+
+/* ---- Addresses ---- */
+
+enum { GIDS_MAX = 256 }; /* entries of a device's table that are looked at */
+
+bool rdma_gid_find(struct ibv_context *verbs, unsigned port, const void *gid,
+		   struct ibv_gid_entry *ret_entry)
+{
+	struct ibv_gid_entry entries[GIDS_MAX];
+	ssize_t count = ibv_query_gid_table(verbs, entries, ARRAY_SIZE(entries), 0);
+
+	for (ssize_t i = 0; i < count; i++) {
+		if (entries[i].gid_type != IBV_GID_TYPE_ROCE_V2 ||
+		    (port && entries[i].port_num != port) ||
+		    memcmp(&entries[i].gid, gid, sizeof(entries[i].gid)) != 0)
+			continue;
+		*ret_entry = entries[i];
+		return true;
+	}
+	return false;
 }

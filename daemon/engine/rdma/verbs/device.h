@@ -60,13 +60,13 @@ enum rdma_tag {
  * include. */
 struct rdma_mode {
 	enum rdma_port_space space;
-	/* opened(): after a device was opened; 0, or -errno with the reason.  closing(): before it
-	 * is closed. */
+	/* opened(): after a device was opened; 0, or -errno with the reason.  Optional.  closing():
+	 * before it is closed. */
 	int (*opened)(struct rdma_device *d, struct reason *reason);
 	void (*closing)(struct rdma_device *d);
 	/* Does this port support the `qp-type`?  0, or -errno with the reason. */
 	int (*serves)(struct rdma_device *d, unsigned port, struct reason *reason);
-	/* The device is unplugged: ends its connections. */
+	/* The device is unplugged: ends its connections.  Optional: tend() notices d->gone. */
 	void (*gone)(struct rdma_device *d);
 	/* By tag: handles a completion; `of` is the pointer that the tag names. */
 	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
@@ -119,7 +119,7 @@ struct rdma_device {
 	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices.list, by port
 							number; NULL: not used yet */
 	unsigned cq_size, cq_used;                   /* its entries, and how many are reserved */
-	unsigned users;                              /* connections that refer to it */
+	unsigned users;                              /* that refer to it: it is not freed meanwhile */
 	unsigned sends_max;                          /* entries of a connection's send queue */
 	uint32_t inline_wanted;                      /* bytes */
 	unsigned read_sges, write_sges;              /* views of one request */
@@ -154,9 +154,6 @@ unsigned rdma_arm(struct rdma *e);
 /* The worker's struct for the device, made if there is none; NULL with the reason. */
 struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 				    struct reason *reason);
-/* d is not freed between these two calls. */
-void rdma_device_use(struct rdma_device *d);
-void rdma_device_leave(struct rdma_device *d);
 /* The device was unplugged: ends its connections; d is freed when the last has left. */
 void rdma_device_gone(struct rdma_device *d);
 void rdma_device_sweep(struct rdma *e);
@@ -171,12 +168,15 @@ const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned num
 int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
 		       struct reason *reason);
 
+/* The device's RoCE v2 entry of that GID, 16 bytes, at a port (0: at any); false: there is none. */
+bool rdma_gid_find(struct ibv_context *verbs, unsigned port, const void *gid,
+		   struct ibv_gid_entry *ret_entry);
+
 /* "RoCE", "iWARP", "InfiniBand".  Any thread. */
 const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer);
 /* -errno, with the reason why this host has no devices.  Any thread. */
 int rdma_no_devices(struct reason *reason);
 
-/* hold.c */
 /* Keeps the device open until rdma_let_go(), even if it is unplugged.  NULL: no memory. */
 struct ibv_context **rdma_hold(struct ibv_context *verbs);
 /* Releases held (may be NULL), and closes unplugged devices that are not held any more. */

@@ -3,7 +3,7 @@
  * Operations are posted in order of submission, before messages that were queued after them.  Each
  * lane of the send queue completes in order as well: a signalled request tells how many operations
  * have ended with it. */
-#include "one_sided.h"
+#include "queue.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -13,7 +13,6 @@
 
 #include "conn.h"
 #include "remote.h"
-#include "spill.h"
 
 struct rdma_region {
 	struct rdma_region *next;

@@ -1,4 +1,4 @@
-/* Engine `rdma`: the work requests of a connection.  See queue.h. */
+/* Engine `rdma`: the states and the work requests of a connection.  See queue.h. */
 #include "queue.h"
 
 #include <assert.h>
@@ -9,7 +9,41 @@
 #include "conn.h"
 #include "rdma_keys.h"
 #include "remote.h"
-#include "spill.h"
+
+/* ---- States ---- */
+
+#define TO(state) (1U << (state))
+
+/* For each state, the bit mask of states that may follow. */
+static const unsigned rdma_states[RDMA_STATE_COUNT] = {
+	[RDMA_NEW] = TO(RDMA_OPENING),    [RDMA_OPENING] = TO(RDMA_ACCEPTED) | TO(RDMA_REFUSED),
+	[RDMA_ACCEPTED] = TO(RDMA_ENDED), [RDMA_REFUSED] = TO(RDMA_GONE),
+	[RDMA_ENDED] = TO(RDMA_GONE),
+};
+
+void rdma_conn_become(struct rdma_conn *r, enum rdma_state state)
+{
+	struct rdma *e = r->conn->worker->engine_state;
+
+	assert(rdma_states[r->state] & TO(state));
+	r->state = state;
+	switch (state) {
+	case RDMA_OPENING:
+		r->conn->pending++;
+		break;
+	case RDMA_REFUSED:
+	case RDMA_ENDED:
+		r->ending_next = e->ending;
+		e->ending = r;
+		break;
+	case RDMA_GONE:
+		r->conn->pending--;
+		conn_ready(r->conn);
+		break;
+	default:
+		break;
+	}
+}
 
 /* ---- The queue pair ---- */
 

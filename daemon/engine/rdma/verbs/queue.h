@@ -7,19 +7,17 @@
 #include <netinet/in.h>
 
 #include "connect_data.h"
-#include "device.h"
-#include "small.h"
+#include "memory.h"
 
-struct chunk;
 struct conn;
-struct pool;
 struct rdma_pair;
 struct rdma_region;
+struct region;
 struct remote;
 struct stats;
-struct view;
 
 enum {
+	RDMA_RNR_TIMER = 12,        /* 0.64 ms: delay after which a client that found no receive retries */
 	RDMA_PAIR_KEY = 0x11111111, /* Q_Key of a pair with datagrams, as perftest's */
 	RDMA_CREDIT = 16,     /* messages that a client may always send, if the pool has room */
 	RDMA_RECVS = 40,      /* receives posted for an active client; refilled below RDMA_CREDIT */
@@ -234,3 +232,38 @@ void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bo
 /* Accounts for the oldest signalled request of a lane, which has completed; returns the requests
  * covered. */
 struct rdma_signalled rdma_queue_sent(struct rdma_conn *r, enum rdma_lane_kind kind);
+
+/* ---- One-sided operations, and memory that clients read and write: one_sided.c ---- */
+
+/* Functions of struct engine. */
+void rdma_remote_submit(struct remote *remote);
+int rdma_region(struct conn *c, size_t bytes, struct region *ret_region);
+void rdma_spill(const struct conn *c, struct region *ret_region);
+unsigned rdma_send_spill(struct conn *c, uint32_t bytes);
+
+/* To be called before the other functions. */
+void rdma_remote_open(struct rdma_conn *r);
+/* Adds unposted operations to the chain, as far as there is room; false: not all. */
+bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain);
+/* Ends the first `count` operations of a lane, which have completed. */
+void rdma_remote_completed(struct rdma_lane *lane, unsigned count);
+/* Ends all operations and frees the regions; the queue pair must be destroyed before. */
+void rdma_remote_close(struct rdma_conn *r);
+
+/* ---- Receives that all connections of a device share: srq.c ---- */
+
+/* 0, or -errno with the reason.  The caller calls rdma_shared_close() in both cases, which also
+ * works without this. */
+int rdma_shared_open(struct rdma_device *d, struct reason *reason);
+void rdma_shared_close(struct rdma_device *d);
+/* NULL: d has no shared receives. */
+struct ibv_srq *rdma_shared_queue(const struct rdma_device *d);
+/* Posts receives when enough are missing. */
+void rdma_shared_feed(struct rdma_device *d);
+/* Between these two calls completions of shared receives find r by r->number.  No effect without
+ * shared receives, or if r was not added. */
+void rdma_shared_add(struct rdma_conn *r);
+void rdma_shared_remove(struct rdma_conn *r);
+/* A shared receive into chunk k has completed.  Returns its connection; NULL: it has ended. */
+struct rdma_conn *rdma_shared_received(struct rdma_device *d, struct chunk *k,
+				       const struct ibv_wc *wc);

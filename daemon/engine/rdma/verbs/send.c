@@ -10,7 +10,6 @@
 #include "conn.h"
 #include "queue.h"
 #include "remote.h"
-#include "spill.h"
 
 static const enum rdma_tag rdma_lane_tags[RDMA_LANE_COUNT] = {
 	[RDMA_LANE_OUT] = RDMA_TAG_SEND, [RDMA_LANE_IN] = RDMA_TAG_READ

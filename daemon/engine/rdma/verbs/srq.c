@@ -7,14 +7,13 @@
  * after a connection has ended, receives are posted until one is refused, which tells how many it
  * has taken.  Of those that have not completed, each is either of a connection that was open when
  * it was taken and has completed none posted later, or lost: then its chunk is taken back. */
-#include "srq.h"
+#include "queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
-#include "lent.h"
 
 enum {
 	RDMA_SHARED_MAX = 1024, /* receives */

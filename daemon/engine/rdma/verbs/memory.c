@@ -1,0 +1,224 @@
+/* Engine `rdma`: registered memory of a device.  See memory.h. */
+#include "memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "buf.h"
+#include "worker.h"
+
+/* ---- Lent chunks ---- */
+
+/* Each gets half of what the earlier ones left, so that any number of devices and ports never takes
+ * all chunks for receives. */
+int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most)
+{
+	struct rdma *e = w->engine_state;
+	const struct pool *p = &w->pool;
+	unsigned room = p->chunk_count - p->keep;
+
+	lent->is = calloc(p->chunk_count, sizeof(*lent->is));
+	if (!lent->is)
+		return -ENOMEM;
+	room -= MIN(room, e->posted_max);
+	lent->max = MIN(MAX(room / 2, 1U), most);
+	e->posted_max += lent->max;
+	return 0;
+}
+
+void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max)
+{
+	struct rdma *e = w->engine_state;
+
+	e->posted_max -= lent->max - max;
+	lent->max = max;
+}
+
+void rdma_lent_close(struct rdma_lent *lent, struct worker *w)
+{
+	struct rdma *e = w->engine_state;
+
+	if (!lent->is)
+		return;
+	rdma_lent_forget(lent, &w->pool);
+	free(lent->is);
+	e->posted_max -= lent->max;
+	*lent = (struct rdma_lent){ 0 };
+}
+
+void rdma_lent_forget(struct rdma_lent *lent, struct pool *p)
+{
+	for (uint32_t i = 0; lent->is && i < p->chunk_count; i++)
+		if (lent->is[i])
+			rdma_lent_back(lent, p, &p->chunks[i]);
+}
+
+bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k)
+{
+	if (!lent->is[k->id])
+		return false;
+	lent->is[k->id] = false;
+	lent->count--;
+	chunk_put(p, k);
+	return true;
+}
+
+unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
+			 struct rdma_chain *chain, enum rdma_tag tag, unsigned most)
+{
+	struct pool *p = &w->pool;
+	unsigned n = 0;
+
+	for (; n < MIN(most, (unsigned)RDMA_CHAIN_MAX) && p->free_count > p->keep; n++) {
+		struct chunk *k = chunk_get(p);
+
+		lent->is[k->id] = true;
+		lent->count++;
+		chain->sges[n] = (struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, d->mr->lkey };
+		chain->requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)k | tag,
+							   .next = &chain->requests[n + 1],
+							   .sg_list = &chain->sges[n],
+							   .num_sge = 1 };
+	}
+	if (n == 0)
+		return 0;
+	chain->requests[n - 1].next = NULL;
+	stat_add(w->stats.wr_recv, n);
+	stat_add(w->stats.doorbells, 1);
+	return n;
+}
+
+struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr)
+{
+	/* As in rdma_device_poll().  NOLINTNEXTLINE(*-no-int-to-ptr) */
+	return (void *)(uintptr_t)(wr->wr_id & ~(uint64_t)RDMA_TAG_MASK);
+}
+
+void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct ibv_recv_wr *bad)
+{
+	for (; bad; bad = bad->next) {
+		rdma_lent_back(lent, &w->pool, rdma_lent_chunk(bad));
+		stat_add(w->stats.wr_recv, UINT64_C(-1));
+	}
+}
+
+/* ---- Small messages ----
+ *
+ * Send queues that need little memory allow few inline bytes.  A longer message would keep its
+ * chunk until it completes, so each would have to be signalled.  Instead it is copied to a slot of
+ * registered memory: its chunk is free at once, and the slot after the next signalled request.  If
+ * no slot is free, the message is sent from its chunk. */
+
+enum { RDMA_SLOTS = 1024, RDMA_SLOT_NONE = 0 };
+
+struct rdma_small {
+	uint8_t *base;
+	struct ibv_mr *mr;
+	unsigned free_count;
+	uint16_t free[RDMA_SLOTS]; /* free slots, numbered from 1 */
+};
+
+void rdma_small_open(struct rdma_device *d)
+{
+	const size_t bytes = (size_t)RDMA_SLOTS * RDMA_INLINE;
+	struct rdma_small *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return;
+	s->base = aligned_alloc(4096, bytes);
+	s->mr = s->base ? ibv_reg_mr(d->pd, s->base, bytes, 0) : NULL;
+	if (!s->mr) {
+		free(s->base);
+		free(s);
+		return;
+	}
+	for (unsigned i = 0; i < RDMA_SLOTS; i++)
+		s->free[s->free_count++] = (uint16_t)(RDMA_SLOTS - i);
+	stat_add(d->worker->stats.registered_bytes, bytes);
+	d->small = s;
+}
+
+void rdma_small_close(struct rdma_device *d)
+{
+	struct rdma_small *s = d->small;
+
+	if (!s)
+		return;
+	stat_add(d->worker->stats.registered_bytes, -(uint64_t)s->mr->length);
+	ibv_dereg_mr(s->mr);
+	free(s->base);
+	free(s);
+	d->small = NULL;
+}
+
+bool rdma_small_add(struct rdma_small *s, struct rdma_slots *slots, unsigned at,
+		    const struct view *v, struct ibv_sge *ret_sge)
+{
+	uint16_t slot;
+	uint8_t *to;
+
+	if (!s || s->free_count == 0 || v->len > RDMA_INLINE)
+		return false;
+	slot = s->free[--s->free_count];
+	to = s->base + (size_t)(slot - 1) * RDMA_INLINE;
+	memcpy(to, v->data, v->len);
+	slots->of[(slots->first + at) % RDMA_SENDS] = slot;
+	*ret_sge = (struct ibv_sge){ (uintptr_t)to, v->len, s->mr->lkey };
+	return true;
+}
+
+void rdma_small_done(struct rdma_small *s, struct rdma_slots *slots, unsigned requests)
+{
+	for (; s && requests > 0; requests--) {
+		uint16_t *slot = &slots->of[slots->first];
+
+		if (*slot != RDMA_SLOT_NONE)
+			s->free[s->free_count++] = *slot;
+		*slot = RDMA_SLOT_NONE;
+		slots->first = (slots->first + 1) % RDMA_SENDS;
+	}
+}
+
+/* ---- The spill ----
+ *
+ * All connections of a worker share it.  The part of a message that exceeds its receive buffer goes
+ * there, large messages are sent from it, and clients may read and write it.  So messages of
+ * megabytes use no buffers of the pool. */
+
+int rdma_spill_open(struct rdma_device *d)
+{
+	struct worker *w = d->worker;
+	struct rdma_spill *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	d->spill = s;
+	s->bytes = (size_t)w->options.region_size;
+	s->base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->base != MAP_FAILED)
+		s->mr = ibv_reg_mr(d->pd, s->base, s->bytes,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+					   IBV_ACCESS_REMOTE_WRITE);
+	if (!s->mr)
+		return errno ? -errno : -ENOMEM;
+	stat_add(w->stats.registered_bytes, s->bytes);
+	return 0;
+}
+
+void rdma_spill_close(struct rdma_device *d)
+{
+	struct rdma_spill *s = d->spill;
+
+	if (!s)
+		return;
+	if (s->mr) {
+		stat_add(d->worker->stats.registered_bytes, -(uint64_t)s->bytes);
+		ibv_dereg_mr(s->mr);
+	}
+	if (s->base != MAP_FAILED)
+		munmap(s->base, s->bytes);
+	free(s);
+	d->spill = NULL;
+}

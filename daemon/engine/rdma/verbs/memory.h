@@ -1,0 +1,81 @@
+/* Registered memory of a device: chunks of the pool that are lent to it, slots for copies of small
+ * messages, and the spill.  Worker's thread only. */
+#pragma once
+#include "device.h"
+
+struct chunk;
+struct pool;
+struct view;
+
+/* ---- Chunks lent to a device that may complete in any order: for a shared receive queue or for
+ * datagrams ---- */
+
+enum { RDMA_CHAIN_MAX = 64 }; /* receives posted by one call, once this many are missing */
+
+struct rdma_lent {
+	bool *is; /* by chunk id: is it lent? NULL: closed */
+	unsigned count, max;
+};
+
+/* Receive requests that one call posts. */
+struct rdma_chain {
+	struct ibv_recv_wr requests[RDMA_CHAIN_MAX];
+	struct ibv_sge sges[RDMA_CHAIN_MAX];
+};
+
+/* Allows up to `most` chunks, or this device's share of the pool if that is less, to be lent.  0 or
+ * -ENOMEM. */
+int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most);
+/* Allows fewer. */
+void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max);
+/* To be called when the device no longer uses any of them.  Does nothing if closed already. */
+void rdma_lent_close(struct rdma_lent *lent, struct worker *w);
+/* Takes back a chunk that the device no longer uses.  False: it was taken back before. */
+bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k);
+/* Takes back all chunks; the device no longer uses them. */
+void rdma_lent_forget(struct rdma_lent *lent, struct pool *p);
+/* Fills the chain with up to `most` chunks as far as the pool allows.  Returns their number; they
+ * count as lent. */
+unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
+			 struct rdma_chain *chain, enum rdma_tag tag, unsigned most);
+/* The chunk of a request. */
+struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr);
+/* ibv_post_* did not accept `bad` and the requests after it: takes their chunks back. */
+void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct ibv_recv_wr *bad);
+
+/* ---- Copies of small messages that are too long to be sent inline ---- */
+
+/* The slots that a connection's requests use, by position in its send queue (a ring); 0: none. */
+struct rdma_slots {
+	unsigned first;
+	uint16_t of[RDMA_SENDS];
+};
+
+/* If there is no memory for slots, messages are sent from their chunks instead. */
+void rdma_small_open(struct rdma_device *d);
+void rdma_small_close(struct rdma_device *d);
+/* Copies v into a slot, for the request that is the at-th in the send queue.  False: v is too
+ * large, or no slot is free. */
+bool rdma_small_add(struct rdma_small *s, struct rdma_slots *slots, unsigned at,
+		    const struct view *v, struct ibv_sge *ret_sge);
+/* Frees the slots of the first `requests` of the send queue, which have completed. */
+void rdma_small_done(struct rdma_small *s, struct rdma_slots *slots, unsigned requests);
+
+/* ---- The spill, whose contents do not matter: see conn_spill() in core/remote.h ---- */
+
+struct rdma_spill {
+	uint8_t *base;
+	size_t bytes;
+	struct ibv_mr *mr;
+};
+
+/* The first `bytes` of the spill, for a work request. */
+static inline struct ibv_sge rdma_spill_sge(const struct rdma_spill *s, size_t bytes)
+{
+	return (struct ibv_sge){ (uintptr_t)s->base, (uint32_t)bytes, s->mr->lkey };
+}
+
+/* Maps and registers `region-size` bytes; 0, or -errno.  rdma_spill_close() is called in any case.
+ */
+int rdma_spill_open(struct rdma_device *d);
+void rdma_spill_close(struct rdma_device *d);
