@@ -230,7 +230,12 @@ static void conn_free(struct conn *c)
 	deadline_drop(&w->deadlines, &c->due.timer);
 	if (unlikely(w->bulk.busy == c))
 		bulk_forget(w);
-	w->engine->release(c);
+	if (w->engine->release) {
+		w->engine->release(c);
+	} else {
+		stat_add(w->stats.sys_close, 1);
+		close(c->fd);
+	}
 	w->owner->release(w, c->ticket);
 	worker_fd_freed(w);
 	/* The counter comes last: a reader that sees it decreased finds everything released. */

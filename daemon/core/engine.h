@@ -127,7 +127,7 @@ struct engine {
 	 * worker needed.  NULL: the result of init() is enough. */
 	void (*examine)(engine_found *found, void *context);
 
-	/* Starts (on) or stops accepting on a->fd. */
+	/* Starts (on) or stops accepting on a->fd.  NULL: the engine has no sockets. */
 	void (*listen)(struct worker *w, struct acceptor *a, bool on);
 
 	/* Starts or stops accepting on w->accept.endpoints, which init() has bound; off also
@@ -159,7 +159,8 @@ struct engine {
 	/* Stop: every operation in flight completes soon; must not free c, nor close c->fd. */
 	void (*close)(struct conn *c);
 
-	/* Nothing is in flight any more: closes c->fd and frees the resources of open(). */
+	/* Nothing is in flight any more: closes c->fd and frees the resources of open().  NULL: there is
+	 * only c->fd. */
 	void (*release)(struct conn *c);
 
 	/* Updates the counters that only the kernel knows, such as drops.  Optional. */

@@ -174,12 +174,6 @@ static void epoll_close(struct conn *c)
 		epoll_leave(c);
 }
 
-void epoll_release(struct conn *c)
-{
-	stat_add(c->worker->stats.sys_close, 1);
-	close(c->fd); /* this removes it from the epoll set */
-}
-
 static void epoll_accept(struct op *op, int ready, uint32_t flags);
 
 /* A shared socket is added with EPOLLEXCLUSIVE: the kernel wakes the first worker that sleeps. */

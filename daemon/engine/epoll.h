@@ -33,15 +33,13 @@ void epoll_listen(struct worker *w, struct acceptor *a, bool on);
 int epoll_watch(struct worker *w, int fd, struct op *op);
 void epoll_wait_turn(struct worker *w, bool block);
 int epoll_open(struct conn *c);
-void epoll_release(struct conn *c);
 
 /* What the modes of the engine over TCP share. */
 #define EPOLL_ENGINE                                                                               \
 	.name = "epoll", .transport = &transport_tcp, .sample_turns = 8,                           \
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll) |                       \
 		    FEATURE_BIT(rcvlowat) | FEATURE_BIT(drop) | FEATURE_BIT(epoll_busy_poll),      \
-	.init = epoll_init, .fini = epoll_fini, .listen = epoll_listen, .watch = epoll_watch,      \
-	.release = epoll_release
+	.init = epoll_init, .fini = epoll_fini, .listen = epoll_listen, .watch = epoll_watch
 
 /* The mode that the key `epoll-mode` chooses. */
 enum epoll_mode epoll_mode(const struct worker_options *options);

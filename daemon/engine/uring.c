@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include "readiness.h"
 #include "ring_keys.h"
@@ -351,7 +350,7 @@ static void uring_keep_open(struct conn *c)
 		uring_reset_arm(c, local);
 }
 
-/* shutdown() completes all operations that wait on the socket; uring_release() closes it. */
+/* shutdown() completes all operations that wait on the socket; the core closes it. */
 void uring_close(struct conn *c)
 {
 	if (!conn_in_flight(c))
@@ -369,12 +368,6 @@ void uring_close(struct conn *c)
 		(void)connect(c->fd, &(struct sockaddr){ .sa_family = AF_UNSPEC },
 			      sizeof(sa_family_t));
 	}
-}
-
-void uring_release(struct conn *c)
-{
-	stat_add(c->worker->stats.sys_close, 1);
-	close(c->fd);
 }
 
 const struct engine engine_uring = {
@@ -396,5 +389,4 @@ const struct engine engine_uring = {
 	.recv = uring_recv,
 	.flush = uring_flush,
 	.close = uring_close,
-	.release = uring_release,
 };

@@ -88,7 +88,6 @@ static_assert(offsetof(struct uring, ring) == 0, "ring_of() expects it there");
 int uring_open(struct conn *c);
 void uring_recv_stop(struct conn *c);
 void uring_close(struct conn *c);
-void uring_release(struct conn *c);
 
 /* uring_setup.c */
 int uring_init(struct worker *w, struct reason *reason);

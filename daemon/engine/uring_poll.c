@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "conn.h"
 #include "engine.h"
@@ -157,12 +156,6 @@ static void poll_close(struct conn *c)
 		ring_cancel(ring_of(c->worker), &c->send_op);
 }
 
-static void poll_release(struct conn *c)
-{
-	stat_add(c->worker->stats.sys_close, 1);
-	close(c->fd);
-}
-
 static void poll_run_again(struct conn *c)
 {
 	while (c) {
@@ -238,5 +231,4 @@ const struct engine engine_uring_poll = {
 	.recv = poll_recv,
 	.flush = poll_flush,
 	.close = poll_close,
-	.release = poll_release,
 };

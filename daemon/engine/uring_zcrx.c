@@ -327,6 +327,5 @@ const struct engine engine_uring_zcrx = {
 	.recv = zcrx_recv,
 	.flush = uring_flush,
 	.close = uring_close,
-	.release = uring_release,
 	.flush_counters = zcrx_flush_counters,
 };

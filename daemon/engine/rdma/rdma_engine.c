@@ -277,9 +277,3 @@ int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *rea
 		worker_feature(w, FEATURE_busy_poll);
 	return 0;
 }
-
-/* engine->listen: unused, as this engine has no sockets. */
-void rdma_no_sockets(struct worker *w, struct acceptor *a, bool on)
-{
-	(void)w, (void)a, (void)on;
-}

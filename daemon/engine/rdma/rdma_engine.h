@@ -12,13 +12,12 @@ void rdma_fini(struct worker *w);
 
 /* Functions of struct engine that do not depend on connections. */
 void rdma_wait(struct worker *w, bool block);
-void rdma_no_sockets(struct worker *w, struct acceptor *a, bool on);
 void rdma_examine(engine_found *found, void *context);
 
 #define RDMA_ENGINE                                                                                \
 	.name = "rdma", .transport = &transport_rdma, .messages = true, .sample_turns = 8,         \
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),                    \
-	.examine = rdma_examine, .listen = rdma_no_sockets, .watch = rdma_watch, .wait = rdma_wait
+	.examine = rdma_examine, .watch = rdma_watch, .wait = rdma_wait
 
 /* connection_request.c.  rdma_conn_requested() is a struct rdma_mode's. */
 void rdma_conn_requested(struct worker *w, struct rdma_request *request);

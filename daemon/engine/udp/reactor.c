@@ -46,13 +46,6 @@ static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct
 	return rc;
 }
 
-/* The socket has room to send again. */
-static void reactor_room(struct udp_socket *s)
-{
-	s->blocked = false;
-	udp_set_receiving(s);
-}
-
 /* ---- epoll ----
  *
  * Each socket has one registration, for input and, while it is blocked, for room to send.
@@ -112,7 +105,7 @@ static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
 
 	(void)flags;
 	if (unlikely(ready & EPOLLOUT) && s->blocked)
-		reactor_room(s);
+		udp_room(s);
 	if ((ready & EPOLLIN) && s->armed)
 		epoll_udp_take(r, s);
 }
@@ -190,19 +183,14 @@ const struct engine engine_epoll_udp = {
  * A single-shot poll reports input of a socket and is armed again after the turn's receives; if
  * there is more input, it completes at once. */
 
-static void poll_udp_arm(struct udp_socket *s, unsigned events, struct op *op)
+static void poll_udp_await_input(struct udp_socket *s)
 {
 	struct io_uring_sqe *sqe = ring_sqe(&s->udp->ring);
 
-	io_uring_prep_poll_add(sqe, s->acceptor->fd, events);
-	ring_op(sqe, op);
-}
-
-static void poll_udp_await_input(struct udp_socket *s)
-{
 	s->polled = true;
 	s->acceptor->armed++;
-	poll_udp_arm(s, POLLIN, &s->acceptor->op);
+	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLIN);
+	ring_op(sqe, &s->acceptor->op);
 }
 
 static void poll_udp_event(struct op *op, int ready, uint32_t flags)
@@ -220,12 +208,6 @@ static void poll_udp_event(struct op *op, int ready, uint32_t flags)
 		poll_udp_await_input(s);
 }
 
-static void poll_udp_room(struct op *op, int ready, uint32_t flags)
-{
-	(void)ready, (void)flags;
-	reactor_room(container_of(op, struct udp_socket, out_op));
-}
-
 static void poll_udp_receive(struct udp_socket *s, bool on)
 {
 	struct acceptor *a = s->acceptor;
@@ -235,12 +217,6 @@ static void poll_udp_receive(struct udp_socket *s, bool on)
 		poll_udp_await_input(s);
 	else if (!on && s->polled)
 		ring_cancel(&s->udp->ring, &a->op);
-}
-
-static void poll_udp_await_room(struct udp_socket *s)
-{
-	s->out_op.done = poll_udp_room;
-	poll_udp_arm(s, POLLOUT, &s->out_op);
 }
 
 static void poll_udp_wait(struct worker *w, bool block)
@@ -259,7 +235,7 @@ static int poll_udp_start(struct reactor *r, struct reason *reason)
 	if (rc < 0)
 		return rc;
 	r->udp.receive = poll_udp_receive;
-	r->udp.await_room = poll_udp_await_room;
+	r->udp.await_room = udp_ring_await_room;
 	rc = udp_init(&r->udp, udp_ready_send, reason);
 	if (rc < 0)
 		ring_fini(&r->udp.ring);

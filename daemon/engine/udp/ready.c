@@ -165,12 +165,6 @@ static void send_all(struct udp_socket *s, struct udp_batch *b)
 	}
 }
 
-/* For a socket that waits for memory: are there still too few chunks to receive? */
-static bool udp_is_short(const struct pool *p)
-{
-	return p->free_count <= p->keep + p->chunk_count / 8;
-}
-
 bool udp_ready_send(struct worker_hook *hook)
 {
 	struct udp *u = container_of(hook, struct udp, hook);
@@ -181,7 +175,7 @@ bool udp_ready_send(struct worker_hook *hook)
 		if (s->out)
 			send_all(s, &u->batch);
 		if (s->starved)
-			s->starved = udp_is_short(&u->worker->pool);
+			s->starved = pool_is_short(&u->worker->pool);
 		udp_set_receiving(s);
 	}
 	return false;

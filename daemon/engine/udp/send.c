@@ -1,14 +1,10 @@
 /* Transport `udp`: batches of datagrams to be sent.  See udp.h. */
 #include <errno.h>
-#include <netinet/udp.h>
+#include <poll.h>
 #include <string.h>
 
 #include "conn_op.h"
 #include "udp.h"
-
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
 
 /* A message of GSO is cut into datagrams of equal length, the last of which may be shorter: so a
  * shorter view ends the run. */
@@ -195,4 +191,25 @@ void udp_block(struct udp_socket *s)
 	s->blocked = true;
 	s->udp->await_room(s);
 	udp_set_receiving(s);
+}
+
+void udp_room(struct udp_socket *s)
+{
+	s->blocked = false;
+	udp_set_receiving(s);
+}
+
+static void ring_room(struct op *op, int ready, uint32_t flags)
+{
+	(void)ready, (void)flags;
+	udp_room(container_of(op, struct udp_socket, out_op));
+}
+
+void udp_ring_await_room(struct udp_socket *s)
+{
+	struct io_uring_sqe *sqe = ring_sqe(&s->udp->ring);
+
+	s->out_op.done = ring_room;
+	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLOUT);
+	ring_op(sqe, &s->out_op);
 }

@@ -3,30 +3,18 @@
 
 #include <errno.h>
 #include <linux/sock_diag.h>
-#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "sockaddr.h"
 
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
 #ifndef SO_MEMINFO
 #define SO_MEMINFO 55
 #endif
 
 /* 2^64 by the golden ratio (Knuth's multiplicative hash). */
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
-
-static struct udp_peer *udp_peer_of(struct peer *peer)
-{
-	return container_of(peer, struct udp_peer, peer);
-}
 
 /* ---- Sockets ---- */
 
@@ -227,9 +215,7 @@ static bool is_loopback(const struct sockaddr *name)
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	struct in6_addr address;
 
-	memcpy(&sa, name,
-	       name->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-					   : sizeof(struct sockaddr_in));
+	memcpy(&sa, name, sockaddr_size((const void *)name));
 	address = sockaddr_mapped(&sa);
 	return IN6_IS_ADDR_LOOPBACK(&address) ||
 	       (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);
@@ -429,7 +415,7 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns)
 	peer = *recent;
 	if (!peer || memcmp(&peer->peer.key, &key, sizeof(key)) != 0) {
 		known = peers_find(&u->peers, &key);
-		peer = known ? udp_peer_of(known) : udp_peer_new(s, d, &key, &local);
+		peer = known ? container_of(known, struct udp_peer, peer) : udp_peer_new(s, d, &key, &local);
 		if (unlikely(!peer))
 			return;
 		*recent = peer;

@@ -12,6 +12,7 @@
 #pragma once
 #include <assert.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,13 @@
 #include "peers.h"
 #include "ring.h"
 #include "worker.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
 
 enum {
 	UDP_RECEIVES = 64, /* datagrams that one call receives, and chunks kept ready for them */
@@ -50,8 +58,6 @@ struct udp_socket {
 	struct udp_peer *out, **out_tail; /* list of peers with datagrams to send */
 	/* The kernel's drop count (SO_MEMINFO) at the last look. */
 	uint32_t overflowed;
-	/* Interface of the last datagram, for link-local addresses. */
-	uint32_t interface;
 	uint16_t port; /* 0: not counted in udp_ports (any more) */
 	uint16_t index;
 	/* The socket has several local addresses, and reports the one to which a datagram was
@@ -189,6 +195,10 @@ void udp_port_taken(uint16_t port, bool taken);
 
 /* The kernel takes no more datagrams: waits for room, and receives nothing until then. */
 void udp_block(struct udp_socket *s);
+/* There is room again. */
+void udp_room(struct udp_socket *s);
+/* udp.await_room() of engines with a ring. */
+void udp_ring_await_room(struct udp_socket *s);
 
 /* ready.c: for engines that are told what is ready. */
 struct udp_receiver *udp_receiver_new(const struct worker *w);

@@ -6,7 +6,6 @@
  * datagram is sent whole or not at all.  Larger batches are cheaper by sendmmsg(). */
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,25 +158,6 @@ static void uring_udp_receive(struct udp_socket *s, bool on)
 }
 
 /* ---- Sending ---- */
-
-static void uring_udp_room(struct op *op, int ready, uint32_t flags)
-{
-	struct udp_socket *s = container_of(op, struct udp_socket, out_op);
-
-	(void)ready, (void)flags;
-	s->blocked = false;
-	udp_set_receiving(s);
-}
-
-static void uring_udp_await_room(struct udp_socket *s)
-{
-	struct uring_udp *u = s->acceptor->worker->engine_state;
-	struct io_uring_sqe *sqe = ring_sqe(&u->udp.ring);
-
-	s->out_op.done = uring_udp_room;
-	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLOUT);
-	ring_op(sqe, &s->out_op);
-}
 
 /* A silent datagram could not be sent.  Its client may have been freed since. */
 static void uring_udp_failed(struct op *op, int res, uint32_t flags)
@@ -356,7 +336,7 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 	w->engine_state = u;
 	u->udp.worker = w;
 	u->udp.receive = uring_udp_receive;
-	u->udp.await_room = uring_udp_await_room;
+	u->udp.await_room = udp_ring_await_room;
 	u->shape = (struct msghdr){ .msg_namelen = URING_UDP_NAME, .msg_controllen = UDP_CONTROL };
 	rc = ring_init(&u->udp.ring, w, 0, RING_LISTENS | RING_TRANSFERS, reason);
 	if (rc < 0) {
