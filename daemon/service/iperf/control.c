@@ -171,8 +171,8 @@ static bool step_place(struct conn *c)
 		conn_set_deadline(c, now + MIN(MAX(wait_ns, PLACE_TICK_NS), PLACE_TICK_MAX_NS));
 		return false;
 	}
-	if (rc < 0) {
-		iperf3_control_refuse(c, iperf3_place_error(rc));
+	if (rc) {
+		iperf3_control_refuse(c, rc < 0 ? IPERF3_ACCESS_DENIED : rc);
 		return true;
 	}
 	if (!control_write_state(c, IPERF3_CREATE_STREAMS))

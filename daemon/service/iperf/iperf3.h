@@ -83,13 +83,9 @@ void iperf3_control_enter(struct conn *c);
 void iperf3_control_refuse(struct conn *c, int error);
 void iperf3_control_run(struct conn *c);
 
-/* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN:
- * not free yet; -EBUSY: too many tests; -ENOBUFS: the socket's buffers are smaller than asked for;
- * -EMSGSIZE: its datagrams do not fit into a buffer of the listener; -EPROTONOSUPPORT: there is no
- * UDP listener. */
+/* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN: not
+ * free yet; else the enum iperf3_error to send, or IPERF3_ACCESS_DENIED. */
 int iperf3_place(struct conn *c);
-/* The enum iperf3_error to send for such an -errno. */
-int iperf3_place_error(int rc);
 /* After the streams have stopped: have all datagrams that the client sent arrived, or none for a
  * while? */
 bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns);

@@ -66,7 +66,8 @@ static void add_cpu(const struct iperf3_conn *i, unsigned index, struct iperf3_r
 	r->cpu_system = percent(system_ns, i->end_ns - i->start_ns);
 }
 
-static void fill_stream(const struct iperf3_stream *s, struct iperf3_stream_result *to)
+static void fill_stream(const struct iperf3_stream *s, bool datagrams,
+			struct iperf3_stream_result *to)
 {
 	to->sends = atomic_load(&s->role) == IPERF3_SENDS;
 	to->bytes = iperf3_stream_bytes(s);
@@ -78,6 +79,7 @@ static void fill_stream(const struct iperf3_stream *s, struct iperf3_stream_resu
 	to->jitter_s = atomic_load(&s->jitter_s);
 	to->omitted_packets = s->packets_before;
 	to->omitted_lost = s->lost_before;
+	to->datagrams = datagrams;
 }
 
 /* Nanoseconds; 0 if that is no time that a test can have. */
@@ -126,9 +128,7 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 	if (!streams)
 		return NULL;
 	for (unsigned k = 0; k < t->stream_count; k++)
-		fill_stream(i->sorted[k], &streams[k]);
-	for (unsigned k = 0; k < t->stream_count; k++)
-		streams[k].datagrams = t->params.datagrams;
+		fill_stream(i->sorted[k], t->params.datagrams, &streams[k]);
 	add_cpu(i, c->worker->index % 64, &r);
 	snprintf(title, sizeof(title), "nbserved %s, listener %s, engine %s", NB_VERSION,
 		 c->worker->listener ? c->worker->listener : "?", c->worker->engine->name);

@@ -67,11 +67,6 @@ int iperf3_enter(struct iperf3_member *member, const uint8_t cookie[static IPERF
 	return rc;
 }
 
-int iperf3_await(struct iperf3_test *test, struct sessions *twin, const struct session_address *at)
-{
-	return session_move(&test->session, twin, at, sizeof(*at));
-}
-
 /* Clients open the streams that they send on first, one after the other. */
 int iperf3_join(struct iperf3_member *member, const struct session_address *at)
 {

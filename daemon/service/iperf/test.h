@@ -84,9 +84,6 @@ int iperf3_enter(struct iperf3_member *member, const uint8_t cookie[static IPERF
 /* From now on streams may join the test.  0 or -ENOMEM. */
 int iperf3_expect(struct iperf3_test *test, const struct iperf3_params *params);
 
-/* UDP: moves the test into the twin's table, where its streams look for it.  0; -EAGAIN: another
- * test waits at this key; -EBUSY: too many tests. */
-int iperf3_await(struct iperf3_test *test, struct sessions *twin, const struct session_address *at);
 /* UDP: a stream has arrived: joins it to the test that waits at this key, and sets its role.  0;
  * -ENOENT: no test waits there; -EACCES: the test takes no more streams. */
 int iperf3_join(struct iperf3_member *member, const struct session_address *at);

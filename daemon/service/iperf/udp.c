@@ -27,33 +27,19 @@ int iperf3_place(struct conn *c)
 		return 0;
 	if (!i->twin.sessions && !session_twin_get(c->worker->service, &local, &i->twin)) {
 		session_twin_missing(c);
-		return -EPROTONOSUPPORT;
+		return IPERF3_NO_PROTOCOL;
 	}
+	/* All clients share the socket, so no test may change its buffers. */
 	if (i->member.test->params.window > MIN(i->twin.receive_buffer, i->twin.send_buffer))
-		return -ENOBUFS; /* all clients share the socket, so no test may change its buffers
-				  */
+		return IPERF3_BUFFER_SMALL;
+	/* Refused now, as a client that awaits its stream's answer reads no errors. */
 	if (i->member.test->params.len > i->twin.datagram_max)
-		return -EMSGSIZE; /* refused now, as a client that awaits its stream's answer reads
-				     no errors */
+		return IPERF3_BAD_DATAGRAM;
 	session_address_of(c, &at);
-	rc = iperf3_await(i->member.test, i->twin.sessions, &at);
+	rc = session_move(&i->member.test->session, i->twin.sessions, &at, sizeof(at));
 	if (rc < 0)
 		session_twin_put(&i->twin); /* a reload may replace the twin */
-	return rc;
-}
-
-int iperf3_place_error(int rc)
-{
-	switch (rc) {
-	case -EPROTONOSUPPORT:
-		return IPERF3_NO_PROTOCOL;
-	case -ENOBUFS:
-		return IPERF3_BUFFER_SMALL;
-	case -EMSGSIZE:
-		return IPERF3_BAD_DATAGRAM;
-	default:
-		return IPERF3_ACCESS_DENIED;
-	}
+	return rc < 0 && rc != -EAGAIN ? IPERF3_ACCESS_DENIED : rc;
 }
 
 bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns)

@@ -26,21 +26,17 @@
 
 /* ---- Data ---- */
 
-/* The test is over, but its data connection (UDP) stays. */
-static void data_over(struct conn *c)
+static void data_run(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
 
+	if (!netperf_data_run(c))
+		return;
+	/* The test is over, but its data connection (UDP) stays. */
 	netperf_data_end(c);
 	netperf_test_leave(n);
 	n->step = NETPERF_OVER;
 	conn_set_deadline(c, clock_ns() + NS_PER_S);
-}
-
-static void data_run(struct conn *c)
-{
-	if (netperf_data_run(c))
-		data_over(c);
 }
 
 /* ---- Control ---- */

@@ -21,6 +21,7 @@
 #include "conn.h"
 #include "conn_op.h"
 #include "connect_data.h"
+#include "exchange_proto.h"
 #include "pair.h"
 #include "parse.h"
 #include "perftest.h"
@@ -216,11 +217,8 @@ static void queue_answer(struct conn *c, struct perftest_conn *p)
 
 static void report_answer(const struct conn *c, struct perftest_conn *p)
 {
-	enum { REPORTS = 5 };
-
-	if (perftest_reports_zero(c, p->reports % REPORTS))
+	if (perftest_reports_zero(c, p->reports++ % EXCHANGE_REPORTS))
 		memset(p->message, 0, sizeof(p->message));
-	p->reports++;
 }
 
 /* May the control connection continue?  False: not yet. */
