@@ -6,6 +6,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "buf.h"
 
@@ -34,7 +35,7 @@ struct remote {
 	struct bufq data;   /* local memory, not empty; must not change until done() */
 
 	/* Used by the engine only. */
-	struct remote *next;
+	STAILQ_ENTRY(remote) link;
 	const struct view *unposted; /* first view of data that is not posted yet; NULL: all are */
 	uint64_t progress;           /* bytes of data posted before it */
 };

@@ -43,11 +43,10 @@ static void operations_make(enum remote_kind kind, unsigned views)
 						  .data = &o.memory[i * views + v],
 						  .len = 1 };
 		o.remotes[i] = (struct remote){ .kind = kind, .unposted = first };
-		*o.conn.unposted.tail = &o.remotes[i];
-		o.conn.unposted.tail = &o.remotes[i].next;
+		STAILQ_INSERT_TAIL(&o.conn.unposted, &o.remotes[i], link);
 	}
 	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
-		o.conn.lanes[i].remotes.tail = &o.conn.lanes[i].remotes.head;
+		STAILQ_INIT(&o.conn.lanes[i].remotes);
 	rdma_send_chain_init(&o.chain, &o.conn);
 }
 
@@ -74,7 +73,7 @@ static void the_last_place_has_its_piece(void **state)
 		operations_make(kind, 1);
 		assert_false(rdma_remote_add(&o.conn, &o.chain));
 		assert_chain(RDMA_SENDS, RDMA_SENDS);
-		assert_ptr_equal(o.conn.unposted.head, &o.remotes[RDMA_SENDS]);
+		assert_ptr_equal(STAILQ_FIRST(&o.conn.unposted), &o.remotes[RDMA_SENDS]);
 	}
 }
 
@@ -87,7 +86,7 @@ static void the_last_entry_is_taken(void **state)
 	operations_make(REMOTE_WRITE, VIEWS);
 	assert_false(rdma_remote_add(&o.conn, &o.chain));
 	assert_chain(RDMA_SGES_MAX / VIEWS + 1, RDMA_SGES_MAX);
-	assert_ptr_equal(o.conn.unposted.head, cut);
+	assert_ptr_equal(STAILQ_FIRST(&o.conn.unposted), cut);
 	assert_ptr_equal(cut->unposted, &o.views[RDMA_SGES_MAX]);
 	assert_int_equal(cut->progress, RDMA_SGES_MAX % VIEWS);
 }

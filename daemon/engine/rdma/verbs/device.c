@@ -175,7 +175,7 @@ void rdma_device_free(struct rdma_device *d)
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
 	e->mode->closing(d);
 	rdma_small_close(d);
-	rdma_spill_close(d);
+	rdma_region_free(d, d->spill);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
 	if (d->channel)
@@ -282,7 +282,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 					 reason);
 	stat_add(w->stats.registered_bytes, d->mr->length);
 	if (w->service && w->service->message)
-		rc = rdma_spill_open(d);
+		rc = rdma_region_new(d, (size_t)w->options.region_size, &d->spill);
 	if (rc < 0)
 		return rdma_device_refuse(d, rc, "cannot register region-size bytes",
 					  "; " RDMA_MEMLOCK_FIX ", or `region-size`", reason);

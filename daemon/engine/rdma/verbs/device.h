@@ -24,7 +24,7 @@ struct rdma_device;
 struct rdma_exchanges;
 struct rdma_request;
 struct rdma_small;
-struct rdma_spill;
+struct rdma_region;
 struct rdma_ud;
 struct rdma_ud_handles;
 struct worker;
@@ -113,7 +113,11 @@ struct rdma_device {
 	struct ibv_cq *cq;
 	struct rdma_shared *shared; /* shared receives; NULL: each connection has its own */
 	struct rdma_small *small;   /* slots for small messages; NULL: none */
-	struct rdma_spill *spill;   /* spill memory; NULL: the service needs none */
+	/* The spill, which all connections of a worker share and whose contents do not matter: the part
+	 * of a message that exceeds its receive buffer goes there, large messages are sent from it, and
+	 * clients may read and write it.  So messages of megabytes use no buffers of the pool.  NULL:
+	 * the service needs none. */
+	struct rdma_region *spill;
 	struct rdma_ud *uds;        /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
 	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices.list, by port

@@ -181,44 +181,41 @@ void rdma_small_done(struct rdma_small *s, struct rdma_slots *slots, unsigned re
 	}
 }
 
-/* ---- The spill ----
- *
- * All connections of a worker share it.  The part of a message that exceeds its receive buffer goes
- * there, large messages are sent from it, and clients may read and write it.  So messages of
- * megabytes use no buffers of the pool. */
+/* ---- Regions ---- */
 
-int rdma_spill_open(struct rdma_device *d)
+int rdma_region_new(struct rdma_device *d, size_t bytes, struct rdma_region **ret_region)
 {
-	struct worker *w = d->worker;
-	struct rdma_spill *s = calloc(1, sizeof(*s));
+	struct rdma_region *region = calloc(1, sizeof(*region));
+	int rc;
 
-	if (!s)
+	if (!region)
 		return -ENOMEM;
-	d->spill = s;
-	s->bytes = (size_t)w->options.region_size;
-	s->base = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (s->base != MAP_FAILED)
-		s->mr = ibv_reg_mr(d->pd, s->base, s->bytes,
-				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-					   IBV_ACCESS_REMOTE_WRITE);
-	if (!s->mr)
-		return errno ? -errno : -ENOMEM;
-	stat_add(w->stats.registered_bytes, s->bytes);
+	region->bytes = bytes;
+	region->base =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (region->base != MAP_FAILED)
+		region->mr = ibv_reg_mr(d->pd, region->base, bytes,
+					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+						IBV_ACCESS_REMOTE_WRITE);
+	if (!region->mr) {
+		rc = errno ? -errno : -ENOMEM;
+		rdma_region_free(d, region);
+		return rc;
+	}
+	stat_add(d->worker->stats.registered_bytes, bytes);
+	*ret_region = region;
 	return 0;
 }
 
-void rdma_spill_close(struct rdma_device *d)
+void rdma_region_free(struct rdma_device *d, struct rdma_region *region)
 {
-	struct rdma_spill *s = d->spill;
-
-	if (!s)
+	if (!region)
 		return;
-	if (s->mr) {
-		stat_add(d->worker->stats.registered_bytes, -(uint64_t)s->bytes);
-		ibv_dereg_mr(s->mr);
+	if (region->mr) {
+		stat_add(d->worker->stats.registered_bytes, -(uint64_t)region->bytes);
+		ibv_dereg_mr(region->mr);
 	}
-	if (s->base != MAP_FAILED)
-		munmap(s->base, s->bytes);
-	free(s);
-	d->spill = NULL;
+	if (region->base != MAP_FAILED)
+		munmap(region->base, region->bytes);
+	free(region);
 }

@@ -1,5 +1,5 @@
 /* Registered memory of a device: chunks of the pool that are lent to it, slots for copies of small
- * messages, and the spill.  Worker's thread only. */
+ * messages, and memory that clients reach.  Worker's thread only. */
 #pragma once
 #include "device.h"
 
@@ -61,21 +61,22 @@ bool rdma_small_add(struct rdma_small *s, struct rdma_slots *slots, unsigned at,
 /* Frees the slots of the first `requests` of the send queue, which have completed. */
 void rdma_small_done(struct rdma_small *s, struct rdma_slots *slots, unsigned requests);
 
-/* ---- The spill, whose contents do not matter: see conn_spill() in core/remote.h ---- */
+/* ---- Memory that clients may read and write by themselves ---- */
 
-struct rdma_spill {
+struct rdma_region {
+	struct rdma_region *next; /* of the connection that it is lent to */
 	uint8_t *base;
 	size_t bytes;
 	struct ibv_mr *mr;
 };
 
-/* The first `bytes` of the spill, for a work request. */
-static inline struct ibv_sge rdma_spill_sge(const struct rdma_spill *s, size_t bytes)
+/* The first `bytes` of the region, for a work request. */
+static inline struct ibv_sge rdma_region_sge(const struct rdma_region *region, size_t bytes)
 {
-	return (struct ibv_sge){ (uintptr_t)s->base, (uint32_t)bytes, s->mr->lkey };
+	return (struct ibv_sge){ (uintptr_t)region->base, (uint32_t)bytes, region->mr->lkey };
 }
 
-/* Maps and registers `region-size` bytes; 0, or -errno.  rdma_spill_close() is called in any case.
- */
-int rdma_spill_open(struct rdma_device *d);
-void rdma_spill_close(struct rdma_device *d);
+/* Maps and registers it, zeroed; 0, or -errno. */
+int rdma_region_new(struct rdma_device *d, size_t bytes, struct rdma_region **ret_region);
+/* NULL: does nothing. */
+void rdma_region_free(struct rdma_device *d, struct rdma_region *region);

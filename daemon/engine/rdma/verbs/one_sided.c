@@ -8,18 +8,9 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 
 #include "conn.h"
 #include "remote.h"
-
-struct rdma_region {
-	struct rdma_region *next;
-	void *base;
-	size_t bytes;
-	struct ibv_mr *mr;
-};
 
 /* ---- Operations ---- */
 
@@ -32,26 +23,6 @@ static const struct {
 	[REMOTE_WRITE_IMMEDIATE] = { IBV_WR_RDMA_WRITE_WITH_IMM, RDMA_REQUEST_WRITE },
 };
 
-static void rdma_remotes_add(struct rdma_remotes *list, struct remote *remote)
-{
-	remote->next = NULL;
-	*list->tail = remote;
-	list->tail = &remote->next;
-}
-
-/* Removes and returns the first; NULL: the list is empty. */
-static struct remote *rdma_remotes_take(struct rdma_remotes *list)
-{
-	struct remote *remote = list->head;
-
-	if (!remote)
-		return NULL;
-	list->head = remote->next;
-	if (!list->head)
-		list->tail = &list->head;
-	return remote;
-}
-
 void rdma_remote_submit(struct remote *remote)
 {
 	struct conn *c = remote->conn;
@@ -61,7 +32,7 @@ void rdma_remote_submit(struct remote *remote)
 		remote_finish(remote, -ECANCELED);
 		return;
 	}
-	rdma_remotes_add(&r->unposted, remote);
+	STAILQ_INSERT_TAIL(&r->unposted, remote, link);
 	if (remote->kind == REMOTE_READ && !r->reads) /* such a read would never complete */
 		conn_close(c, CONN_END_PROTOCOL);
 	rdma_queue_want_receives(r);
@@ -98,7 +69,7 @@ bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 {
 	struct remote *remote;
 
-	while ((remote = r->unposted.head)) {
+	while ((remote = STAILQ_FIRST(&r->unposted))) {
 		struct rdma_lane *lane =
 			&r->lanes[rdma_lane_of(rdma_remote_kinds[remote->kind].kind)];
 
@@ -107,7 +78,8 @@ bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 				return false;
 			rdma_remote_add_one(r, remote, chain);
 		}
-		rdma_remotes_add(&lane->remotes, rdma_remotes_take(&r->unposted));
+		STAILQ_REMOVE_HEAD(&r->unposted, link);
+		STAILQ_INSERT_TAIL(&lane->remotes, remote, link);
 		lane->since.remotes++;
 	}
 	return true;
@@ -116,49 +88,27 @@ bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
 void rdma_remote_completed(struct rdma_lane *lane, unsigned count)
 {
 	while (count-- > 0) {
-		struct remote *remote = rdma_remotes_take(&lane->remotes);
+		struct remote *remote = STAILQ_FIRST(&lane->remotes);
 
 		assert(remote);
+		STAILQ_REMOVE_HEAD(&lane->remotes, link);
 		remote_finish(remote, 0);
 	}
 }
 
 /* ---- Regions ---- */
 
-static void rdma_region_free(struct rdma_conn *r, struct rdma_region *region)
-{
-	stat_add(r->device->worker->stats.registered_bytes, -(uint64_t)region->bytes);
-	if (region->mr)
-		ibv_dereg_mr(region->mr);
-	if (region->base != MAP_FAILED)
-		munmap(region->base, region->bytes);
-	free(region);
-}
-
 int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
 {
 	struct rdma_conn *r = c->engine_state;
 	struct rdma_region *region;
-	int error;
+	int rc;
 
 	if (!rdma_conn_is_open(r))
 		return -ECANCELED;
-	region = calloc(1, sizeof(*region));
-	if (!region)
-		return -ENOMEM;
-	region->bytes = bytes;
-	stat_add(c->worker->stats.registered_bytes, bytes);
-	region->base =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (region->base != MAP_FAILED)
-		region->mr = ibv_reg_mr(r->device->pd, region->base, bytes,
-					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-						IBV_ACCESS_REMOTE_WRITE);
-	if (!region->mr) {
-		error = errno ? errno : ENOMEM;
-		rdma_region_free(r, region);
-		return -error;
-	}
+	rc = rdma_region_new(r->device, bytes, &region);
+	if (rc < 0)
+		return rc;
 	region->next = r->regions;
 	r->regions = region;
 	*ret_region = (struct region){ region->base, bytes, region->mr->rkey };
@@ -170,7 +120,7 @@ int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
 void rdma_spill(const struct conn *c, struct region *ret_region)
 {
 	const struct rdma_conn *r = c->engine_state;
-	const struct rdma_spill *s = r->device->spill;
+	const struct rdma_region *s = r->device->spill;
 
 	*ret_region = (struct region){ s->base, s->bytes, s->mr->rkey };
 }
@@ -189,15 +139,17 @@ unsigned rdma_send_spill(struct conn *c, uint32_t bytes)
 
 void rdma_remote_open(struct rdma_conn *r)
 {
-	r->unposted.tail = &r->unposted.head;
+	STAILQ_INIT(&r->unposted);
 	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
-		r->lanes[i].remotes.tail = &r->lanes[i].remotes.head;
+		STAILQ_INIT(&r->lanes[i].remotes);
 }
 
 static void rdma_remotes_cancel(struct rdma_remotes *list)
 {
-	for (struct remote *remote; (remote = rdma_remotes_take(list));)
+	for (struct remote *remote; (remote = STAILQ_FIRST(list));) {
+		STAILQ_REMOVE_HEAD(list, link);
 		remote_finish(remote, -ECANCELED);
+	}
 }
 
 void rdma_remote_close(struct rdma_conn *r)
@@ -209,6 +161,6 @@ void rdma_remote_close(struct rdma_conn *r)
 		struct rdma_region *region = r->regions;
 
 		r->regions = region->next;
-		rdma_region_free(r, region);
+		rdma_region_free(r->device, region);
 	}
 }

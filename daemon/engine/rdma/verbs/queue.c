@@ -263,7 +263,7 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 	struct pool *p = &w->pool;
 	struct ibv_recv_wr requests[RDMA_RECVS_CHAIN], *bad;
 	struct ibv_sge sges[RDMA_RECVS_CHAIN][2];
-	const struct rdma_spill *spill = r->device->spill;
+	const struct rdma_region *spill = r->device->spill;
 	uint32_t bytes = rdma_queue_message_max(p, &r->connect_data);
 	unsigned n = 0;
 
@@ -276,7 +276,7 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] = slot;
 		sges[n][0] = (struct ibv_sge){ (uintptr_t)slot.data, bytes, r->device->mr->lkey };
 		if (spill)
-			sges[n][1] = rdma_spill_sge(spill, spill->bytes);
+			sges[n][1] = rdma_region_sge(spill, spill->bytes);
 		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | RDMA_TAG_RECV,
 						    .next = &requests[n + 1],
 						    .sg_list = sges[n],

@@ -5,15 +5,15 @@
  * if chunks or the connection wait for its completion or the send queue is filling up. */
 #pragma once
 #include <netinet/in.h>
+#include <sys/queue.h>
 
 #include "connect_data.h"
 #include "memory.h"
+#include "remote.h"
 
 struct conn;
 struct rdma_pair;
-struct rdma_region;
 struct region;
-struct remote;
 struct stats;
 
 enum {
@@ -68,10 +68,7 @@ struct rdma_signalled {
 	uint32_t bytes;   /* bytes of c->sending */
 };
 
-/* A list of remote operations. */
-struct rdma_remotes {
-	struct remote *head, **tail;
-};
+STAILQ_HEAD(rdma_remotes, remote);
 
 enum rdma_lane_kind {
 	RDMA_LANE_OUT, /* sends and writes */
@@ -152,7 +149,7 @@ static inline bool rdma_conn_is_open(const struct rdma_conn *r)
 /* The connection has something to post that is not in tx. */
 static inline bool rdma_conn_has_unsent(const struct rdma_conn *r)
 {
-	return r->unposted.head || r->spills.count > 0;
+	return !STAILQ_EMPTY(&r->unposted) || r->spills.count > 0;
 }
 
 /* ---- Queue pair ---- */

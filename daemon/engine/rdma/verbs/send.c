@@ -126,7 +126,7 @@ bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r)
 		wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
 		wr->opcode = IBV_WR_SEND;
 		wr->num_sge = 1;
-		chain->sges[chain->sge_count++] = rdma_spill_sge(r->device->spill, spills->bytes);
+		chain->sges[chain->sge_count++] = rdma_region_sge(r->device->spill, spills->bytes);
 		if (spills->bytes <= r->inline_max) {
 			wr->send_flags = IBV_SEND_INLINE;
 			stat_add(s->wr_inline, 1);
