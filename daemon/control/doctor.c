@@ -13,7 +13,7 @@
 #include "doctor_nic.h"
 #include "doctor_report.h"
 #include "document.h"
-#include "export_open.h"
+#include "exports.h"
 #include "generators.h"
 #include "groups.h"
 #include "listener.h"

@@ -1,5 +1,5 @@
-/* Opening, probing and closing of exports.  See export_open.h. */
-#include "export_open.h"
+/* Opening, probing and closing of exports.  See exports.h. */
+#include "exports.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "detached.h"
-#include "exports.h"
 #include "file_lock.h"
 #include "registry.h"
 #include "sandbox.h"

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "config_diff.h"
-#include "export_open.h"
 #include "file_lock.h"
 #include "log.h"
 #include "store.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export_open.h"
 #include "log.h"
 #include "util.h"
 

@@ -1,5 +1,5 @@
-/* The syntax of a Host field's value, as a table of states.  See http/host.h. */
-#include "host.h"
+/* The syntax of a Host field's value, as a table of states.  See http/proto.h. */
+#include "proto.h"
 
 /* Kinds of bytes; OTHER: a byte that occurs nowhere. */
 enum kind { OTHER, NAME, LETTER_HEX, DIGIT, COLON, PERCENT, OPEN, CLOSE, WHITE, KINDS };

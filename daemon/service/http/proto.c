@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "host.h"
 #include "util.h"
 
 enum state {

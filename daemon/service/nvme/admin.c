@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "bytes.h"
-#include "ports.h"
 #include "queue.h"
 
 static const struct nvme_target *target_of(const struct nvme_command *d)

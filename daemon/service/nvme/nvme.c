@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "engine.h"
-#include "ports.h"
 #include "queue.h"
 #include "util.h"
 

@@ -1,5 +1,5 @@
-/* The ports of subsystems.  See nvme/ports.h. */
-#include "ports.h"
+/* The ports of subsystems.  See nvme/subsystem.h. */
+#include "subsystem.h"
 
 #include <netdb.h>
 #include <pthread.h>
@@ -8,7 +8,6 @@
 
 #include "service.h"
 #include "sockaddr.h"
-#include "subsystem.h"
 #include "transport.h"
 #include "wire/tcp_proto.h"
 

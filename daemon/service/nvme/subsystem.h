@@ -20,6 +20,9 @@ enum { NVME_CONTROLLERS_MAX = 1024 }; /* controllers of a subsystem */
 
 struct conn;
 struct key_table;
+struct service;
+struct service_place;
+struct sockaddr_storage;
 struct worker;
 struct worker_options;
 
@@ -117,3 +120,22 @@ static inline unsigned nvme_queue_count(const struct nvme_controller *controller
 
 /* The connection ends: frees member, now or when a posted call has run. */
 void nvme_leave(struct nvme_member *member);
+
+/* ---- Ports: nvme/ports.c ----
+ *
+ * The addresses at which listeners serve the subsystems, over TCP or RDMA.  Listeners with the same
+ * NQN serve one subsystem, and its Discovery log lists the ports of all of them.  The main thread
+ * changes the list when a listener begins or ceases to serve; workers read it.  It has a mutex of its
+ * own, under which no other is taken. */
+
+/* service->listens() */
+void nvme_ports_listen(void *target, const struct service *service,
+		       const struct service_place *place);
+
+/* Is the subsystem served at more than one port? */
+bool nvme_ports_many(const char *nqn);
+
+/* Fills a Discovery log page with the subsystem's ports; returns its bytes.  local: the address at
+ * which the host that asks has reached us, which stands for a wildcard's. */
+size_t nvme_ports_log(const char *nqn, const struct sockaddr_storage *local,
+		      uint8_t page[static NVME_DISCOVERY_PAGE]);

@@ -1,7 +1,7 @@
-/* Engine `rdma`, datagrams: address handles are made.  See handle.h.
+/* Engine `rdma`, datagrams: address handles are made.  See ud.h.
  *
  * The worker owns all queues and gives its helper one client at a time: the two share no lock. */
-#include "handle.h"
+#include "ud.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Engine `rdma`, datagrams: the clients.
  *
- * A client begins with its first datagram, once it has an address handle (handle.h), which it
+ * A client begins with its first datagram, once it has an address handle (handle.c), which it
  * keeps as long as it has a place in the table: see peers.h. */
 #include <netinet/in.h>
 #include <stdlib.h>

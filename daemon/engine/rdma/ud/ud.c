@@ -14,7 +14,6 @@
 #include "cm.h"
 #include "conn.h"
 #include "grh.h"
-#include "handle.h"
 #include "parse.h"
 #include "queue.h"
 #include "rdma_keys.h"

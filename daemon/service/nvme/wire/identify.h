@@ -3,10 +3,11 @@
  *
  * All functions fill pages that are zeroed before. */
 #pragma once
-#include "id.h"
 #include "proto.h"
 
 enum {
+	NVME_UUID = 16,            /* bytes */
+	NVME_SERIAL = 16,          /* characters */
 	NVME_PAGE = 4096,          /* bytes of an Identify, and of the longest log page */
 	NVME_VERSION = 0x00010400, /* 1.4: later versions require much more, 1.2 has no UUIDs */
 	NVME_AER_MAX = 4,
@@ -100,3 +101,18 @@ void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 /* The header; returns the bytes of the log. */
 size_t nvme_log_discovery(uint8_t page[static NVME_DISCOVERY_ENTRY], uint64_t generation,
 			  unsigned ports);
+
+/* ---- Identities of a subsystem and of its namespaces, made from names ----
+ *
+ * They must never change, as hosts store them (/dev/disk/by-id), and must be unique: Linux takes
+ * namespaces with the same identity for two paths to one disk, or refuses the second. */
+
+/* A UUID (RFC 9562, version 8) of `bytes` at seed and two names. */
+void nvme_id_uuid(const void *seed, size_t bytes, const char *name, const char *other,
+		  uint8_t ret[static NVME_UUID]);
+
+/* "nqn.2014-08.org.nvmexpress:uuid:...": Base Specification, "NVMe Qualified Names". */
+void nvme_id_nqn(const uint8_t uuid[static NVME_UUID], char ret[static NVME_NQN_MAX]);
+
+/* The subsystem's serial number, with a NUL. */
+void nvme_id_serial(const char *nqn, char ret[static NVME_SERIAL + 1]);
