@@ -369,8 +369,8 @@ void conn_end_output(struct conn *c);
  * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and nothing was written: call
  * conn_wait_for_memory() to be run again. */
 int conn_write(struct conn *c, const void *data, size_t bytes);
-/* The same for services that have nothing else to do then: false, and c runs again when the pool has
- * chunks. */
+/* The same for services that have nothing else to do then: false, and c runs again when the pool
+ * has chunks. */
 bool conn_try_write(struct conn *c, const void *data, size_t bytes);
 
 /* A view of `bytes` to fill, aligned to `align` (a power of two) and with room for `head` bytes

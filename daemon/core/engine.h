@@ -159,8 +159,8 @@ struct engine {
 	/* Stop: every operation in flight completes soon; must not free c, nor close c->fd. */
 	void (*close)(struct conn *c);
 
-	/* Nothing is in flight any more: closes c->fd and frees the resources of open().  NULL: there is
-	 * only c->fd. */
+	/* Nothing is in flight any more: closes c->fd and frees the resources of open().  NULL:
+	 * there is only c->fd. */
 	void (*release)(struct conn *c);
 
 	/* Updates the counters that only the kernel knows, such as drops.  Optional. */

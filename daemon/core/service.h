@@ -124,8 +124,8 @@ struct service {
 	 * text. */
 	int (*connect)(const struct worker *w, struct connect_data *connect_data);
 
-	/* Bytes of c->state, zeroed, which the core allocates before open() and frees after close(); 0: the
-	 * service does that by itself. */
+	/* Bytes of c->state, zeroed, which the core allocates before open() and frees after
+	 * close(); 0: the service does that by itself. */
 	size_t state_bytes;
 
 	/* A connection begins.  0 or -errno: the connection is dropped.  Optional. */

@@ -37,7 +37,7 @@ struct session_member {
 	struct conn *conn; /* NULL: the connection has ended */
 	struct worker *worker;
 	struct sessions *sessions;
-	struct session *session; /* NULL: not a member yet */
+	struct session *session;           /* NULL: not a member yet */
 	struct session_member *next, **at; /* links of session->data */
 };
 
@@ -47,9 +47,9 @@ struct session {
 	struct session *next; /* next in its bucket */
 	struct session_member *control;
 	struct session_member *data, **last; /* the others, in the order in which they joined */
-	struct tally_entry *client; /* the entry of its client's address */
-	unsigned references;        /* one for each member */
-	bool listed;                /* it is in the table, where session_find() finds it */
+	struct tally_entry *client;          /* the entry of its client's address */
+	unsigned references;                 /* one for each member */
+	bool listed;                         /* it is in the table, where session_find() finds it */
 	uint8_t key_bytes;
 	uint8_t key[SESSION_KEY_MAX];
 	void (*release)(struct session *session); /* frees what belongs to it; NULL: nothing */
@@ -107,8 +107,8 @@ void session_member_init(struct session_member *member, struct conn *c);
 
 /* NULL: no session with this key can be joined. */
 struct session *session_find(struct sessions *sessions, const void *key, size_t bytes);
-/* Begins a session, which the caller has allocated.  0; -EAGAIN: the key is in use; -EBUSY: the client
- * has as many as it may have now.  In both cases the session is still the caller's. */
+/* Begins a session, which the caller has allocated.  0; -EAGAIN: the key is in use; -EBUSY: the
+ * client has as many as it may have now.  In both cases the session is still the caller's. */
 int session_begin(struct session *session, struct session_member *control, const void *key,
 		  size_t bytes);
 void session_join(struct session *session, struct session_member *member);
@@ -123,8 +123,8 @@ void session_call_data(struct session *session);
 /* ---- Takes the lock ---- */
 
 /* Removes the member from its session, if it is in one; it may join another one.  left() is called
- * first, under the lock, to notify the remaining members; NULL: nobody is told.  Without its control
- * member a session leaves the table. */
+ * first, under the lock, to notify the remaining members; NULL: nobody is told.  Without its
+ * control member a session leaves the table. */
 void session_part(struct session_member *member, void (*left)(struct session_member *member));
 
 /* Moves the session, whose only member is its control connection, into the table of a twin.  0;

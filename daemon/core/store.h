@@ -7,6 +7,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/uio.h>
 
 #include "engine.h"
@@ -95,6 +96,7 @@ struct io {
 	/* Used by the store only. */
 	struct op op;
 	struct call call;
+	STAILQ_ENTRY(io) link;
 	uint64_t progress; /* bytes transferred so far */
 	int result;
 	unsigned calls;   /* system calls made for it so far */

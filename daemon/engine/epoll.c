@@ -42,20 +42,24 @@ int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struc
 	return epoll_ctl(e->fd, operation, fd, &event) < 0 ? -errno : 0;
 }
 
-static void epoll_interest(struct conn *c, uint32_t events)
+static void epoll_arm(struct conn *c)
 {
-	int operation = c->flags & EPOLL_LEFT ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, rc;
+	int operation = c->flags & EPOLL_LEFT ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+	int rc = epoll_change(c->worker, operation, c->fd, c->events, &c->recv_op);
 
-	if (events == c->events)
-		return;
-	c->events = events;
-	if (c->flags & CONN_FRESH)
-		return;
-	rc = epoll_change(c->worker, operation, c->fd, events, &c->recv_op);
 	if (rc < 0) /* Outside of the set c would never get an event again. */
 		conn_failed(c, -rc);
 	else
 		c->flags &= ~(uint32_t)EPOLL_LEFT;
+}
+
+static void epoll_interest(struct conn *c, uint32_t events)
+{
+	if (events == c->events)
+		return;
+	c->events = events;
+	if (!(c->flags & CONN_FRESH))
+		epoll_arm(c);
 }
 
 void epoll_leave(struct conn *c)
@@ -139,15 +143,8 @@ int epoll_open(struct conn *c)
 
 static void epoll_keep_open(struct conn *c)
 {
-	int rc;
-
-	if (!c->events)
-		return;
-	rc = epoll_change(c->worker, EPOLL_CTL_ADD, c->fd, c->events, &c->recv_op);
-	if (rc < 0)
-		conn_failed(c, -rc);
-	else
-		c->flags &= ~(uint32_t)EPOLL_LEFT;
+	if (c->events)
+		epoll_arm(c);
 }
 
 static void epoll_recv(struct conn *c, bool on)

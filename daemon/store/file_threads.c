@@ -23,17 +23,14 @@
 #include "file.h"
 #include "worker.h"
 
-/* A queue of requests for the threads. */
-struct queue {
-	struct call *head, **tail;
-	unsigned count;
-};
+STAILQ_HEAD(queue, io);
 
 struct file_threads {
 	struct worker *worker;
 	struct worker_hook hook;
 	struct queue batch; /* requests of this turn; worker's thread only */
-	unsigned users;     /* mounts that use the pool; it ends with the last */
+	unsigned batch_count;
+	unsigned users; /* mounts that use the pool; it ends with the last */
 
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
@@ -47,42 +44,6 @@ struct file_threads {
 	unsigned thread_count;
 	pthread_t threads[];
 };
-
-static void queue_init(struct queue *q)
-{
-	q->head = NULL;
-	q->tail = &q->head;
-	q->count = 0;
-}
-
-static void queue_push(struct queue *q, struct call *call)
-{
-	call->next = NULL;
-	*q->tail = call;
-	q->tail = &call->next;
-	q->count++;
-}
-
-static struct call *queue_pop(struct queue *q)
-{
-	struct call *call = q->head;
-
-	q->head = call->next;
-	if (!q->head)
-		q->tail = &q->head;
-	q->count--;
-	return call;
-}
-
-static void queue_splice(struct queue *to, struct queue *from)
-{
-	if (!from->head)
-		return;
-	*to->tail = from->head;
-	to->tail = from->tail;
-	to->count += from->count;
-	queue_init(from);
-}
 
 /* ---- On the pool's threads; with store `blocking`, reads and writes on the worker's thread
  * ---- */
@@ -178,12 +139,17 @@ static int thread_run(struct io *io)
 /* The next request; NULL: the pool ends.  The caller holds the lock. */
 static struct io *thread_next(struct file_threads *t)
 {
-	while (!t->queue.head && !t->stop) {
+	struct io *io;
+
+	while (STAILQ_EMPTY(&t->queue) && !t->stop) {
 		t->idle++;
 		atomic_fetch_add_explicit(&t->calls, 1, memory_order_relaxed);
 		pthread_cond_wait(&t->wake, &t->lock);
 	}
-	return t->queue.head ? container_of(queue_pop(&t->queue), struct io, call) : NULL;
+	io = STAILQ_FIRST(&t->queue);
+	if (io)
+		STAILQ_REMOVE_HEAD(&t->queue, link);
+	return io;
 }
 
 static void *thread_main(void *arg)
@@ -248,7 +214,8 @@ static void threads_submit(struct io *io)
 	struct file_threads *t = io->mount->store_state;
 
 	io->call.fn = threads_finished;
-	queue_push(&t->batch, &io->call);
+	STAILQ_INSERT_TAIL(&t->batch, io, link);
+	t->batch_count++;
 }
 
 static void blocking_submit(struct io *io)
@@ -267,12 +234,13 @@ static bool threads_turn(struct worker_hook *hook)
 	struct file_threads *t = container_of(hook, struct file_threads, hook);
 	unsigned wake;
 
-	if (!t->batch.head)
+	if (!t->batch_count)
 		return false;
 	pthread_mutex_lock(&t->lock);
-	wake = MIN(t->batch.count, t->idle);
+	wake = MIN(t->batch_count, t->idle);
 	t->idle -= wake;
-	queue_splice(&t->queue, &t->batch);
+	STAILQ_CONCAT(&t->queue, &t->batch);
+	t->batch_count = 0;
 	pthread_mutex_unlock(&t->lock);
 	stat_add(t->worker->stats.sys_other, wake);
 	while (wake-- > 0)
@@ -316,8 +284,8 @@ static struct file_threads *threads_new(const struct mount *m, struct reason *re
 		return NULL;
 	}
 	t->worker = m->worker;
-	queue_init(&t->batch);
-	queue_init(&t->queue);
+	STAILQ_INIT(&t->batch);
+	STAILQ_INIT(&t->queue);
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->wake, NULL);
 	for (; t->thread_count < count; t->thread_count++) {

@@ -9,10 +9,6 @@
 
 #include "sockaddr.h"
 
-#ifndef SO_MEMINFO
-#define SO_MEMINFO 55
-#endif
-
 /* 2^64 by the golden ratio (Knuth's multiplicative hash). */
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
@@ -415,7 +411,8 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns)
 	peer = *recent;
 	if (!peer || memcmp(&peer->peer.key, &key, sizeof(key)) != 0) {
 		known = peers_find(&u->peers, &key);
-		peer = known ? container_of(known, struct udp_peer, peer) : udp_peer_new(s, d, &key, &local);
+		peer = known ? container_of(known, struct udp_peer, peer)
+			     : udp_peer_new(s, d, &key, &local);
 		if (unlikely(!peer))
 			return;
 		*recent = peer;

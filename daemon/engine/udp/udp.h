@@ -25,13 +25,6 @@
 #include "ring.h"
 #include "worker.h"
 
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-
 enum {
 	UDP_RECEIVES = 64, /* datagrams that one call receives, and chunks kept ready for them */
 	UDP_CALLS = 2,     /* receive calls for one socket in a turn */

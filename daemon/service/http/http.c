@@ -410,7 +410,7 @@ static bool http_step_done(struct conn *c)
 
 /* Closing with input unread would reset the connection, and the reply might get lost (RFC 9112,
  * 9.6): if there may be more, the output ends first, and input is dropped for a while. */
-static void http_step_close(struct conn *c)
+static bool http_step_close(struct conn *c)
 {
 	struct http_conn *h = c->state;
 
@@ -424,33 +424,21 @@ static void http_step_close(struct conn *c)
 		conn_end_output(c);
 		conn_set_deadline(c, clock_ns() + HTTP_LINGER_NS);
 	}
+	return false;
 }
 
 /* Performs one step; false: none is possible now. */
 static bool http_step(struct conn *c)
 {
-	struct http_conn *h = c->state;
+	static bool (*const steps[])(struct conn * c) = {
+		[PHASE_HEAD] = http_step_head,       [PHASE_REPLY] = http_step_reply,
+		[PHASE_PATTERN] = http_step_pattern, [PHASE_BODY] = http_step_body,
+		[PHASE_CHUNK] = http_step_chunk,     [PHASE_FRAME] = http_step_frame,
+		[PHASE_DONE] = http_step_done,       [PHASE_CLOSE] = http_step_close,
+	};
+	const struct http_conn *h = c->state;
 
-	switch ((enum phase)h->phase) {
-	case PHASE_HEAD:
-		return http_step_head(c);
-	case PHASE_REPLY:
-		return http_step_reply(c);
-	case PHASE_PATTERN:
-		return http_step_pattern(c);
-	case PHASE_BODY:
-		return http_step_body(c);
-	case PHASE_CHUNK:
-		return http_step_chunk(c);
-	case PHASE_FRAME:
-		return http_step_frame(c);
-	case PHASE_DONE:
-		return http_step_done(c);
-	case PHASE_CLOSE:
-		http_step_close(c);
-		break;
-	}
-	return false;
+	return steps[h->phase](c);
 }
 
 static void http_run(struct conn *c)

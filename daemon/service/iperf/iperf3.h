@@ -83,8 +83,8 @@ void iperf3_control_enter(struct conn *c);
 void iperf3_control_refuse(struct conn *c, int error);
 void iperf3_control_run(struct conn *c);
 
-/* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN: not
- * free yet; else the enum iperf3_error to send, or IPERF3_ACCESS_DENIED. */
+/* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN:
+ * not free yet; else the enum iperf3_error to send, or IPERF3_ACCESS_DENIED. */
 int iperf3_place(struct conn *c);
 /* After the streams have stopped: have all datagrams that the client sent arrived, or none for a
  * while? */

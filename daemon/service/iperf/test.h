@@ -63,7 +63,8 @@ struct iperf3_stream {
 struct iperf3_test {
 	struct session session; /* must be first */
 	unsigned joined;
-	_Atomic unsigned arrived, finished; /* streams that are ready or failed; that have finished */
+	_Atomic unsigned arrived,
+		finished;              /* streams that are ready or failed; that have finished */
 	struct iperf3_params params;   /* constant once streams may join */
 	struct iperf3_stream *streams; /* stream_count of them; NULL: streams may not join yet */
 	unsigned stream_count;

@@ -2,8 +2,8 @@
  *
  * From the top down, each calls only those after it.  nbd.c: a connection's life and the handshake;
  * nbd/requests.c: requests, from their header to their reply; nbd/transfer.c: data of reads and
- * writes; nbd/command.c: a command's states and parts, and input that is dropped, or is kept outside
- * the pool.  Pure: nbd/proto.c, nbd/option_proto.c. */
+ * writes; nbd/command.c: a command's states and parts, and input that is dropped, or is kept
+ * outside the pool.  Pure: nbd/proto.c, nbd/option_proto.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -24,9 +24,11 @@ static void set_options(struct conn *c, const struct netperf_request *r)
 	if (r->send_buffer)
 		conn_set_option(c, SOL_SOCKET, SO_SNDBUF, &r->send_buffer, sizeof(r->send_buffer));
 	if (r->receive_buffer)
-		conn_set_option(c, SOL_SOCKET, SO_RCVBUF, &r->receive_buffer, sizeof(r->receive_buffer));
+		conn_set_option(c, SOL_SOCKET, SO_RCVBUF, &r->receive_buffer,
+				sizeof(r->receive_buffer));
 	if (r->congestion[0])
-		conn_set_option(c, IPPROTO_TCP, TCP_CONGESTION, r->congestion, strlen(r->congestion));
+		conn_set_option(c, IPPROTO_TCP, TCP_CONGESTION, r->congestion,
+				strlen(r->congestion));
 }
 
 static void look_at_socket(struct conn *c, struct netperf_result *counted)
@@ -36,7 +38,7 @@ static void look_at_socket(struct conn *c, struct netperf_result *counted)
 	conn_get_option(c, SOL_SOCKET, SO_SNDBUF, &counted->send_buffer, sizeof(int));
 	conn_get_option(c, SOL_SOCKET, SO_RCVBUF, &counted->receive_buffer, sizeof(int));
 	conn_get_option(c, IPPROTO_TCP, TCP_CONGESTION, counted->congestion,
-		   sizeof(counted->congestion) - 1);
+			sizeof(counted->congestion) - 1);
 	conn_get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info));
 	counted->retransmits = info.tcpi_total_retrans;
 }

@@ -24,7 +24,7 @@ enum netperf_operation {
 };
 
 struct netperf_test {
-	struct session session; /* must be first */
+	struct session session;         /* must be first */
 	struct netperf_request request; /* constant once the test is listed */
 	/* The control connection has ended, so data connections end, too. */
 	_Atomic bool dead;
@@ -64,12 +64,12 @@ struct netperf_conn {
 
 	/* Data. */
 	struct netperf_test *test;
-	uint64_t asked;                  /* bytes received of a request that is not complete */
-	uint64_t owed;                   /* bytes still to be sent */
-	uint64_t moved;                  /* bytes received and sent at the last look */
-	struct netperf_result counted;   /* its counts, without times */
-	uint32_t before;                 /* value of counted.receives at the last look */
-	uint64_t late_ns;                /* how long nothing had arrived when it ended */
+	uint64_t asked;                /* bytes received of a request that is not complete */
+	uint64_t owed;                 /* bytes still to be sent */
+	uint64_t moved;                /* bytes received and sent at the last look */
+	struct netperf_result counted; /* its counts, without times */
+	uint32_t before;               /* value of counted.receives at the last look */
+	uint64_t late_ns;              /* how long nothing had arrived when it ended */
 };
 static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
 static_assert(offsetof(struct netperf_test, session) == 0, "see struct session");
@@ -78,15 +78,15 @@ static_assert(offsetof(struct netperf_test, session) == 0, "see struct session")
 uint64_t netperf_cpu_ns(const struct worker *w);
 
 /* test.c; functions with _locked expect the lock of the sessions to be held. */
-/* Begins a test of control connection c, and puts it into the table (for UDP the twin's), at a port at
- * which no other test of this client's address waits.  Returns the port.  -EAGAIN: no port is free
- * now; -EADDRNOTAVAIL: there is no suitable port; -EPROTONOSUPPORT: no twin; -EMSGSIZE: the twin's
- * buffers are too small; -EBUSY: too many tests; -ENOMEM. */
+/* Begins a test of control connection c, and puts it into the table (for UDP the twin's), at a port
+ * at which no other test of this client's address waits.  Returns the port.  -EAGAIN: no port is
+ * free now; -EADDRNOTAVAIL: there is no suitable port; -EPROTONOSUPPORT: no twin; -EMSGSIZE: the
+ * twin's buffers are too small; -EBUSY: too many tests; -ENOMEM. */
 int netperf_test_begin(const struct conn *c, struct netperf_conn *n);
 /* Data connection n joins the test. */
 void netperf_test_join_locked(struct netperf_test *t, struct netperf_conn *n);
-/* n leaves its test: a data connection, and the test then has its counts, or the control connection,
- * and the remaining data connections end. */
+/* n leaves its test: a data connection, and the test then has its counts, or the control
+ * connection, and the remaining data connections end. */
 void netperf_test_leave(struct netperf_conn *n);
 /* The same, for session_leave(). */
 void netperf_left_locked(struct session_member *member);

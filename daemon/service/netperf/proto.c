@@ -87,8 +87,7 @@ bool netperf_is_message(const uint8_t *head, size_t bytes)
 	memcpy(whole, head, bytes < sizeof(whole) ? bytes : sizeof(whole));
 	type = get_be32(whole);
 	cpu = get_be32(whole + 4);
-	return type > 0 && type < NETPERF_TYPE_MAX &&
-	       (cpu < NETPERF_CPUS_MAX || cpu == UINT32_MAX);
+	return type > 0 && type < NETPERF_TYPE_MAX && (cpu < NETPERF_CPUS_MAX || cpu == UINT32_MAX);
 }
 
 /* Decodes a size; the client sends -1 or 0 for the default (0). -1: too large. */

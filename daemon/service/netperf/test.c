@@ -46,8 +46,8 @@ static int list_locked(struct netperf_conn *n, struct session *session, uint16_t
 	return session_begin(session, &n->of, &key, sizeof(key));
 }
 
-/* Lists the session at a port of the listener: not the control connection's if there is another one,
- * or the client wants it.  The caller holds the lock.  Returns the port, or as list(). */
+/* Lists the session at a port of the listener: not the control connection's if there is another
+ * one, or the client wants it.  The caller holds the lock.  Returns the port, or as list(). */
 static int list_tcp_locked(const struct conn *c, struct netperf_conn *n, struct session *session)
 {
 	const struct worker *w = c->worker;

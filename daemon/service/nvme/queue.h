@@ -100,7 +100,7 @@ STAILQ_HEAD(nvme_list, nvme_command);
 struct nvme_command {
 	struct io io; /* request of the part in flight */
 	struct nvme_queue *queue;
-	struct nvme_command *next; /* on the list of free or held ones */
+	struct nvme_command *next;       /* on the list of free or held ones */
 	STAILQ_ENTRY(nvme_command) link; /* on `todo` */
 	const struct nvme_verb *verb;
 	struct nvme_sqe sqe;
@@ -168,12 +168,12 @@ struct nvme_queue {
 
 	struct nvme_command first; /* Connect */
 	struct nvme_command *commands;
-	unsigned command_count, used;      /* used: those taken at least once */
-	unsigned busy;                     /* commands being served */
-	unsigned pages;                    /* commands that have a page */
-	unsigned split;                    /* of these, commands that are `split` */
-	struct nvme_command *free;         /* used ones that are free */
-	struct nvme_list todo;             /* in order of service */
+	unsigned command_count, used; /* used: those taken at least once */
+	unsigned busy;                /* commands being served */
+	unsigned pages;               /* commands that have a page */
+	unsigned split;               /* of these, commands that are `split` */
+	struct nvme_command *free;    /* used ones that are free */
+	struct nvme_list todo;        /* in order of service */
 	struct nvme_command *held;
 
 	/* The PDU being received. */

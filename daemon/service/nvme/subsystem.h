@@ -125,8 +125,8 @@ void nvme_leave(struct nvme_member *member);
  *
  * The addresses at which listeners serve the subsystems, over TCP or RDMA.  Listeners with the same
  * NQN serve one subsystem, and its Discovery log lists the ports of all of them.  The main thread
- * changes the list when a listener begins or ceases to serve; workers read it.  It has a mutex of its
- * own, under which no other is taken. */
+ * changes the list when a listener begins or ceases to serve; workers read it.  It has a mutex of
+ * its own, under which no other is taken. */
 
 /* service->listens() */
 void nvme_ports_listen(void *target, const struct service *service,

@@ -312,7 +312,8 @@ static void perftest_message(struct conn *c, const uint8_t *head, uint32_t bytes
 	if (p->step == PERFTEST_NEW) {
 		p->step = PERFTEST_DATA;
 		if (bytes == PERFTEST_VERSION && perftest_parse(head, bytes) == PERFTEST_HELLO) {
-			session_part(&p->of, NULL); /* it is the control connection of another test */
+			session_part(&p->of,
+				     NULL); /* it is the control connection of another test */
 			p->step = PERFTEST_HELLOED;
 		}
 	}

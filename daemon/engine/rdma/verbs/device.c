@@ -12,8 +12,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "rdma_keys.h"
 #include "memory.h"
+#include "rdma_keys.h"
 #include "worker.h"
 
 int rdma_watch(struct worker *w, int fd, struct op *op)

@@ -113,22 +113,22 @@ struct rdma_device {
 	struct ibv_cq *cq;
 	struct rdma_shared *shared; /* shared receives; NULL: each connection has its own */
 	struct rdma_small *small;   /* slots for small messages; NULL: none */
-	/* The spill, which all connections of a worker share and whose contents do not matter: the part
-	 * of a message that exceeds its receive buffer goes there, large messages are sent from it, and
-	 * clients may read and write it.  So messages of megabytes use no buffers of the pool.  NULL:
-	 * the service needs none. */
+	/* The spill, which all connections of a worker share and whose contents do not matter: the
+	 * part of a message that exceeds its receive buffer goes there, large messages are sent
+	 * from it, and clients may read and write it.  So messages of megabytes use no buffers of
+	 * the pool.  NULL: the service needs none. */
 	struct rdma_region *spill;
-	struct rdma_ud *uds;        /* queue pairs for datagrams, one for each port in use */
+	struct rdma_ud *uds; /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
 	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices.list, by port
 							number; NULL: not used yet */
 	unsigned cq_size, cq_used;                   /* its entries, and how many are reserved */
-	unsigned users;                              /* that refer to it: it is not freed meanwhile */
-	unsigned sends_max;                          /* entries of a connection's send queue */
-	uint32_t inline_wanted;                      /* bytes */
-	unsigned read_sges, write_sges;              /* views of one request */
-	bool armed;                                  /* the next completion raises an event */
-	bool gone;                                   /* unplugged */
+	unsigned users;                 /* that refer to it: it is not freed meanwhile */
+	unsigned sends_max;             /* entries of a connection's send queue */
+	uint32_t inline_wanted;         /* bytes */
+	unsigned read_sges, write_sges; /* views of one request */
+	bool armed;                     /* the next completion raises an event */
+	bool gone;                      /* unplugged */
 	/* The device can invalidate a client's key by a message (send with invalidate). */
 	bool invalidates;
 	/* The device takes shared receives in the order of their posting, never completes one if

@@ -17,7 +17,7 @@ struct region;
 struct stats;
 
 enum {
-	RDMA_RNR_TIMER = 12,        /* 0.64 ms: delay after which a client that found no receive retries */
+	RDMA_RNR_TIMER = 12, /* 0.64 ms: delay after which a client that found no receive retries */
 	RDMA_PAIR_KEY = 0x11111111, /* Q_Key of a pair with datagrams, as perftest's */
 	RDMA_CREDIT = 16,     /* messages that a client may always send, if the pool has room */
 	RDMA_RECVS = 40,      /* receives posted for an active client; refilled below RDMA_CREDIT */
