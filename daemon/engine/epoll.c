@@ -19,6 +19,7 @@
 #include "epoll.h"
 #include "readiness.h"
 #include "syscall.h"
+#include "util.h"
 #include "worker.h"
 
 /* include/uapi/linux/eventpoll.h of Linux 6.9, which Debian 12 does not have; epoll(7) of
@@ -32,6 +33,28 @@ struct nb_epoll_params {
 #define NB_EPIOCSPARAMS _IOW(0x8A, 0x01, struct nb_epoll_params)
 
 static_assert((int)EPOLL_LEFT < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
+
+struct epoll_options {
+	uint64_t mode; /* enum epoll_mode */
+};
+
+/* By enum epoll_mode. */
+static const char *const epoll_mode_words[] = { "level", "edge", "oneshot", "per-operation", NULL };
+
+static const struct key epoll_keys[] = {
+	{ "epoll-mode", "level",
+	  "how it is asked which sockets are ready; all but level are for comparison",
+	  KEY_FIELD(struct epoll_options, mode), KEY_CHOICE, .words = epoll_mode_words,
+	  .streams = true },
+};
+const struct key_table epoll_key_table = KEY_TABLE(epoll_keys, struct epoll_options);
+
+enum epoll_mode epoll_mode(const struct worker_options *options)
+{
+	const struct epoll_options *o = options_of(options, &epoll_key_table);
+
+	return (enum epoll_mode)o->mode;
+}
 
 int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op)
 {

@@ -20,21 +20,18 @@
 #include "worker.h"
 
 enum {
-	MODE_TOUCHED = CONN_ENGINE << 1,  /* on the list */
 	MODE_ARMED = CONN_ENGINE << 2,    /* oneshot, per-operation: c->events may be reported */
 	MODE_WRITABLE = CONN_ENGINE << 3, /* per-operation: the awaited send may be tried */
-	MODE_READABLE = CONN_ENGINE << 4, /* edge: there may be input */
-	MODE_GONE = CONN_ENGINE << 5,     /* edge: the peer has closed: receive until EAGAIN */
 };
-static_assert((int)MODE_GONE < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
+static_assert((int)MODE_WRITABLE < (int)READINESS_READABLE, "flags overlap those of readiness.h");
 
 static void modes_touch(struct conn *c)
 {
 	struct epoll *e = c->worker->engine_state;
 
-	if (c->flags & (MODE_TOUCHED | CONN_CLOSING | CONN_FRESH))
+	if (c->flags & (READINESS_AGAIN | CONN_CLOSING | CONN_FRESH))
 		return;
-	c->flags |= MODE_TOUCHED;
+	c->flags |= READINESS_AGAIN;
 	c->pending++;
 	c->engine_state = e->touched;
 	e->touched = c;
@@ -48,7 +45,7 @@ static inline void modes_wait(struct worker *w, bool block, void (*settle)(struc
 	e->touched = NULL;
 	for (; c; c = next) {
 		next = c->engine_state;
-		c->flags &= ~(uint32_t)MODE_TOUCHED;
+		c->flags &= ~(uint32_t)READINESS_AGAIN;
 		c->pending--;
 		/* Only now can it end. */
 		if ((c->flags & CONN_CLOSING) || ((c->flags & CONN_EOF) && !c->tx.head))
@@ -69,22 +66,8 @@ static void modes_close(struct conn *c)
 
 static void edge_receive(struct conn *c)
 {
-	if (c->flags &
-	    (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | MODE_TOUCHED | CONN_RAW)) {
-		if (c->flags & CONN_RAW)
-			conn_ready(c);
-		return; /* MODE_READABLE stays set, for when input is on again */
-	}
-	switch (readiness_recv(c, c->flags & MODE_GONE)) {
-	case READINESS_DRAINED:
-		c->flags &= ~(uint32_t)MODE_READABLE;
-		break;
-	case READINESS_MORE:
+	if (readiness_edge(c) == READINESS_MORE)
 		modes_touch(c);
-		break;
-	case READINESS_ENDED:
-		break;
-	}
 }
 
 static void edge_event(struct op *op, int ready, uint32_t flags)
@@ -98,9 +81,9 @@ static void edge_event(struct op *op, int ready, uint32_t flags)
 		conn_ready(c);
 	if (!(ready & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
 		return;
-	c->flags |= MODE_READABLE;
+	c->flags |= READINESS_READABLE;
 	if (ready & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-		c->flags |= MODE_GONE;
+		c->flags |= READINESS_GONE;
 	edge_receive(c);
 	/* Input is paused, so no receive will report the peer's reset. */
 	if ((ready & EPOLLERR) && (c->flags & (CONN_EOF | CONN_RECV_OFF)))
@@ -126,7 +109,7 @@ static void edge_keep_open(struct conn *c)
 
 static void edge_recv(struct conn *c, bool on)
 {
-	if (on && (c->flags & MODE_READABLE))
+	if (on && (c->flags & READINESS_READABLE))
 		modes_touch(c);
 }
 

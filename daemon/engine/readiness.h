@@ -6,15 +6,20 @@
 #include "conn.h"
 
 enum {
-	READINESS_FLAGS = CONN_ENGINE << 7, /* of conn->flags: this bit and all above */
-	READINESS_READS = 4,                /* receives per event, as other connections wait */
-	READINESS_CHUNKS = 64,              /* chunks the widest receive may fill */
-	READINESS_IOV = 32,                 /* views one send may carry */
-	READINESS_ACCEPTS = 16,             /* connections per event */
+	/* Of conn->flags, for events that are like edges: they tell of what arrives, not of what is
+	 * left. */
+	READINESS_READABLE = CONN_ENGINE << 4, /* there may be input */
+	READINESS_GONE = CONN_ENGINE << 5,     /* the peer has closed: receive until EAGAIN */
+	READINESS_AGAIN = CONN_ENGINE << 6,    /* on the engine's list for its next turn */
+	READINESS_FLAGS = CONN_ENGINE << 7,    /* of conn->flags: this bit and all above */
+	READINESS_READS = 4,                   /* receives per event, as other connections wait */
+	READINESS_CHUNKS = 64,                 /* chunks the widest receive may fill */
+	READINESS_IOV = 32,                    /* views one send may carry */
+	READINESS_ACCEPTS = 16,                /* connections per event */
 };
 
 enum readiness {
-	READINESS_DRAINED, /* nothing was left */
+	READINESS_DRAINED, /* nothing was left, or nothing may be received */
 	READINESS_MORE,    /* there may be more */
 	READINESS_ENDED,   /* FIN, failure, or no chunk: stop receiving for now */
 };
@@ -22,6 +27,24 @@ enum readiness {
 /* Receives up to READINESS_READS times.  to_eagain: a short receive does not prove that the socket
  * is empty (the event said that the peer has closed). */
 enum readiness readiness_recv(struct conn *c, bool to_eagain);
+
+/* The same for events that are like edges, unless c must not receive now. */
+static inline enum readiness readiness_edge(struct conn *c)
+{
+	enum readiness result;
+
+	if (c->flags & (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | READINESS_AGAIN |
+			CONN_RAW)) {
+		if (c->flags & CONN_RAW)
+			conn_ready(c);
+		/* READINESS_READABLE stays set, for when input is on again or c runs. */
+		return READINESS_DRAINED;
+	}
+	result = readiness_recv(c, c->flags & READINESS_GONE);
+	if (result == READINESS_DRAINED)
+		c->flags &= ~(uint32_t)READINESS_READABLE;
+	return result;
+}
 
 /* Sends c->tx.  true: all of it; false: the peer does not take more now, or the send failed. */
 bool readiness_send(struct conn *c);

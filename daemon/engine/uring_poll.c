@@ -17,12 +17,9 @@
 
 enum uring_poll_flags {
 	POLL_ARMED = CONN_ENGINE << 0,     /* a multishot POLLIN is armed */
-	POLL_READABLE = CONN_ENGINE << 1,  /* there may be input */
-	POLL_GONE = CONN_ENGINE << 2,      /* the peer has closed: receive until EAGAIN */
-	POLL_AGAIN = CONN_ENGINE << 3,     /* on the again list */
-	POLL_OUT_ARMED = CONN_ENGINE << 4, /* a POLLOUT is armed: tx is blocked */
+	POLL_OUT_ARMED = CONN_ENGINE << 1, /* a POLLOUT is armed: tx is blocked */
 };
-static_assert((int)POLL_OUT_ARMED < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
+static_assert((int)POLL_OUT_ARMED < (int)READINESS_READABLE, "flags overlap those of readiness.h");
 
 struct uring_poll {
 	struct ring ring; /* must be first: see ring_of() */
@@ -35,9 +32,9 @@ static void poll_again(struct conn *c)
 {
 	struct uring_poll *u = c->worker->engine_state;
 
-	if (c->flags & POLL_AGAIN)
+	if (c->flags & READINESS_AGAIN)
 		return;
-	c->flags |= POLL_AGAIN;
+	c->flags |= READINESS_AGAIN;
 	c->pending++;
 	c->engine_state = u->again;
 	u->again = c;
@@ -47,24 +44,12 @@ static void poll_again(struct conn *c)
  * EALREADY while an event of the poll is being delivered.) */
 static void poll_receive(struct conn *c)
 {
-	if (c->flags &
-	    (CONN_CLOSING | CONN_EOF | CONN_RECV_OFF | CONN_NO_MEMORY | POLL_AGAIN | CONN_RAW)) {
-		if (c->flags & CONN_RAW)
-			conn_ready(c);
-		return; /* POLL_READABLE stays set, for when input is on again or c runs */
-	}
-	switch (readiness_recv(c, c->flags & POLL_GONE)) {
-	case READINESS_DRAINED:
-		c->flags &= ~(uint32_t)POLL_READABLE;
-		break;
-	case READINESS_MORE:
+	enum readiness result = readiness_edge(c);
+
+	if (result == READINESS_MORE)
 		poll_again(c);
-		break;
-	case READINESS_ENDED:
-		if ((c->flags & CONN_EOF) && (c->flags & POLL_ARMED))
-			ring_cancel(ring_of(c->worker), &c->recv_op);
-		break;
-	}
+	else if (result == READINESS_ENDED && (c->flags & CONN_EOF) && (c->flags & POLL_ARMED))
+		ring_cancel(ring_of(c->worker), &c->recv_op);
 }
 
 static void poll_arm(struct conn *c)
@@ -93,9 +78,9 @@ static void poll_event(struct op *op, int ready, uint32_t flags)
 	}
 	if (ready < 0 || (c->flags & CONN_CLOSING))
 		return;
-	c->flags |= POLL_READABLE;
+	c->flags |= READINESS_READABLE;
 	if (ready & (POLLRDHUP | POLLHUP | POLLERR))
-		c->flags |= POLL_GONE;
+		c->flags |= READINESS_GONE;
 	poll_receive(c);
 	/* Input is paused, so no receive will report the peer's close.  (POLLHUP alone is a Unix
 	 * peer's close, which may follow input.) */
@@ -130,7 +115,7 @@ static void poll_keep_open(struct conn *c)
 
 static void poll_recv(struct conn *c, bool on)
 {
-	if (on && (c->flags & POLL_READABLE))
+	if (on && (c->flags & READINESS_READABLE))
 		poll_again(c);
 }
 
@@ -161,7 +146,7 @@ static void poll_run_again(struct conn *c)
 	while (c) {
 		struct conn *next = c->engine_state;
 
-		c->flags &= ~(uint32_t)POLL_AGAIN;
+		c->flags &= ~(uint32_t)READINESS_AGAIN;
 		c->pending--;
 		conn_ready(c);
 		poll_receive(c);

@@ -30,7 +30,8 @@ struct opening {
 	bool is_new; /* opening makes the file, or would make it */
 };
 
-const struct store *export_pick_store(const struct export_config *config, struct reason *reason)
+/* The store that `auto` selects on this host; NULL with the reason. */
+static const struct store *pick_store(const struct export_config *config, struct reason *reason)
 {
 	if (config->options.store)
 		return config->options.store;
@@ -168,7 +169,7 @@ static struct opening *opening_new(const struct server_export *x)
 
 static int opening_begin(struct server_export *x, const struct export *blank, bool probe)
 {
-	const struct store *store = export_pick_store(&x->config, &x->reason);
+	const struct store *store = pick_store(&x->config, &x->reason);
 	struct opening *o;
 	int rc;
 

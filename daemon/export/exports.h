@@ -87,9 +87,6 @@ bool exports_are_there(const struct exports *e, const struct listener_config *co
 /* The export's state, and in *reason why it is not EXPORT_OK, or "". */
 enum export_state export_state(const struct server_export *x, struct reason *reason);
 
-/* The store that `auto` selects on this host; NULL with the reason. */
-const struct store *export_pick_store(const struct export_config *config, struct reason *reason);
-
 /* ---- Opening, probing and closing the store of one export, on a thread of its own (detached.h):
  * export_open.c ---- */
 

@@ -16,7 +16,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "fill.h"
 #include "open_file.h"
 #include "sandbox.h"
 #include "util.h"

@@ -26,3 +26,9 @@ int file_extents(struct io *io, int fd);
 /* Does this error of fallocate() mean that the operation is not supported for the file, or for this
  * range of the device?  A device zeroes only whole sectors. */
 bool file_cannot_allocate(const struct io *io, int error);
+
+/* Fills new storage with data, for `create = yes` and `store = memory`, which otherwise have only
+ * holes: a client that reads holes measures neither the disk nor the network.  Writes all of e->fd,
+ * which has e->size bytes, for some seconds at most.  Any thread; may block.  0, or -errno with the
+ * reason. */
+int fill_export(const struct export *e, struct reason *reason);

@@ -1,5 +1,5 @@
-/* Writing of new storage, for a limited time.  See fill.h. */
-#include "fill.h"
+/* Writing of new storage, for a limited time.  See file.h. */
+#include "file.h"
 
 #include <errno.h>
 #include <stdlib.h>

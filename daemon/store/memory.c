@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fill.h"
+#include "file.h"
 #include "slices.h"
 #include "store.h"
 #include "worker.h"

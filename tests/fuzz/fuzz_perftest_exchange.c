@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "perftest/exchange_proto.h"
+#include "perftest/proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -1,9 +1,9 @@
-/* service/perftest/exchange_proto.c: the messages of perftest 4.5's clients over TCP, as they were
+/* service/perftest/proto.c: the messages of perftest 4.5's clients over TCP, as they were
  * captured from ib_send_bw over rxe. */
 #include <errno.h>
 
 #include "hex.h"
-#include "perftest/exchange_proto.h"
+#include "perftest/proto.h"
 
 #define GID "00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:"
 

@@ -211,7 +211,9 @@ static bool is_loopback(const struct sockaddr *name)
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	struct in6_addr address;
 
-	memcpy(&sa, name, sockaddr_size((const void *)name));
+	memcpy(&sa, name,
+	       name->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					   : sizeof(struct sockaddr_in));
 	address = sockaddr_mapped(&sa);
 	return IN6_IS_ADDR_LOOPBACK(&address) ||
 	       (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == IN_LOOPBACKNET);

@@ -268,11 +268,6 @@ void nvme_receive(struct nvme_command *d, uint32_t bytes);
 /* Takes data that has arrived; false: nothing can be done now. */
 bool nvme_receive_go_on(struct nvme_queue *q);
 
-/* nvme/tcp.c */
-
-/* Sends the host the reason (C2HTermReq), then ends the connection. */
-void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei);
-
 /* nvme/rdma.c */
 
 /* service->connect */

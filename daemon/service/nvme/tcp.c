@@ -7,7 +7,8 @@
 
 /* ---- Out ---- */
 
-void nvme_tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
+/* Sends the host the reason (C2HTermReq), then ends the connection. */
+static void fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
 {
 	struct nvme_tcp_fault fault = { .fes = (uint8_t)fes, .fei = fei };
 	uint8_t pdu[NVME_TCP_TERM_MAX];
@@ -160,7 +161,7 @@ static bool tcp_start(struct nvme_queue *q)
 	uint8_t pdu[NVME_TCP_IC];
 
 	if (fault.fes) {
-		nvme_tcp_fail(q, fault.fes, fault.fei);
+		fail(q, fault.fes, fault.fei);
 		return true;
 	}
 	q->terms.h2c_max = (uint32_t)MIN(MAX(share / NVME_BLOCK, 1U) * NVME_BLOCK, BLOCK_PART_MAX);
@@ -180,11 +181,11 @@ static bool tcp_check_capsule(struct nvme_queue *q, const struct nvme_sqe *sqe)
 	if (!q->pdu.data_bytes && !capsule)
 		return true;
 	if (!capsule || sqe->sgl.length != q->pdu.data_bytes)
-		nvme_tcp_fail(q, NVME_TCP_INVALID_FIELD, 4);
+		fail(q, NVME_TCP_INVALID_FIELD, 4);
 	else if (sqe->sgl.address != 0)
-		nvme_tcp_fail(q, NVME_TCP_UNSUPPORTED, NVME_TCP_COMMON + 24);
+		fail(q, NVME_TCP_UNSUPPORTED, NVME_TCP_COMMON + 24);
 	else if (sqe->sgl.length > limit)
-		nvme_tcp_fail(q, NVME_TCP_LIMIT, 0);
+		fail(q, NVME_TCP_LIMIT, 0);
 	else
 		return true;
 	return false;
@@ -232,15 +233,15 @@ static bool tcp_data(struct nvme_queue *q)
 	if (d && d->verb->start && !d->page && nvme_pages_are_short(q))
 		return false;
 	if (!d)
-		nvme_tcp_fail(q, NVME_TCP_SEQUENCE, 0);
+		fail(q, NVME_TCP_SEQUENCE, 0);
 	else if (data.length == 0 || data.length != q->pdu.data_bytes)
-		nvme_tcp_fail(q, NVME_TCP_INVALID_FIELD, 16);
+		fail(q, NVME_TCP_INVALID_FIELD, 16);
 	else if (data.length > q->terms.h2c_max)
-		nvme_tcp_fail(q, NVME_TCP_LIMIT, 0);
+		fail(q, NVME_TCP_LIMIT, 0);
 	else if (data.offset != d->got_bytes || data.length > d->asked_bytes - d->got_bytes)
-		nvme_tcp_fail(q, NVME_TCP_OUT_OF_RANGE, 0);
+		fail(q, NVME_TCP_OUT_OF_RANGE, 0);
 	else if (q->pdu.last && data.length < d->asked_bytes - d->got_bytes)
-		nvme_tcp_fail(q, NVME_TCP_SEQUENCE, 0);
+		fail(q, NVME_TCP_SEQUENCE, 0);
 	else {
 		q->drop_bytes = q->pdu.pad_bytes;
 		nvme_receive(d, data.length);
@@ -256,11 +257,11 @@ static bool tcp_take(struct nvme_queue *q)
 	bool taken = true;
 
 	if (!intact)
-		nvme_tcp_fail(q, NVME_TCP_HEADER_DIGEST, 0);
+		fail(q, NVME_TCP_HEADER_DIGEST, 0);
 	else if (type == NVME_TCP_H2C_TERM)
 		conn_close(q->conn, CONN_END_PROTOCOL);
 	else if ((type == NVME_TCP_ICREQ) != (q->phase == NVME_PHASE_ICREQ))
-		nvme_tcp_fail(q, NVME_TCP_SEQUENCE, 0);
+		fail(q, NVME_TCP_SEQUENCE, 0);
 	else if (type == NVME_TCP_ICREQ)
 		taken = tcp_start(q);
 	else if (type == NVME_TCP_H2C_DATA)
@@ -299,7 +300,7 @@ static bool tcp_next(struct nvme_queue *q)
 		fault = nvme_tcp_judge(common, &q->terms, &q->pdu);
 		if (unlikely(fault.fes)) {
 			tcp_read_header(q, NVME_TCP_COMMON);
-			nvme_tcp_fail(q, fault.fes, fault.fei);
+			fail(q, fault.fes, fault.fei);
 			return false;
 		}
 	}

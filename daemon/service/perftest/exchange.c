@@ -10,7 +10,6 @@
 
 #include "conn.h"
 #include "conn_op.h"
-#include "exchange_proto.h"
 #include "pair.h"
 #include "perftest.h"
 #include "proto.h"

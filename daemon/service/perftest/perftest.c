@@ -21,7 +21,6 @@
 #include "conn.h"
 #include "conn_op.h"
 #include "connect_data.h"
-#include "exchange_proto.h"
 #include "pair.h"
 #include "parse.h"
 #include "perftest.h"

@@ -2,6 +2,8 @@
 #include "proto.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "bytes.h"
 
@@ -45,4 +47,126 @@ void perftest_set_memory(uint8_t *message, uint64_t address, uint32_t key)
 {
 	put_be32(message + QUEUE_KEY, key);
 	put_be64(message + QUEUE_ADDRESS, address);
+}
+
+/* ---- Over TCP ---- */
+
+enum {
+	STEP_MTU = 1 + EXCHANGE_VALUES,
+	STEP_KEYS,
+	VALUE_BYTES = 4,
+	MTU_BYTES = 2,
+	REPORT_BYTES = 8,
+};
+
+static const uint8_t exchange_end[EXCHANGE_TELLS_AT] = "done";
+
+/* The first byte of a report is the highest of a number of bytes; of a key it is a digit. */
+static bool is_report(const struct exchange *x, const uint8_t *data)
+{
+	return x->reports > 0 || data[0] == 0;
+}
+
+static bool is_end(const uint8_t *data)
+{
+	return memcmp(data, exchange_end, sizeof(exchange_end)) == 0;
+}
+
+unsigned exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have)
+{
+	if (x->step == 0)
+		return PERFTEST_VERSION;
+	if (x->step < STEP_MTU)
+		return VALUE_BYTES;
+	if (x->step == STEP_MTU)
+		return MTU_BYTES;
+	if (have < EXCHANGE_TELLS_AT)
+		return EXCHANGE_TELLS_AT;
+	if (is_report(x, data))
+		return REPORT_BYTES;
+	return is_end(data) ? sizeof(exchange_end) : EXCHANGE_KEY;
+}
+
+/* Reads `digits` hexadecimal digits and the colon after them, and moves *at behind it. */
+static bool take(const uint8_t **at, unsigned digits, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	for (; digits > 0; digits--, (*at)++) {
+		uint8_t d = **at;
+
+		if (d >= '0' && d <= '9')
+			d = (uint8_t)(d - '0');
+		else if (d >= 'a' && d <= 'f')
+			d = (uint8_t)(d - 'a' + 10);
+		else
+			return false;
+		value = value << 4 | d;
+	}
+	*ret = value;
+	return *(*at)++ == ':';
+}
+
+static int parse_key(const uint8_t *data, struct exchange_key *ret_key)
+{
+	enum { LID, READS, NUMBER, SEQUENCE, KEY, ADDRESS, FIELDS };
+	static const uint8_t digits[FIELDS] = { 4, 4, 6, 6, 8, 16 };
+	const uint8_t *at = data;
+	uint64_t fields[FIELDS], shared, byte;
+
+	for (unsigned i = 0; i < FIELDS; i++)
+		if (!take(&at, digits[i], &fields[i]))
+			return -EPROTO;
+	*ret_key = (struct exchange_key){ .lid = (uint16_t)fields[LID],
+					  .reads = (uint16_t)fields[READS],
+					  .number = (uint32_t)fields[NUMBER],
+					  .sequence = (uint32_t)fields[SEQUENCE],
+					  .key = (uint32_t)fields[KEY],
+					  .address = fields[ADDRESS] };
+	for (unsigned i = 0; i < EXCHANGE_GID; i++) {
+		if (!take(&at, 2, &byte))
+			return -EPROTO;
+		ret_key->gid[i] = (uint8_t)byte;
+	}
+	return take(&at, 8, &shared) && *at == '\0' ? EXCHANGE_IS_KEY : -EPROTO;
+}
+
+void exchange_write_key(const struct exchange_key *key, uint8_t message[static EXCHANGE_KEY])
+{
+	char *at = (char *)message, *end = at + EXCHANGE_KEY;
+
+	at += snprintf(at, (size_t)(end - at), "%04x:%04x:%06x:%06x:%08x:%016llx:", key->lid,
+		       key->reads, key->number & 0xffffff, key->sequence & 0xffffff, key->key,
+		       (unsigned long long)key->address);
+	for (unsigned i = 0; i < EXCHANGE_GID; i++)
+		at += snprintf(at, (size_t)(end - at), "%02x:", key->gid[i]);
+	snprintf(at, (size_t)(end - at), "%08x:", 0); /* no shared receives */
+}
+
+static int parse_later(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key)
+{
+	if (is_report(x, data)) {
+		x->reports = (uint8_t)((x->reports + 1) % EXCHANGE_REPORTS);
+		return EXCHANGE_IS_REPORT;
+	}
+	return is_end(data) ? EXCHANGE_IS_END : parse_key(data, ret_key);
+}
+
+int exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key)
+{
+	unsigned step = x->step;
+
+	if (step >= STEP_KEYS)
+		return parse_later(x, data, ret_key);
+	x->step++;
+	if (step == 0)
+		return perftest_parse(data, PERFTEST_VERSION) == PERFTEST_HELLO
+			       ? EXCHANGE_IS_VERSION
+			       : -EPROTO;
+	if (step < STEP_MTU)
+		return EXCHANGE_IS_VALUE;
+	return data[0] >= '0' + EXCHANGE_MTU_FIRST && data[0] <= '0' + EXCHANGE_MTU_LAST &&
+			       data[1] == '\0'
+		       ? EXCHANGE_IS_MTU
+		       : -EPROTO;
 }

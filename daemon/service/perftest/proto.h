@@ -36,3 +36,54 @@ void perftest_set_memory(uint8_t *message, uint64_t address, uint32_t key);
 
 /* The answer to PERFTEST_HELLO: a version at which no client expects further messages. */
 extern const uint8_t perftest_version[PERFTEST_VERSION];
+
+/* ---- Without -R: over TCP before the data flows, and after it ----
+ *
+ * Messages of fixed lengths without a header, each of which is answered by one of the same length.
+ */
+
+enum {
+	EXCHANGE_VALUES = 2,    /* messages after the version: cycle buffer, cache line */
+	EXCHANGE_REPORTS = 5,   /* messages of one report */
+	EXCHANGE_KEY = 108,     /* bytes of a key with a GID, the longest message */
+	EXCHANGE_GID = 16,      /* bytes */
+	EXCHANGE_TELLS_AT = 5,  /* bytes of a message after the MTU that tell its kind */
+	EXCHANGE_MTU_FIRST = 1, /* enum ibv_mtu: 256 bytes */
+	EXCHANGE_MTU_LAST = 5,  /* 4096 bytes */
+};
+
+enum exchange_kind {
+	EXCHANGE_IS_VERSION,
+	EXCHANGE_IS_VALUE,  /* the larger of both sides counts */
+	EXCHANGE_IS_MTU,    /* the smaller of both sides counts */
+	EXCHANGE_IS_KEY,    /* of a queue pair, which may have been told before */
+	EXCHANGE_IS_REPORT, /* one of the EXCHANGE_REPORTS that the client shows */
+	EXCHANGE_IS_END,    /* not answered */
+};
+
+/* Where the client is; zeroed at first. */
+struct exchange {
+	uint8_t step;    /* messages of the beginning that were parsed */
+	uint8_t reports; /* messages of the present report that were parsed */
+};
+
+/* What one side says of a queue pair. */
+struct exchange_key {
+	uint16_t lid, reads;
+	uint32_t number, sequence; /* 24 bits each */
+	uint32_t key;              /* of the memory at address */
+	uint64_t address;
+	uint8_t gid[EXCHANGE_GID];
+};
+
+/* Bytes of the next message, of which the first `have` are at data; or more than `have`, when these
+ * do not tell yet.  At most EXCHANGE_KEY. */
+unsigned exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have);
+/* Parses that message, which is whole; returns its kind, or -EPROTO. */
+int exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key);
+/* The MTU that a message of it names, as enum ibv_mtu. */
+static inline unsigned exchange_mtu(const uint8_t *data)
+{
+	return data[0] - '0';
+}
+void exchange_write_key(const struct exchange_key *key, uint8_t message[static EXCHANGE_KEY]);
