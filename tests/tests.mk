@@ -104,7 +104,9 @@ bench-kernels: ## as root: echo, NBD and UDP by instructions and system calls on
 	$(Q)set -e; for suite in $(BENCH_KERNELS); do \
 		NBSERVED_VM_SUITE=$$suite tests/vm/vm.sh -t 1800 -i $(BUILD)/vm/kernels env NBSERVED_BUILD=$(abspath $(BUILD)) \
 			$(PYTHON) -B -m pytest -p no:cacheprovider -s -q --no-header --tb=short tests/vm/inside_kernels.py; done
-	$(Q)$(BUILD)/nbctl report $(BUILD)/vm/kernels/*.jsonl >$(BUILD)/kernels.html
+	$(Q)cd $(BUILD)/vm/kernels && for rows in *.jsonl; do \
+		sed "s/^{\"label\":\"[^\"]*/&, Linux $${rows%.jsonl}/" "$$rows"; done >../kernels.jsonl
+	$(Q)$(BUILD)/nbctl report $(BUILD)/vm/kernels.jsonl >$(BUILD)/kernels.html
 	@echo "the rows of all kernels on one page: $(BUILD)/kernels.html"
 
 .PHONY: check-layers
