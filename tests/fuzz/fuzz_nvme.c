@@ -305,7 +305,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static struct session s;
 	static uint8_t input[INPUT_MAX];
-	uint64_t whole;
 	uint8_t how;
 
 	if (bytes < 2 || bytes - 2 > sizeof(input))
@@ -314,10 +313,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	memcpy(input, data + 2, bytes - 2);
 	if (!(how & 16))
 		mend(input, bytes - 2, how);
-	whole = session_run(&s, input, bytes - 2, SIZE_MAX, how);
 	/* The admin queue tells the controller's number, and logs what happened elsewhere.  A host
-	 * that ends the connection hears no answer that was not sent when it said so. */
-	if (session_run(&s, input, bytes - 2, (size_t)data[0] % 64 + 1, how) != whole)
-		assert(!(how & IO_QUEUE) || s.ended);
-	return 0;
+	 * that ends the connection hears no answer that was not sent when it said so.  Other
+	 * differences have to come again: see fuzz_nbd.c. */
+	for (unsigned attempt = 1;; attempt++) {
+		uint64_t whole = session_run(&s, input, bytes - 2, SIZE_MAX, how);
+
+		if (session_run(&s, input, bytes - 2, (size_t)data[0] % 64 + 1, how) == whole ||
+		    !(how & IO_QUEUE) || s.ended)
+			return 0;
+		assert(attempt < 3);
+	}
 }
