@@ -15,6 +15,8 @@ from conftest import listener, wait_until
 from varlink_client import Connection, VarlinkError, call, encode, stream
 from varlink_idl import Interface
 
+MINUTES = 0.7
+
 CONTROL = "org.nbserved.Control."
 SERVICE = "org.varlink.service."
 INT_MAX = 2**63 - 1

@@ -15,6 +15,8 @@ from conftest import LATER, NBCTL, TIMEOUT, listener, requires, wait_until
 from test_fdstore import names, start_keeping
 from test_udp import WHOLE, client, settled, stats_of, udp
 
+MINUTES = 1
+
 CLONE_NEWNET = 0x40000000
 GROUP, OTHER, SIX = "239.192.16.8", "239.192.16.9", "ff05::1:8"
 LO = socket.if_nametoindex("lo")

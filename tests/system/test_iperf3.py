@@ -16,6 +16,8 @@ from conftest import ENGINES, TIMEOUT, is_sanitized, listener, requires, wait_un
 from test_faults import raise_nofile
 from traffic import is_ended, receive, reset
 
+MINUTES = 1.3
+
 TEST_START, TEST_RUNNING, TEST_END = 1, 2, 4
 PARAM_EXCHANGE, CREATE_STREAMS, SERVER_TERMINATE, CLIENT_TERMINATE = 9, 10, 11, 12
 EXCHANGE_RESULTS, DISPLAY_RESULTS, IPERF_DONE = 13, 14, 16

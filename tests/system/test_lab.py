@@ -11,6 +11,8 @@ import subprocess
 import pytest
 from conftest import BUILD, ROOT, TIMEOUT, requires, wait_until
 
+MINUTES = 0.9
+
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 HOST = """
 set -e

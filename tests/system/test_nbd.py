@@ -10,6 +10,8 @@ import pytest
 from conftest import ENGINES, TIMEOUT, listener, requires
 from nbd_client import EINVAL, READ, WRITE, Raw
 
+MINUTES = 1.2
+
 nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
 
 KIB, MIB = 1024, 1024 * 1024

@@ -17,6 +17,8 @@ from nbd_client import (
     REP_SERVER, TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset,
 )
 
+MINUTES = 1
+
 KIB, MIB = 1024, 1024 * 1024
 SIZE = 8 * MIB
 STORES = ["io_uring", "threads", "blocking"]

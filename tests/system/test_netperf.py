@@ -13,6 +13,8 @@ import threading
 import pytest
 from conftest import TIMEOUT, listener, twin_address, wait_until
 
+MINUTES = 1
+
 MESSAGE = 656
 OMNI, CRR_FLAG, CPU_FLAG = 97, 0x4, 0x8
 SEND, RECEIVE, BOTH = 2, 4, 6  # as the server sees it

@@ -9,6 +9,8 @@ import pytest
 from conftest import TIMEOUT, listener, requires
 from traffic import Sender, connect, is_ended, noise, receive, send_until_stuck
 
+MINUTES = 0.9
+
 CLIENT, PONG_REQUEST, WARM_UP = 1, 2, 4
 KIB, MIB = 1024, 1024 * 1024
 

@@ -15,6 +15,8 @@ import pytest
 from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, wait_until
 from test_options import affinity_of
 
+MINUTES = 1.7
+
 KIB = 1024
 SIZES = [0, 1, 64, 511, 512, 513, 1472, 8972, 16384, 65507]
 WHOLE = {"buffers": 256}
