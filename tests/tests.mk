@@ -118,7 +118,7 @@ check-layers: ## as root: the functions that --layers knows, against those of Li
 	$(Q)$(PYTHON) -B tests/vm/check_layers.py /proc/kallsyms $(BENCH_KERNELS:%=$(BUILD)/vm/layers/%)
 
 .PHONY: check check-all
-check: ## unit tests and system tests: some five minutes on two CPUs
+check: ## unit tests and system tests: some six minutes on two CPUs, with the build
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) all
 	$(AGAIN) $(JOBS) units

@@ -580,10 +580,16 @@ def test_many(start_daemon, engine):
         for _ in range(3):
             twice()
         wait_until(lambda: daemon.stats("a")["connections"]["open"] == 0, "still open")
-        threads, descriptors, memory = len(tasks(daemon)), daemon.descriptors(), daemon.memory()
-        for _ in range(12):
-            twice()
+        threads, descriptors = len(tasks(daemon)), daemon.descriptors()
+
+        def more_memory():
+            before = daemon.memory()
+            for _ in range(12):
+                twice()
+            return daemon.memory() >= before + (1 << 20)
+
+        # A thread that waits for another's arena begins one of its own, which stays: that ends.
+        assert any(not more_memory() or is_sanitized() for _ in range(3))
         wait_until(lambda: len(tasks(daemon)) == threads, "threads are left")
         wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
-        assert is_sanitized() or daemon.memory() < memory + (1 << 20)
         echo(s)
