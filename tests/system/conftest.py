@@ -200,7 +200,7 @@ class Daemon:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                preexec_fn=limits,
+                preexec_fn=limits if nofile or preexec else None,  # with one, Python copies itself by fork()
             )
         self.pid = self.process.pid
         if ready:
@@ -411,15 +411,21 @@ def no_io_uring(request):
     return function
 
 
-@pytest.fixture
-def faulty(start_daemon, tmp_path):
-    """A daemon whose file calls fail, or wait, as faulty.say() says: see faulty.c."""
-    library, orders = tmp_path / "faulty.so", tmp_path / "orders"
+@pytest.fixture(scope="session")
+def faulty_calls(tmp_path_factory):
+    library = tmp_path_factory.mktemp("faulty") / "faulty.so"
     source = pathlib.Path(__file__).with_name("faulty.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def faulty(start_daemon, tmp_path, faulty_calls):
+    """A daemon whose file calls fail, or wait, as faulty.say() says: see faulty.c."""
+    orders = tmp_path / "orders"
     orders.write_text("")
     env = {
-        "LD_PRELOAD": str(library),
+        "LD_PRELOAD": str(faulty_calls),
         "FAULTY": str(orders),
         "WATCHDOG_USEC": "3000000",
         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",

@@ -81,7 +81,7 @@ class Nuisance(Background):
 def test_no_request_of_a_generator_fails(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine, workers=2))
     before, port = daemon.descriptors(), daemon.port("echo")
-    requests = 60000
+    requests = 20000
     with Nuisance(daemon.control) as nuisance:
         wait_until(lambda: nuisance.rounds > 3, "nuisance")
         result = subprocess.run(

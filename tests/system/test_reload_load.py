@@ -16,7 +16,7 @@ from traffic import Busy, connect, visit
 MINUTES = 1
 
 WARM_UP = 10
-RELOADS = 20 if is_sanitized() else 60  # such a build is several times slower
+RELOADS = 20
 
 
 def config(engine, index, leaving=True):

@@ -19,7 +19,7 @@ import pytest
 from conftest import NBCTL, TIMEOUT
 
 MINUTES = 1
-GROUPS = int(os.environ.get("NBSERVED_GROUPS", 16))
+GROUPS = int(os.environ.get("NBSERVED_GROUPS", 8))
 OPERATIONS, COST_NS = 10000, 5000
 SPREAD = 0.03  # the standard deviation of a visit's cost
 
