@@ -66,6 +66,7 @@ static void stage_open_records(struct stage_conn *t)
 	t->more = false;
 	while (!t->closed && !t->failed) {
 		struct chunk *k;
+		size_t room;
 		int n;
 
 		if (c->rx.bytes >= w->limits.held_max) {
@@ -77,12 +78,16 @@ static void stage_open_records(struct stage_conn *t)
 			conn_wait_for_memory(c);
 			return;
 		}
-		n = library_of(t)->read(t->session, k->base + k->used,
-					w->pool.chunk_size - k->used);
+		room = w->pool.chunk_size - k->used;
+		n = library_of(t)->read(t->session, k->base + k->used, room);
 		if (likely(n > 0)) {
 			stat_add(w->stats.tls_plain_in, (unsigned)n);
 			t->controls = 0;
 			chunk_append(&w->pool, &c->rx, k, (size_t)n);
+			/* The record is used up, and there is no other: a call would only learn
+			 * that. */
+			if ((size_t)n < room && !t->in.head)
+				return;
 		} else if (!stage_result(t, n)) {
 			return;
 		}

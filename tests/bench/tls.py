@@ -263,7 +263,7 @@ def compare(bench, options, title):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--seconds", type=int, default=1)
     parser.add_argument("--only", default="", help="loads whose title has one of these words")
     options = parser.parse_args()
