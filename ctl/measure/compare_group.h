@@ -75,13 +75,14 @@ bool group_is_judged(const struct group *g);
 /* The most rounds that a row has in common with the first one. */
 unsigned group_rounds(const struct group *g);
 
-/* "-3.1 % +-2.7", half of the interval; "": unknown. */
+/* "-3.1 %", the estimate; "": unknown. */
 struct phrase {
 	char text[80];
 };
 struct phrase group_change_text(const struct group *g, unsigned i);
 
-/* "0.6 to 5.8 % less", "the same within 5 %", "undecided, up to 7.4 %", "too few rounds: 3 of 7" */
+/* What its interval tells: "0.6 to 5.8 % less", "the same within 5 %", "undecided, -3.0 to +7.4 %",
+ * "too few rounds: 3 of 7" */
 struct phrase group_verdict_text(const struct group *g, unsigned i);
 
 /* The row's engine, or its own name where another row has the same engine. */

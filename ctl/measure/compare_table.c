@@ -38,11 +38,11 @@ static const struct text_column {
 			    "its engine, with the features that the configuration asks for",
 			    { .title = "engine", .left = true, .rank = 1 } },
 	[COLUMN_AGAINST] = { "vs",
-			     "the cost against the first row of the group, by the ratios in the "
-			     "same rounds: the estimate and half of its interval",
+			     "the estimated change of the cost against the first row of the group, "
+			     "by the ratios in the same rounds",
 			     { .title = "vs 1st", .optional = true, .apart = true } },
 	[COLUMN_VERDICT] = { "verdict",
-			     "what the interval decides",
+			     "the interval of the change, and what it decides",
 			     { .title = "verdict", .optional = true, .left = true } },
 };
 

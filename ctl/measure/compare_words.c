@@ -22,18 +22,23 @@ static struct human within_text(double within)
 	return text;
 }
 
+/* "+5", or "-2.5" */
+static struct human signed_percent(double change)
+{
+	struct human text;
+
+	snprintf(text.text, sizeof(text.text), "%s%.24s", change < 0 ? "-" : "+",
+		 human_percent(fabs(change)).text);
+	return text;
+}
+
 struct phrase group_change_text(const struct group *g, unsigned i)
 {
-	const struct verdict *v = &g->verdicts[i];
 	double change = group_change(g, i);
 	struct phrase p = { "" };
 
 	if (!isnan(change))
-		snprintf(p.text, sizeof(p.text), "%s%s %%", change < 0 ? "-" : "+",
-			 human_percent(fabs(change)).text);
-	if (!isnan(change) && !isnan(v->low))
-		text_append(p.text, sizeof(p.text), " \xc2\xb1%s",
-			    human_percent((v->high - v->low) / 2).text);
+		snprintf(p.text, sizeof(p.text), "%s %%", signed_percent(change).text);
 	return p;
 }
 
@@ -54,7 +59,8 @@ static struct phrase verdict_text(const struct verdict *v, double within, bool o
 		snprintf(p.text, sizeof(p.text), "the same within %s", within_text(within).text);
 		break;
 	case VERDICT_UNDECIDED:
-		snprintf(p.text, sizeof(p.text), "undecided, up to %s %%", to.text);
+		snprintf(p.text, sizeof(p.text), "undecided, %s to %s %%",
+			 signed_percent(v->low).text, signed_percent(v->high).text);
 		break;
 	case VERDICT_TOO_FEW_ROUNDS:
 		snprintf(p.text, sizeof(p.text), "too few %s: %u of %u",

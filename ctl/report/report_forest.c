@@ -11,7 +11,7 @@
 #include "util.h"
 
 enum { EDGE = 10, STRIP_LINE = 20, STRIP_ROW = 15, STRIP_GAP = 8, AXIS = 20, LEGEND_LINE = 18 };
-enum { VERDICT_WIDTH = 136 }; /* of the words beside an interval */
+enum { VERDICT_WIDTH = 150 }; /* of the words beside an interval */
 
 /* The groups that are drawn: all of the report, or one. */
 struct forest {

@@ -190,8 +190,8 @@ void report_layers(FILE *to, const struct group *g)
 	      "<figure><h3>Layers against the first</h3>\n",
 	      to);
 	put_table(to, &l);
-	fputs("<figcaption>Small: the first one's shares; differences with half of their intervals, "
-	      "which hold together.</figcaption></figure>\n</div>\n",
+	fputs("<figcaption>Small: the first one's shares; differences and how far their intervals "
+	      "reach, which hold together.</figcaption></figure>\n</div>\n",
 	      to);
 	report_paragraph(to, "p class=\"warn\"", layers_warnings(&l));
 	for (unsigned i = 0; i < g->count; i++)
