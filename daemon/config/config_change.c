@@ -112,12 +112,14 @@ int config_change_remove(const struct config *in_force, const char *listener,
 	for (unsigned i = 0; i < in_force->listener_count; i++) {
 		struct config_origin at = in_force->listeners[i].section;
 
-		if (!strcmp(in_force->listeners[i].name, listener) &&
-		    !config_change_made(in_force, at))
-			return reason_set(reason, -EINVAL,
-					  "[listener %s] comes from %s, not from `nbctl add`: take "
-					  "it out there and reload, or `nbctl drain %s`",
-					  listener, at.file, listener);
+		if (strcmp(in_force->listeners[i].name, listener) != 0 ||
+		    config_change_made(in_force, at))
+			continue;
+		return reason_set(
+			reason, -EINVAL,
+			"[listener %s] comes from %s, not from `nbctl add`: %s`nbctl drain %s`",
+			listener, at.file,
+			in_force->path ? "take it out there and reload, or " : "", listener);
 	}
 	for (unsigned i = 0; i < in_force->change_count; i++) {
 		ret_texts[count] = without(in_force->changes[i], listener);

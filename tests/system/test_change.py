@@ -105,7 +105,7 @@ def test_a_change_that_is_not_confirmed_is_undone(start_daemon):
     (["set", "a", "engine=epoll\n[listener b]"], "no control characters"),
     (["set", "none", "buffer-size=4K"], "there is no listener 'none'"),
     (["set", "a", "address=127.0.0.1:1", "service=nope"], "service: expected"),
-    (["remove", "a"], "nbserved.ini, not from `nbctl add`"),
+    (["remove", "a"], "nbserved.ini, not from `nbctl add`: take it out there and reload, or `nbctl drain a`"),
     (["remove", "none"], "there is no listener 'none'"),
     (["add", "ecko"], "ecko: there is no such service (did you mean 'echo'?)"),
     (["add", "echo,nope=1"], "echo: unknown key 'nope'"),
@@ -165,6 +165,8 @@ def test_what_run_serves_changes_and_goes_back(tmp_path):
             nbctl("confirm")
             assert "[listener echo-epoll-2]: added" in nbctl("add", "echo,engine=epoll")
             assert "expected a power of two" in nbctl("set", "echo-epoll-2", "buffer-size=1", status=1)
+            why = " ".join(nbctl("remove", "echo-epoll", status=1).split())
+            assert "comes from --run, not from `nbctl add`: `nbctl drain echo-epoll`" in why
             listeners = json.loads(nbctl("status", "--json"))["listeners"]
             assert [one["name"] for one in listeners] == ["echo-epoll", "echo-epoll-2"]
             host, _, port = listeners[1]["addresses"][0].rpartition(":")
