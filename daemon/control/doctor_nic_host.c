@@ -70,16 +70,21 @@ static void check_backlog(json_t *checks, const struct nic_host *host)
 /* Of the CPUs that listeners use: the first one that has another governor than `performance`. */
 static void check_governor(json_t *checks, const struct nic_host *host, const cpu_set_t *cpus)
 {
-	bool any = CPU_COUNT(cpus) == 0, known = false;
-	char governor[HOST_TEXT_BYTES] = "";
+	char governor[HOST_TEXT_BYTES] = "", list[HOST_TEXT_BYTES];
+	bool known = false;
+	cpu_set_t online;
 
+	if (CPU_COUNT(cpus) == 0 &&
+	    nic_read_line(host, "/sys/devices/system/cpu/online", list, sizeof(list))) {
+		cpus_parse(list, &online);
+		cpus = &online;
+	}
 	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		char path[96];
 
 		snprintf(path, sizeof(path),
 			 "/sys/devices/system/cpu/cpu%zu/cpufreq/scaling_governor", cpu);
-		if ((!any && !CPU_ISSET(cpu, cpus)) ||
-		    !nic_read_line(host, path, governor, sizeof(governor)))
+		if (!CPU_ISSET(cpu, cpus) || !nic_read_line(host, path, governor, sizeof(governor)))
 			continue;
 		known = true;
 		if (strcmp(governor, "performance") != 0)
