@@ -22,7 +22,14 @@
 #include "util.h"
 #include "version.h"
 
-enum { PUT_MS = 10000 }; /* Run ends its command then */
+enum {
+	PUT_MS = 10000, /* Run ends its command then */
+	/* Silence of nbctl, after which the bridge ends; no connection does when its host loses its
+	 * power.  While a daemon is served nbctl says each second that it lives, but for what it
+	 * asks of other hosts. */
+	SERVE_SILENCE_MS = 20 * 1000,
+	SILENCE_MS = 15 * 60 * 1000,
+};
 
 struct bridge {
 	struct client_target target;
@@ -192,16 +199,27 @@ static bool unreachable(struct bridge *b, int rc)
 }
 
 /* Waits for the daemon's next message: 1; 0: nobody reads it, or input has ended while a stream of
- * replies runs; or -errno. */
-static int await_reply(struct bridge *b, bool stream)
+ * replies runs; or -errno, -ETIMEDOUT when the daemon has been silent for so long. */
+static int await_reply(struct bridge *b, bool stream, int ms)
 {
 	struct pollfd fds[] = { { .fd = client_fd(b->daemon), .events = POLLIN },
 				{ .fd = STDOUT_FILENO },
 				{ .fd = stream ? STDIN_FILENO : -1, .events = POLLRDHUP } };
+	int n = poll(fds, ARRAY_SIZE(fds), ms);
 
-	if (poll(fds, ARRAY_SIZE(fds), -1) < 0)
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n < 0)
 		return errno == EINTR ? 1 : -errno;
 	return !((fds[1].revents | fds[2].revents) & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+/* A stream may have one reply in each interval. */
+static int reply_limit_ms(const struct varlink_request *call)
+{
+	uint64_t interval_ms = field_uint(call->parameters, "interval_ms");
+
+	return (int)(ctl_limit_ms(call->method) + MIN(interval_ms, (uint64_t)INT_MAX / 2));
 }
 
 static bool continues(const char *text, size_t bytes)
@@ -217,9 +235,9 @@ static bool continues(const char *text, size_t bytes)
 static bool relay(struct bridge *b, const char *message, size_t message_bytes,
 		  const struct varlink_request *call)
 {
+	int rc = 0, limit_ms = reply_limit_ms(call);
 	const char *text;
 	size_t bytes;
-	int rc = 0;
 
 	if (b->daemon && !client_is_open(b->daemon)) {
 		client_close(b->daemon);
@@ -230,12 +248,13 @@ static bool relay(struct bridge *b, const char *message, size_t message_bytes,
 	if (rc == 0)
 		rc = client_send_text(b->daemon, message, message_bytes);
 	while (rc == 0 && !call->oneway) {
-		rc = await_reply(b, call->more);
+		rc = await_reply(b, call->more, limit_ms);
 		if (rc == 0)
 			return false;
-		if (rc > 0)
-			rc = client_receive_text(b->daemon, 0, &text, &bytes);
-		if (rc == -ETIMEDOUT) {
+		if (rc < 0)
+			break;
+		rc = client_receive_text(b->daemon, 0, &text, &bytes);
+		if (rc == -ETIMEDOUT) { /* a part of it has come */
 			rc = 0;
 			continue;
 		}
@@ -266,6 +285,15 @@ static bool serve(struct bridge *b, const char *text, size_t bytes)
 	return more;
 }
 
+/* Waits for calls.  As read(2); 0 also when nbctl has been silent for too long. */
+static ssize_t read_calls(const struct bridge *b, char *data, size_t bytes)
+{
+	struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+	int ready = poll(&in, 1, b->served.pid ? SERVE_SILENCE_MS : SILENCE_MS);
+
+	return ready > 0 ? read(STDIN_FILENO, data, bytes) : ready;
+}
+
 static int run_bridge(struct ctl *ctl)
 {
 	struct bridge b = { .target = ctl->target, .socket = ctl->target.socket };
@@ -273,7 +301,7 @@ static int run_bridge(struct ctl *ctl)
 	bool more = true;
 	ssize_t n;
 
-	while (more && (n = read(STDIN_FILENO, data, sizeof(data))) != 0) {
+	while (more && (n = read_calls(&b, data, sizeof(data))) != 0) {
 		const char *text;
 		size_t bytes;
 

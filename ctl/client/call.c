@@ -15,9 +15,12 @@ enum {
 	CALL_TIMEOUT_MS = 10000,
 	CALL_LONG_MS = 60000,
 	CALL_SERVE_MS = 80000,
+	/* A bridge keeps the time limits of the daemon's answers, and says so by then. */
+	CALL_BRIDGE_MS = 5000,
 	/* Connecting to another host: the user may have to type a password. */
 	CALL_CONNECT_MS = 120000,
 	CALL_ALL_MS = 30000, /* to several, none of which may ask */
+	CALL_ALIVE_MS = 1000,
 };
 
 static const char *unreachable_advice(int error)
@@ -34,7 +37,8 @@ static const char *unreachable_advice(int error)
 		       "(usually nbserved): try sudo, or `usermod -aG nbserved USER` and log in "
 		       "again";
 	case ETIMEDOUT:
-		return "it is there but does not answer: try `systemctl status nbserved`";
+		return "it is there, but stuck, stopped or overloaded: see `systemctl status "
+		       "nbserved`, then `systemctl restart nbserved`";
 	case ECONNRESET:
 	case EPIPE:
 		return "it closed the connection: it stopped, or it has too many control clients; "
@@ -53,10 +57,12 @@ const char *ctl_place(const struct ctl *ctl)
 
 static int unreachable_here(const char *where, const char *socket, int error)
 {
-	const char *why = error == EPROTO ? "the answer was no Varlink" : strerror(error);
+	const char *why = error == EPROTO      ? "the answer was no Varlink"
+			  : error == ETIMEDOUT ? "it does not answer"
+					       : strerror(error);
 
 	ctl_warn("%scannot reach the daemon at %s: %s", where, socket, why);
-	ctl_warn("%s", unreachable_advice(error));
+	ctl_warn("%s%s", where, unreachable_advice(error));
 	return CTL_UNREACHABLE;
 }
 
@@ -134,6 +140,19 @@ static const struct method *find_method(const char *name)
 	while (m->name && strcmp(m->name, name) != 0)
 		m++;
 	return m;
+}
+
+unsigned ctl_limit_ms(const char *method)
+{
+	const char *dot = strrchr(method, '.');
+
+	return find_method(dot ? dot + 1 : method)->timeout_ms;
+}
+
+/* By which time there is an answer of the daemon, or of the bridge that waits for it. */
+static unsigned with_bridge_ms(const struct ctl *ctl, unsigned limit_ms)
+{
+	return limit_ms + (ctl->target.host ? CALL_BRIDGE_MS : 0);
 }
 
 static int refusal_code(const char *name)
@@ -331,13 +350,14 @@ int ctl_fd(const struct ctl *ctl)
 bool ctl_is_ready(const struct ctl *ctl)
 {
 	return client_has_reply(ctl->kept) ||
-	       clock_ns() > ctl->sent_ns + CALL_TIMEOUT_MS * (uint64_t)NS_PER_MS;
+	       clock_ns() >
+		       ctl->sent_ns + with_bridge_ms(ctl, CALL_TIMEOUT_MS) * (uint64_t)NS_PER_MS;
 }
 
 int ctl_receive(struct ctl *ctl, const char *method, json_t **ret_reply)
 {
 	uint64_t spent_ms = (clock_ns() - ctl->sent_ns) / NS_PER_MS;
-	unsigned all_ms = find_method(method)->timeout_ms;
+	unsigned all_ms = with_bridge_ms(ctl, find_method(method)->timeout_ms);
 	bool continues;
 	int rc = next_reply(ctl, ctl->kept, method, all_ms - (unsigned)MIN(all_ms, spent_ms),
 			    ret_reply, &continues);
@@ -346,6 +366,18 @@ int ctl_receive(struct ctl *ctl, const char *method, json_t **ret_reply)
 	if (rc == CTL_UNREACHABLE)
 		ctl_forget(ctl);
 	return rc;
+}
+
+void ctl_alive(struct ctl *ctl)
+{
+	uint64_t now_ns = clock_ns();
+
+	if (!ctl->target.host || !ctl->kept ||
+	    now_ns < ctl->alive_ns + CALL_ALIVE_MS * (uint64_t)NS_PER_MS)
+		return;
+	ctl->alive_ns = now_ns;
+	/* A failure shows at the next reply, which does not come. */
+	client_tell(ctl->kept, "org.nbserved.Host.Alive", NULL);
 }
 
 void ctl_forget(struct ctl *ctl)
@@ -398,7 +430,8 @@ int ctl_stream(struct ctl *ctl, const char *method, json_t *parameters, unsigned
 	do {
 		json_t *document;
 
-		rc = next_reply(ctl, client, method, interval_ms + CALL_TIMEOUT_MS, &document,
+		rc = next_reply(ctl, client, method,
+				with_bridge_ms(ctl, interval_ms + CALL_TIMEOUT_MS), &document,
 				&continues);
 		if (rc != CTL_DONE)
 			break;

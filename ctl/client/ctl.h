@@ -66,6 +66,7 @@ struct ctl {
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
 	bool steady;         /* ... which is not opened again when it is lost: that is an error */
 	uint64_t sent_ns;    /* time of the last ctl_send() */
+	uint64_t alive_ns;   /* ... and of what ctl_alive() told */
 	struct ctl *on;      /* the bridges of the generator's hosts; NULL: it runs on this one */
 	unsigned on_count;   /* ... of which there are so many */
 	unsigned awaited;    /* replies of ctl_send() that have not come */
@@ -118,8 +119,14 @@ int ctl_fd(const struct ctl *ctl);
 bool ctl_is_ready(const struct ctl *ctl);
 int ctl_receive(struct ctl *ctl, const char *method, json_t **ret_reply);
 void ctl_forget(struct ctl *ctl);
+/* Tells the bridge of the kept connection each second that nbctl lives; else the bridge ends the
+ * command or the daemon that it has started.  To be called often; without a bridge does nothing. */
+void ctl_alive(struct ctl *ctl);
 /* Prints why the kept connection failed, by an errno, and closes it.  CTL_UNREACHABLE. */
 int ctl_lost(struct ctl *ctl, int error);
+
+/* Within which time the daemon answers a method of org.nbserved.Control. */
+unsigned ctl_limit_ms(const char *method);
 
 /* ctl_call(), then prints the reply: as JSON with --json, else with render(); NULL: nothing. */
 int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,

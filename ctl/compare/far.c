@@ -19,7 +19,6 @@
 
 enum {
 	FAR_STEP_MS = 50,
-	FAR_ALIVE_MS = 1000,
 	FAR_SILENCE_MS = 15000, /* of a bridge, which reports more often */
 };
 
@@ -37,7 +36,7 @@ struct fars {
 	struct far *list;
 	unsigned count;
 	const struct watcher *watcher;
-	uint64_t sent_ns, alive_ns;
+	uint64_t sent_ns;
 	int failed;   /* the first host that did; -1: none */
 	bool stopped; /* all have been told to end */
 };
@@ -190,10 +189,9 @@ static void look(struct fars *all)
 		stop(all, SIGTERM);
 	if (child_interrupted())
 		stop(all, child_interrupted());
-	if (clock_ns() < all->alive_ns + FAR_ALIVE_MS * (uint64_t)NS_PER_MS)
-		return;
-	all->alive_ns = clock_ns();
-	tell(all, "org.nbserved.Host.Alive", 0);
+	for (unsigned i = 0; i < all->count; i++)
+		if (is_running(&all->list[i]))
+			ctl_alive(all->list[i].on);
 }
 
 static void watch(struct fars *all)

@@ -209,6 +209,7 @@ static enum watch_said sampler_look(void *context, const struct use *use)
 	struct sampler *s = context;
 	bool idle = false;
 
+	ctl_alive(s->ctl); /* samples of a long run are far apart */
 	/* Else with each document, which names the threads that have begun since the last one; but
 	 * the rings hold a second. */
 	if (clock_ns() - s->ctl->sent_ns > LAYERS_MS * (uint64_t)NS_PER_MS)

@@ -407,6 +407,25 @@ def test_an_nbctl_that_hangs_leaves_nothing_running(hosts, tmp_path):
     assert process.wait(TIMEOUT) != 0
 
 
+def test_a_host_without_power_leaves_nothing_running(hosts, tmp_path):
+    """That of nbctl, whose packets stop, which ends no connection: a daemon of `--at`, and the generator of `--on`."""
+    server, away, client = hosts
+    spec = "echo,engine=epoll,address=10.77.0.1,allow=10.77.0.0/24"
+    process = away.start("nbserved", "--run", spec, "--at", "server1", "--on", "c2", "--", "sh", "-c",
+                         f"touch {tmp_path}/started; exec sleep 1000", "{port}",
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    wait_until((tmp_path / "started").exists, "the command runs")
+    assert running(server, "--run") and running(client, "sleep")
+    away.run("ip", "link", "set", "eth0", "down")
+    try:
+        wait_until(lambda: not running(client, "sleep"), "the command has ended")
+        wait_until(lambda: not running(server, "--run"), "the daemon has ended")
+        wait_until(lambda: not bridges(server) + bridges(client), "no bridge is left")
+        assert process.wait(TIMEOUT) == 3
+    finally:
+        away.run("ip", "link", "set", "eth0", "up")
+
+
 def test_a_daemon_for_one_run_serves_other_hosts(hosts):
     """`nbserved --run --on`, which is refused without an address."""
     run = ("nbserved", "--run", "echo,engine=epoll,address=10.77.0.1", "--on", "c[1-2]", "--repeat", "2", "--json", "--", *REDIS)

@@ -146,6 +146,19 @@ def test_a_daemon_that_hangs_keeps_no_bridge(daemon, program):
         daemon.process.send_signal(signal.SIGCONT)
 
 
+def test_a_daemon_that_hangs_is_told_from_its_host(daemon, program):
+    """By the bridge, before nbctl gives up the connection to it."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        ran = remote(program('exec sh -c "$last"'), "-s", daemon.control, "status")
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert ran.returncode == 3
+    cause, advice = ran.stderr.splitlines()
+    assert cause == f"nbctl: on server1: cannot reach the daemon at {daemon.control}: it does not answer"
+    assert advice.startswith("nbctl: on server1: it is there, but stuck, stopped or overloaded: see `systemctl status nbserved`")
+
+
 def test_the_paths_there_are_quoted(tmp_path, program):
     path = f"{tmp_path}/it's $HOME `id`;"
     ran = remote(program('exec sh -c "$last"'), "-s", path, "status")
