@@ -24,10 +24,6 @@ def config(path, addresses=None, names=("a", "b"), **keys):
     return text
 
 
-def addresses_of(daemon, names=("a", "b")):
-    return {name: daemon.status(name)["addresses"] for name in names}
-
-
 def discover(daemon, name):
     """(generation, [(transport, family, id, port, NQN, address)]), read as nvme-cli does: in pieces of 4 KiB."""
     with Queue(daemon.connect(name)) as queue:
@@ -135,10 +131,10 @@ def test_ports_may_differ_in_all_else(tmp_path):
                                "exports = x\nexports = y\nin-capsule = 0\nworkers = 3\n"))[0] == 0
 
 
-def test_a_port_goes_and_comes_back_while_another_serves(start_daemon, tmp_path):
-    daemon = start_daemon(config(tmp_path / "disk"))
-    at = addresses_of(daemon)
-    both = config(tmp_path / "disk", {name: text[0] for name, text in at.items()})
+def test_a_port_goes_and_comes_back_while_another_serves(start_daemon, tmp_path, loopback_ports):
+    host, port = loopback_ports  # no other process takes the port while it is free
+    both = config(tmp_path / "disk", {name: f"{host}:{port + i}" for i, name in enumerate("ab")})
+    daemon = start_daemon(both)
     a, b = Host(daemon, "a", NQN), Host(daemon, "b", NQN)
     ends = threading.Event()
     rounds = [0]

@@ -245,6 +245,29 @@ static void an_admin_queue_answers_the_same_at_every_split(void **state)
 		}
 }
 
+/* A host may ask for events just when the worker begins to drain. */
+static void a_request_for_events_in_a_drain_is_answered(void **state)
+{
+	struct message m = { 0 };
+	struct heard h;
+	struct disk d;
+
+	(void)state;
+	disk_open(&d, 16, 1);
+	put_connect(&m, 0, NVME_CNTLID_NEW, 8);
+	say(&d, &m, SIZE);
+	d.t->worker.drain.on = true;
+	conn_ready(d.t->conn);
+	case_turns(d.t);
+	m.bytes = d.t->out_bytes = 0;
+	put_command(&m, NVME_AER, 0, 3, (uint32_t[]){ 0, 0, 0 }, NULL, 0, 0);
+	say(&d, &m, SIZE);
+	h = hear(&d, &(size_t){ 0 }, 0);
+	assert_int_equal(h.cid, 3);
+	assert_int_equal(h.result, 0x00010300);
+	disk_close(&d);
+}
+
 /* An I/O queue of the admin queue's controller: it is t->conn from now on. */
 static struct conn *io_queue(struct disk *d, unsigned digests)
 {
@@ -515,6 +538,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_admin_queue_answers_the_same_at_every_split),
+		cmocka_unit_test(a_request_for_events_in_a_drain_is_answered),
 		cmocka_unit_test(data_arrives_at_every_split),
 		cmocka_unit_test(a_client_that_makes_no_progress_is_closed),
 		cmocka_unit_test(a_connect_may_come_again),

@@ -131,13 +131,14 @@ static void nvme_run(struct conn *c)
 		return;
 	if (q->held && q->phase == NVME_PHASE_CONNECT)
 		nvme_connect_go_on(q, false);
-	if (c->worker->drain.on && q->member->qid == 0)
-		nvme_admin_drain(q);
 	q->running = true;
 	do
 		nvme_commands_run(q);
 	while (conn_goes_on(c, &limit) && STAILQ_EMPTY(&q->todo) && q->transport->take(q));
 	q->running = false;
+	/* Behind the commands: a request for events may have arrived with this run. */
+	if (c->worker->drain.on && q->member->qid == 0)
+		nvme_admin_drain(q);
 	if (q->phase == NVME_PHASE_ENDING)
 		run_ending(q);
 	set_deadline(q);
