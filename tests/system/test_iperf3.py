@@ -1,6 +1,5 @@
 """iperf3 against its own client, over each engine, and against clients that no iperf3 would be."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -13,7 +12,6 @@ import time
 
 import pytest
 from conftest import ENGINES, TIMEOUT, is_sanitized, listener, requires, wait_until
-from test_faults import raise_nofile
 from traffic import is_ended, receive, reset
 
 MINUTES = 1.3
@@ -440,17 +438,6 @@ def test_clients_of_another_protocol_are_closed(daemon):
 
 
 @pytest.mark.skipif(is_sanitized(), reason="4,200 connections take longer than a test may wait for its parameters")
-def test_cookies_of_one_client_leave_places_for_others(start_daemon):
-    raise_nofile(4600)
-    daemon = start_daemon(listener("iperf3", service="iperf3"))
-    with contextlib.ExitStack() as stack:
-        for i in range(4200):
-            s = stack.enter_context(daemon.connect("iperf3"))
-            s.sendall(b"%036d\0" % i)
-        assert receive(s, 1)[0] == ACCESS_DENIED
-        assert ends(iperf3(daemon, "-B", "127.0.0.2", "-n", "128K"))[1] == 128 * KIB
-
-
 def test_one_stream_too_many(daemon):
     with Client(daemon.addresses("iperf3")[0]) as client:
         client.run()

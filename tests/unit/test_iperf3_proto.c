@@ -1,0 +1,229 @@
+/* service/iperf/proto.c: the messages of iperf3's protocol, without connections. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "iperf/proto.h"
+#include "util.h"
+
+static int parse(const char *json, struct iperf3_params *p)
+{
+	return iperf3_parse_params(json, strlen(json), p);
+}
+
+static void cookies_are_printable(void **state)
+{
+	uint8_t bytes[IPERF3_COOKIE] = "abcdefghijklmnopqrstuvwxyz234567abcd";
+
+	(void)state;
+	assert_true(iperf3_is_cookie(bytes));
+	bytes[IPERF3_COOKIE - 1] = 'x';
+	assert_false(iperf3_is_cookie(bytes));
+	bytes[IPERF3_COOKIE - 1] = 0;
+	bytes[7] = ' ';
+	assert_false(iperf3_is_cookie(bytes));
+	bytes[7] = 0;
+	assert_false(iperf3_is_cookie(bytes));
+}
+
+static void lengths_have_a_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\1", 10), 1);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\12", 10), 10);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\13", 10), -EPROTO);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\0", 10), -EPROTO);
+	assert_int_equal(iperf3_parse_length((const uint8_t *)"\377\377\377\377", 10), -EPROTO);
+}
+
+static void parameters_mean_what_they_say(void **state)
+{
+	struct iperf3_params p;
+
+	(void)state;
+	assert_int_equal(parse("{}", &p), 0);
+	assert_true(p.receives && !p.sends);
+	assert_int_equal(p.parallel, 1);
+	assert_int_equal(p.len, IPERF3_LEN);
+	assert_int_equal(p.limit_bytes, 0);
+	assert_int_equal(
+		parse("{\"tcp\":true,\"reverse\":true,\"time\":10,\"omit\":2,\"parallel\":3,"
+		      "\"bandwidth\":1e6,\"burst\":4,\"fqrate\":5,\"window\":65536,"
+		      "\"MSS\":1400,\"TOS\":8,\"congestion\":\"reno\",\"num\":1e10,"
+		      "\"get_server_output\":1,\"client_version\":\"3.12\"}",
+		      &p),
+		0);
+	assert_true(p.sends && !p.receives && p.server_output);
+	assert_int_equal(p.time_s, 10);
+	assert_int_equal(p.omit_s, 2);
+	assert_int_equal(p.parallel, 3);
+	assert_int_equal(p.rate, 1000000);
+	assert_int_equal(p.burst, 4);
+	assert_int_equal(p.fq_rate, 5);
+	assert_int_equal(p.window, 65536);
+	assert_int_equal(p.mss, 1400);
+	assert_int_equal(p.tos, 8);
+	assert_string_equal(p.congestion, "reno");
+	assert_int_equal(p.limit_bytes, 10000000000);
+	assert_int_equal(parse("{\"bidirectional\":true,\"blockcount\":7,\"len\":1000}", &p), 0);
+	assert_true(p.sends && p.receives);
+	assert_int_equal(p.limit_bytes, 7000);
+	assert_int_equal(parse("{\"reverse\":false,\"blockcount\":1e18,\"len\":3}", &p), 0);
+	assert_true(p.receives && p.limit_bytes <= UINT64_C(1) << 53);
+}
+
+static void wrong_parameters_get_the_error_that_says_so(void **state)
+{
+	static const struct {
+		const char *json;
+		int error;
+	} wrong[] = {
+		{ "", IPERF3_BAD_PARAMS },
+		{ "[]", IPERF3_BAD_PARAMS },
+		{ "{", IPERF3_BAD_PARAMS },
+		{ "{\"num\":-1}", IPERF3_BAD_PARAMS },
+		{ "{\"num\":\"1\"}", IPERF3_BAD_PARAMS },
+		{ "{\"udp\":true,\"len\":15}", IPERF3_BAD_DATAGRAM },
+		{ "{\"udp\":true,\"len\":65508}", IPERF3_BAD_DATAGRAM },
+		{ "{\"sctp\":true}", IPERF3_NO_SCTP },
+		{ "{\"authtoken\":\"x\"}", IPERF3_NO_AUTHORIZATION },
+		{ "{\"parallel\":0}", IPERF3_BAD_PARALLEL },
+		{ "{\"parallel\":129}", IPERF3_BAD_PARALLEL },
+		{ "{\"time\":86401}", IPERF3_BAD_DURATION },
+		{ "{\"omit\":601}", IPERF3_BAD_OMIT },
+		{ "{\"len\":1048577}", IPERF3_BAD_LEN },
+		{ "{\"window\":1e12}", IPERF3_BAD_WINDOW },
+		{ "{\"MSS\":9217}", IPERF3_BAD_MSS },
+		{ "{\"TOS\":256}", IPERF3_BAD_TOS },
+		{ "{\"burst\":1001}", IPERF3_BAD_BURST },
+		{ "{\"reverse\":true,\"bidirectional\":true}", IPERF3_REVERSE_BIDIR },
+		{ "{\"congestion\":\"0123456789abcdef\"}", IPERF3_CONGESTION_FAILED },
+		{ "{\"congestion\":1}", IPERF3_CONGESTION_FAILED },
+	};
+	struct iperf3_params p;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_int_equal(parse(wrong[i].json, &p), wrong[i].error);
+}
+
+/* As iperf3 counts: a datagram that is late or comes twice takes one from those that are lost. */
+static void datagrams_are_counted_by_their_numbers(void **state)
+{
+	static const struct {
+		uint64_t numbers[6], high, lost, order;
+	} cases[] = {
+		{ { 1, 2, 3, 4 }, 4, 0, 0 },
+		{ { 3, 4 }, 4, 2, 0 },       /* the first are lost */
+		{ { 1, 2, 6 }, 6, 3, 0 },    /* a gap */
+		{ { 1, 3, 2, 4 }, 4, 0, 1 }, /* late */
+		{ { 1, 1, 2, 2 }, 2, 0, 2 }, /* twice */
+		{ { 1, 4, 4, 5 }, 5, 1, 1 }, /* a gap, then twice */
+		{ { UINT32_MAX }, UINT32_MAX, UINT32_MAX - 1, 0 },
+	};
+	uint8_t header[IPERF3_HEADER];
+
+	(void)state;
+	for (unsigned wide = 0; wide < 2; wide++)
+		for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+			struct iperf3_arrivals a = { 0 };
+
+			for (const uint64_t *n = cases[i].numbers; *n; n++) {
+				iperf3_build_header(header, wide, 0, *n);
+				iperf3_arrived(&a, header, wide, 0);
+			}
+			assert_int_equal(a.high, cases[i].high);
+			assert_int_equal(a.lost, cases[i].lost);
+			assert_int_equal(a.order, cases[i].order);
+		}
+}
+
+/* RFC 1889, 6.3.1; no clock of the client's is ours. */
+static void jitter_is_of_differences(void **state)
+{
+	static const uint64_t ms = NS_PER_MS, zero = 5000 * (uint64_t)NS_PER_S;
+	struct iperf3_arrivals a = { 0 };
+	uint8_t header[IPERF3_HEADER];
+	double expected = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		uint64_t late = i % 2 ? 3 * ms : 0;
+
+		iperf3_build_header(header, true, zero + i * ms, i + 1);
+		iperf3_arrived(&a, header, true, 77 * ms + i * ms + late);
+		expected += ((i ? 3e-3 : 0) - expected) / 16;
+		assert_true(a.jitter_s > expected - 1e-9 && a.jitter_s < expected + 1e-9);
+	}
+}
+
+static void streams_of_datagrams_shake_hands(void **state)
+{
+	static const uint8_t begins[][4] = {
+		{ 0x39, 0x38, 0x37, 0x36 },
+		{ 0x36, 0x37, 0x38, 0x39 },
+		{ 0x15, 0xcd, 0x5b, 0x07 },
+		{ 0x07, 0x5b, 0xcd, 0x15 },
+	};
+	uint8_t answer[IPERF3_HANDSHAKE];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(begins); i++)
+		assert_true(iperf3_is_handshake(begins[i], 4, answer));
+	assert_memory_equal(answer, "\x3a\xde\x68\xb1", 4);
+	assert_false(iperf3_is_handshake(begins[0], 3, answer));
+	assert_false(iperf3_is_handshake((const uint8_t *)"98765", 5, answer));
+	assert_false(iperf3_is_handshake((const uint8_t *)"\0\0\0", 4, answer));
+}
+
+static void results_come_back_as_they_went(void **state)
+{
+	struct iperf3_stream_result streams[] = {
+		{ .bytes = 1, .seconds = 1, .datagrams = true, .packets = 77, .lost = 5 },
+		{ .bytes = UINT64_C(1) << 52, .seconds = 2 },
+		{ .sends = true, .bytes = 3, .retransmits = 4, .seconds = 3 },
+	};
+	struct iperf3_results r = { .streams = streams, .count = 3, .congestion = "reno" };
+	struct iperf3_counted counted[4];
+	double cpu;
+	size_t length;
+	char *text = iperf3_build_results(&r, &length);
+
+	(void)state;
+	assert_non_null(text);
+	assert_int_equal(iperf3_parse_results(text + 4, length - 4, counted, 4, &cpu), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(counted[i].bytes, streams[i].bytes);
+		assert_int_equal(counted[i].packets, streams[i].packets);
+		assert_int_equal(counted[i].lost, streams[i].lost);
+		assert_int_equal(counted[i].retransmits, streams[i].retransmits);
+		assert_true(counted[i].seconds == streams[i].seconds);
+	}
+	assert_int_equal(counted[3].bytes, 0);
+	free(text);
+	assert_int_equal(iperf3_parse_results("{}", 2, counted, 4, &cpu), -EPROTO);
+	assert_int_equal(iperf3_parse_results("{\"streams\":[{}]}", 16, counted, 4, &cpu), -EPROTO);
+	assert_int_equal(iperf3_stream_id(0), 1);
+	assert_int_equal(iperf3_stream_id(1), 3);
+	assert_int_equal(iperf3_stream_id(2), 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cookies_are_printable),
+		cmocka_unit_test(lengths_have_a_limit),
+		cmocka_unit_test(parameters_mean_what_they_say),
+		cmocka_unit_test(wrong_parameters_get_the_error_that_says_so),
+		cmocka_unit_test(results_come_back_as_they_went),
+		cmocka_unit_test(datagrams_are_counted_by_their_numbers),
+		cmocka_unit_test(jitter_is_of_differences),
+		cmocka_unit_test(streams_of_datagrams_shake_hands),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
