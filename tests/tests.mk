@@ -29,7 +29,7 @@ $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
 $(BUILD)/unit/test_link_speeds: $(patsubst %,$(BUILD)/ctl/compare/%.o,host_list link_speeds)
 $(BUILD)/unit/test_characters: $(BUILD)/ctl/bridge/characters.o
-$(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
+$(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 # Several may run at a time (make -j), so each prints its output when it has ended.
