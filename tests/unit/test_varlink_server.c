@@ -1,25 +1,11 @@
-/* The Varlink server over a real socket: the client and the server share this thread and its event
- * loop.  The limits in time are tested against the daemon, too, in tests/system. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* The Varlink server: calls, streams, and clients that it ends or keeps waiting.  The limits in
+ * time are tested against the daemon, too, in tests/system. */
+#include "varlink_case.h"
 
-#include <cmocka.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "util.h"
-#include "varlink.h"
-
-enum { ANSWER_MAX = 4 * 1024 * 1024, LOOPS_MAX = 10000, JUMP_S = 4 };
+enum { JUMP_S = 4 };
 
 /* ---- Clocks that a test moves; libsystemd's calls come here, too ---- */
 
@@ -50,13 +36,9 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
 
 /* ---- The service under test ---- */
 
+static const void *world_of_test;
 static struct varlink_call *deferred; /* of Later and Stream */
 static unsigned cancelled, onces;
-
-static void echo(struct varlink_call *call, json_t *parameters)
-{
-	varlink_reply(call, json_incref(parameters));
-}
 
 static void once(struct varlink_call *call, json_t *parameters)
 {
@@ -104,7 +86,7 @@ static void large(struct varlink_call *call, json_t *parameters)
 static void refuse(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
-	assert_ptr_equal(varlink_call_userdata(call), &cancelled);
+	assert_ptr_equal(varlink_call_userdata(call), world_of_test);
 	assert_int_equal(varlink_call_peer(call)->pid, getpid());
 	assert_int_equal(varlink_call_peer(call)->uid, getuid());
 	varlink_error(call, "org.example.Test.Failed", json_pack("{s:i}", "x", 1));
@@ -133,136 +115,13 @@ static const struct varlink_interface interface = {
 	"interface org.example.Test\n",
 	methods,
 };
-static const struct varlink_info info = { "v", "p", "1", "u" };
-
-/* ---- The world around it ---- */
-
-struct world {
-	sd_event *event;
-	struct varlink *varlink;
-	char directory[32], path[64];
-};
-
-static struct varlink *start(struct world *w)
-{
-	struct varlink *v;
-	struct reason reason = { 0 };
-
-	assert_int_equal(varlink_new(w->event, &info, &v), 0);
-	varlink_add_interface(v, &interface, &cancelled);
-	assert_int_equal(varlink_listen(v, w->path, (gid_t)-1, &reason), 0);
-	return v;
-}
-
-static int setup(void **state)
-{
-	struct world *w = calloc(1, sizeof(*w));
-
-	assert_non_null(w);
-	strcpy(w->directory, "/tmp/nbserved-XXXXXX");
-	assert_non_null(mkdtemp(w->directory));
-	snprintf(w->path, sizeof(w->path), "%s/s", w->directory);
-	assert_true(sd_event_new(&w->event) >= 0);
-	w->varlink = start(w);
-	cancelled = onces = jump_after = 0;
-	deferred = NULL;
-	*state = w;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct world *w = *state;
-
-	varlink_free(w->varlink);
-	sd_event_unref(w->event);
-	assert_int_equal(access(w->path, F_OK), -1);
-	assert_int_equal(rmdir(w->directory), 0);
-	free(w);
-	return 0;
-}
-
-/* Runs the server until it has nothing more to do; how many events that were. */
-static unsigned pump(struct world *w)
-{
-	unsigned events = 0;
-
-	while (sd_event_run(w->event, 0) > 0)
-		assert_true(++events < LOOPS_MAX);
-	return events;
-}
-
-static int dial(struct world *w)
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-
-	strcpy(sa.sun_path, w->path);
-	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
-	pump(w);
-	return fd;
-}
-
-static void say_bytes(struct world *w, int fd, const char *text, size_t bytes)
-{
-	assert_int_equal(send(fd, text, bytes, MSG_NOSIGNAL), bytes);
-	pump(w);
-}
-
-/* With its NUL. */
-static void say(struct world *w, int fd, const char *text)
-{
-	say_bytes(w, fd, text, strlen(text) + 1);
-}
-
-/* Reads what there is: its bytes, or -1 for the end of the connection. */
-static ssize_t hear_bytes(struct world *w, int fd, char *answer)
-{
-	size_t bytes = 0;
-	ssize_t got;
-
-	do {
-		pump(w);
-		got = recv(fd, answer + bytes, ANSWER_MAX - bytes, 0);
-		if (got > 0)
-			bytes += (size_t)got;
-	} while (got > 0);
-	if (bytes == 0 && (got == 0 || errno != EAGAIN))
-		return -1;
-	return (ssize_t)bytes;
-}
-
-static void expect_bytes(struct world *w, int fd, const char *expected, size_t bytes)
-{
-	char *answer = calloc(1, ANSWER_MAX + 1);
-	ssize_t got = hear_bytes(w, fd, answer);
-
-	if (got != (ssize_t)bytes || memcmp(answer, expected, bytes))
-		fail_msg("got %zd bytes: %s", got, answer);
-	free(answer);
-}
-
-static void expect(struct world *w, int fd, const char *expected)
-{
-	expect_bytes(w, fd, expected, strlen(expected) + 1);
-}
-
-static void expect_nothing(struct world *w, int fd)
-{
-	expect_bytes(w, fd, "", 0);
-}
-
-static void expect_end(struct world *w, int fd)
-{
-	char *answer = calloc(1, ANSWER_MAX);
-
-	assert_int_equal(hear_bytes(w, fd, answer), -1);
-	free(answer);
-	close(fd);
-}
 
 #define SERVICE "org.varlink.service"
+
+/* The calls of a method without parameters. */
+#define CALL(method)   "{\"method\":\"org.example.Test." method "\"}"
+#define ONEWAY(method) "{\"method\":\"org.example.Test." method "\",\"oneway\":true}"
+#define MORE(method)   "{\"method\":\"org.example.Test." method "\",\"more\":true}"
 
 /* ---- Calls ---- */
 
@@ -271,9 +130,9 @@ static void answers_have_the_documented_form(void **state)
 	static const char *const talks[][2] = {
 		{ "{\"method\":\"org.example.Test.Echo\",\"parameters\":{\"text\":\"x\"}}",
 		  "{\"parameters\":{\"text\":\"x\"}}\n" },
-		{ "{\"method\":\"org.example.Test.Echo\"}", "{\"parameters\":{}}\n" },
-		{ "{\"method\":\"org.example.Test.Echo\",\"more\":true}", "{\"parameters\":{}}\n" },
-		{ "{\"method\":\"org.example.Test.Fail\"}",
+		{ CALL("Echo"), "{\"parameters\":{}}\n" },
+		{ MORE("Echo"), "{\"parameters\":{}}\n" },
+		{ CALL("Fail"),
 		  "{\"error\":\"org.example.Test.Failed\",\"parameters\":{\"x\":1}}\n" },
 		{ "{\"method\":\"" SERVICE ".GetInfo\"}",
 		  "{\"parameters\":{\"vendor\":\"v\",\"product\":\"p\",\"version\":\"1\","
@@ -288,9 +147,8 @@ static void answers_have_the_documented_form(void **state)
 		{ "{\"method\":\"org.example.Echo\"}",
 		  "{\"error\":\"" SERVICE ".InterfaceNotFound\","
 		  "\"parameters\":{\"interface\":\"org.example\"}}\n" },
-		{ "{\"method\":\"org.example.Test.echo\"}",
-		  "{\"error\":\"" SERVICE ".MethodNotFound\","
-		  "\"parameters\":{\"method\":\"org.example.Test.echo\"}}\n" },
+		{ CALL("echo"), "{\"error\":\"" SERVICE ".MethodNotFound\","
+				"\"parameters\":{\"method\":\"org.example.Test.echo\"}}\n" },
 		{ "{\"method\":\"org.example.Test.Echo\",\"parameters\":{\"text\":1}}",
 		  "{\"error\":\"" SERVICE ".InvalidParameter\","
 		  "\"parameters\":{\"parameter\":\"text\"}}\n" },
@@ -312,12 +170,11 @@ static void oneway_calls_are_never_answered(void **state)
 	struct world *w = *state;
 	int fd = dial(w);
 
-	say(w, fd, "{\"method\":\"org.example.Test.Once\",\"oneway\":true}");
-	say(w, fd, "{\"method\":\"org.example.Test.Nonsense\",\"oneway\":true}");
-	say(w, fd, "{\"method\":\"org.example.Test.Fail\",\"oneway\":true}");
+	say(w, fd, ONEWAY("Once"));
+	say(w, fd, ONEWAY("Nonsense"));
+	say(w, fd, ONEWAY("Fail"));
 	expect_nothing(w, fd);
-	say(w, fd, "{\"method\":\"org.example.Test.Echo\"}");
-	expect(w, fd, "{\"parameters\":{}}\n");
+	expect_service(w, fd);
 	assert_int_equal(onces, 1);
 	close(fd);
 }
@@ -325,7 +182,7 @@ static void oneway_calls_are_never_answered(void **state)
 /* More calls than one turn handles, and the client does not wait for them. */
 static void oneway_calls_of_a_client_that_left_are_done(void **state)
 {
-	static const char text[] = "{\"method\":\"org.example.Test.Once\",\"oneway\":true}";
+	static const char text[] = ONEWAY("Once");
 	struct world *w = *state;
 	int fd = dial(w);
 
@@ -338,7 +195,7 @@ static void oneway_calls_of_a_client_that_left_are_done(void **state)
 
 static void pipelined_calls_are_answered_in_order(void **state)
 {
-	static const char deferred_call[] = "{\"method\":\"org.example.Test.Later\"}";
+	static const char deferred_call[] = CALL("Later");
 	struct world *w = *state;
 	char text[128], answers[8192];
 	int fd = dial(w), bytes, length = 0;
@@ -367,7 +224,7 @@ static void a_client_that_leaves_cancels_its_call(void **state)
 	struct world *w = *state;
 	int fd = dial(w);
 
-	say(w, fd, "{\"method\":\"org.example.Test.Later\"}");
+	say(w, fd, CALL("Later"));
 	assert_non_null(deferred);
 	close(fd);
 	pump(w);
@@ -379,7 +236,7 @@ static void the_end_of_the_server_cancels_its_calls(void **state)
 	struct world *w = *state;
 	int fd = dial(w);
 
-	say(w, fd, "{\"method\":\"org.example.Test.Later\"}");
+	say(w, fd, CALL("Later"));
 	varlink_free(w->varlink);
 	assert_int_equal(cancelled, 1);
 	expect_end(w, fd);
@@ -389,8 +246,7 @@ static void the_end_of_the_server_cancels_its_calls(void **state)
 static void half_closed_clients_get_their_answers(void **state)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Echo\"}\0"
-				   "{\"method\":\"org.example.Test.Later\"}\0"
-				   "{\"method\":\"org.example.Test.Echo\"}";
+				   "{\"method\":\"org.example.Test.Later\"}\0" CALL("Echo");
 	static const char answers[] = "{\"parameters\":{}}\n\0{\"parameters\":{}}\n\0"
 				      "{\"parameters\":{}}\n";
 	struct world *w = *state;
@@ -414,7 +270,7 @@ static void a_stream_continues_until_its_reply(void **state)
 	struct world *w = *state;
 	int fd = dial(w);
 
-	say(w, fd, "{\"method\":\"org.example.Test.Stream\",\"more\":true}");
+	say(w, fd, MORE("Stream"));
 	expect_nothing(w, fd);
 	assert_true(varlink_call_more(deferred));
 	varlink_notify(deferred, json_object());
@@ -431,7 +287,7 @@ static void a_stream_holds_one_part_for_a_client_that_does_not_read(void **state
 	unsigned parts = 0;
 	char *answer = malloc(ANSWER_MAX);
 
-	say(w, fd, "{\"method\":\"org.example.Test.Stream\",\"more\":true}");
+	say(w, fd, MORE("Stream"));
 	while (varlink_can_notify(deferred)) {
 		varlink_notify(deferred,
 			       json_pack("{s:i, s:[i,i,i]}", "part", parts++, "x", 1, 2, 3));
@@ -500,7 +356,7 @@ static void nothing_is_read_from_a_client_that_does_not_read(void **state)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Large\","
 				   "\"parameters\":{\"bytes\":1000000}}";
-	static const char once_text[] = "{\"method\":\"org.example.Test.Once\"}";
+	static const char once_text[] = CALL("Once");
 	struct world *w = *state;
 	int fd = dial(w);
 	char *answer = malloc(ANSWER_MAX);
@@ -525,13 +381,11 @@ static void more_clients_of_a_uid_than_its_places_are_refused(void **state)
 	for (unsigned i = 0; i < VARLINK_USER_CLIENTS_MAX; i++)
 		fds[i] = dial(w);
 	expect_end(w, dial(w));
-	say(w, fds[VARLINK_USER_CLIENTS_MAX - 1], "{\"method\":\"org.example.Test.Echo\"}");
-	expect(w, fds[VARLINK_USER_CLIENTS_MAX - 1], "{\"parameters\":{}}\n");
+	expect_service(w, fds[VARLINK_USER_CLIENTS_MAX - 1]);
 	close(fds[0]);
 	pump(w);
 	fds[0] = dial(w);
-	say(w, fds[0], "{\"method\":\"org.example.Test.Echo\"}");
-	expect(w, fds[0], "{\"parameters\":{}}\n");
+	expect_service(w, fds[0]);
 	for (unsigned i = 0; i < VARLINK_USER_CLIENTS_MAX; i++)
 		close(fds[i]);
 }
@@ -539,12 +393,12 @@ static void more_clients_of_a_uid_than_its_places_are_refused(void **state)
 /* The user's share returns between any two readings of the clock while a call has arrived. */
 static void a_call_is_answered_whenever_the_share_returns(void **state)
 {
-	static const char call[] = "{\"method\":\"org.example.Test.Echo\"}";
+	static const char call[] = CALL("Echo");
 	struct world *w = *state;
 	int other = dial(w), fd = dial(w);
 
 	for (unsigned after = 1; after <= 12; after++) {
-		say(w, other, "{\"method\":\"org.example.Test.Burn\"}");
+		say(w, other, CALL("Burn"));
 		expect(w, other, "{\"parameters\":{}}\n");
 		assert_int_equal(send(fd, call, sizeof(call), 0), sizeof(call));
 		jump_after = after;
@@ -561,7 +415,7 @@ static void a_call_is_answered_whenever_the_share_returns(void **state)
  * theirs. */
 static void clients_do_not_pay_for_a_pause_of_the_server(void **state)
 {
-	static const char call[] = "{\"method\":\"org.example.Test.Echo\"}";
+	static const char call[] = CALL("Echo");
 	struct world *w = *state;
 	int fds[VARLINK_USER_CLIENTS_MAX];
 
@@ -583,139 +437,17 @@ static void clients_do_not_pay_for_a_pause_of_the_server(void **state)
 	}
 }
 
-static void out_of_descriptors_it_does_not_spin(void **state)
+static int fresh(void **state)
 {
-	struct world *w = *state;
-	struct rlimit old, none;
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-
-	strcpy(sa.sun_path, w->path);
-	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	none = (struct rlimit){ .rlim_cur = (rlim_t)fd, .rlim_max = old.rlim_max };
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(connect(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
-	assert_true(pump(w) < 10);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-	assert_int_equal(sd_event_run(w->event, 5000 * 1000), 1); /* a second later */
-	say(w, fd, "{\"method\":\"org.example.Test.Echo\"}");
-	expect(w, fd, "{\"parameters\":{}}\n");
-	close(fd);
+	cancelled = onces = jump_after = 0;
+	deferred = NULL;
+	setup(state);
+	world_of_test = *state;
+	return 0;
 }
 
-/* ---- The socket ---- */
-
-static void the_socket_is_for_its_owner_and_group(void **state)
-{
-	struct world *w = *state;
-	struct stat st;
-
-	assert_int_equal(lstat(w->path, &st), 0);
-	assert_true(S_ISSOCK(st.st_mode));
-	assert_int_equal(st.st_mode & 07777, 0660);
-}
-
-static int try_to_listen(struct world *w, struct reason *reason)
-{
-	struct varlink *v;
-	int rc;
-
-	assert_int_equal(varlink_new(w->event, &info, &v), 0);
-	rc = varlink_listen(v, w->path, (gid_t)-1, reason);
-	varlink_free(v);
-	return rc;
-}
-
-static void a_live_socket_is_an_error_and_stays(void **state)
-{
-	struct world *w = *state;
-	struct reason reason = { 0 };
-	int fd;
-
-	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
-	assert_non_null(strstr(reason.text, "another server"));
-	fd = dial(w);
-	say(w, fd, "{\"method\":\"org.example.Test.Echo\"}");
-	expect(w, fd, "{\"parameters\":{}}\n");
-	close(fd);
-}
-
-static void a_stale_socket_is_replaced(void **state)
-{
-	struct world *w = *state;
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-
-	varlink_free(w->varlink);
-	strcpy(sa.sun_path, w->path);
-	assert_int_equal(bind(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
-	close(fd);
-	w->varlink = start(w);
-	close(dial(w));
-}
-
-/* Another server that has bound it and does not listen yet is not robbed of it, and to find out
- * leaves no connection in its queue. */
-static void the_owner_is_found_without_connecting(void **state)
-{
-	struct world *w = *state;
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	struct reason reason = { 0 };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-
-	varlink_free(w->varlink);
-	w->varlink = NULL;
-	strcpy(sa.sun_path, w->path);
-	assert_int_equal(bind(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
-	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
-	assert_int_equal(listen(fd, 1), 0);
-	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
-	assert_int_equal(accept(fd, NULL, NULL), -1);
-	assert_int_equal(errno, EAGAIN);
-	close(fd);
-	assert_int_equal(unlink(w->path), 0);
-}
-
-static void a_missing_directory_is_named(void **state)
-{
-	struct world *w = *state;
-	struct reason reason = { 0 };
-
-	varlink_free(w->varlink);
-	w->varlink = NULL;
-	strcat(w->path, "/none");
-	assert_int_equal(try_to_listen(w, &reason), -ENOENT);
-	assert_non_null(strstr(reason.text, "no such directory"));
-}
-
-static void a_file_other_than_a_socket_is_left_alone(void **state)
-{
-	struct world *w = *state;
-	struct reason reason = { 0 };
-
-	varlink_free(w->varlink);
-	w->varlink = NULL;
-	assert_int_equal(symlink("nowhere", w->path), 0);
-	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
-	assert_int_equal(unlink(w->path), 0);
-	close(open(w->path, O_CREAT | O_WRONLY, 0600));
-	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
-	assert_non_null(strstr(reason.text, "not a socket"));
-	assert_int_equal(unlink(w->path), 0);
-}
-
-static void a_file_put_in_its_place_is_not_removed(void **state)
-{
-	struct world *w = *state;
-
-	assert_int_equal(unlink(w->path), 0);
-	close(open(w->path, O_CREAT | O_WRONLY, 0600));
-	varlink_free(w->varlink);
-	w->varlink = NULL;
-	assert_int_equal(unlink(w->path), 0);
-}
-
-#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define test(name)                                                                                 \
+	cmocka_unit_test_prestate_setup_teardown(name, fresh, teardown, (void *)&interface)
 
 int main(void)
 {
@@ -736,14 +468,6 @@ int main(void)
 		test(more_clients_of_a_uid_than_its_places_are_refused),
 		test(a_call_is_answered_whenever_the_share_returns),
 		test(clients_do_not_pay_for_a_pause_of_the_server),
-		test(out_of_descriptors_it_does_not_spin),
-		test(the_socket_is_for_its_owner_and_group),
-		test(a_live_socket_is_an_error_and_stays),
-		test(a_stale_socket_is_replaced),
-		test(the_owner_is_found_without_connecting),
-		test(a_missing_directory_is_named),
-		test(a_file_other_than_a_socket_is_left_alone),
-		test(a_file_put_in_its_place_is_not_removed),
 	};
 
 	return cmocka_run_group_tests_name("varlink server", tests, NULL, NULL);

@@ -1,0 +1,159 @@
+/* The socket of the Varlink server: its mode, and what may be in its place when a server starts. */
+#include "varlink_case.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static const struct varlink_method methods[] = {
+	{ "Echo", VARLINK_READ, false, NULL, echo },
+	{ 0 },
+};
+static const struct varlink_interface interface = { "org.example.Test",
+						    "interface org.example.Test\n", methods };
+
+static void the_socket_is_for_its_owner_and_group(void **state)
+{
+	struct world *w = *state;
+	struct stat st;
+
+	assert_int_equal(lstat(w->path, &st), 0);
+	assert_true(S_ISSOCK(st.st_mode));
+	assert_int_equal(st.st_mode & 07777, 0660);
+}
+
+static void stop(struct world *w)
+{
+	varlink_free(w->varlink);
+	w->varlink = NULL;
+}
+
+static int try_to_listen(struct world *w, struct reason *reason)
+{
+	struct varlink *v;
+	int rc;
+
+	assert_int_equal(varlink_new(w->event, &info, &v), 0);
+	rc = varlink_listen(v, w->path, (gid_t)-1, reason);
+	varlink_free(v);
+	return rc;
+}
+
+static void a_live_socket_is_an_error_and_stays(void **state)
+{
+	struct world *w = *state;
+	struct reason reason = { 0 };
+	int fd;
+
+	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
+	assert_non_null(strstr(reason.text, "another server"));
+	fd = dial(w);
+	expect_service(w, fd);
+	close(fd);
+}
+
+static void a_stale_socket_is_replaced(void **state)
+{
+	struct world *w = *state;
+	struct sockaddr_un sa = address_of(w);
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	stop(w);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
+	close(fd);
+	w->varlink = start(w);
+	close(dial(w));
+}
+
+/* Another server that has bound it and does not listen yet is not robbed of it, and to find out
+ * leaves no connection in its queue. */
+static void the_owner_is_found_without_connecting(void **state)
+{
+	struct world *w = *state;
+	struct sockaddr_un sa = address_of(w);
+	struct reason reason = { 0 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	stop(w);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
+	assert_int_equal(accept(fd, NULL, NULL), -1);
+	assert_int_equal(errno, EAGAIN);
+	close(fd);
+	assert_int_equal(unlink(w->path), 0);
+}
+
+static void a_missing_directory_is_named(void **state)
+{
+	struct world *w = *state;
+	struct reason reason = { 0 };
+
+	stop(w);
+	strcat(w->path, "/none");
+	assert_int_equal(try_to_listen(w, &reason), -ENOENT);
+	assert_non_null(strstr(reason.text, "no such directory"));
+}
+
+static void a_file_other_than_a_socket_is_left_alone(void **state)
+{
+	struct world *w = *state;
+	struct reason reason = { 0 };
+
+	stop(w);
+	assert_int_equal(symlink("nowhere", w->path), 0);
+	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
+	assert_int_equal(unlink(w->path), 0);
+	close(open(w->path, O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
+	assert_non_null(strstr(reason.text, "not a socket"));
+	assert_int_equal(unlink(w->path), 0);
+}
+
+static void a_file_put_in_its_place_is_not_removed(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(unlink(w->path), 0);
+	close(open(w->path, O_CREAT | O_WRONLY, 0600));
+	stop(w);
+	assert_int_equal(unlink(w->path), 0);
+}
+
+static void out_of_descriptors_it_does_not_spin(void **state)
+{
+	struct world *w = *state;
+	struct rlimit old, none;
+	struct sockaddr_un sa = address_of(w);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = (struct rlimit){ .rlim_cur = (rlim_t)fd, .rlim_max = old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_true(pump(w) < 10);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(sd_event_run(w->event, 5000 * 1000), 1); /* a second later */
+	expect_service(w, fd);
+	close(fd);
+}
+
+#define test(name)                                                                                 \
+	cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)&interface)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		test(out_of_descriptors_it_does_not_spin),
+		test(the_socket_is_for_its_owner_and_group),
+		test(a_live_socket_is_an_error_and_stays),
+		test(a_stale_socket_is_replaced),
+		test(the_owner_is_found_without_connecting),
+		test(a_missing_directory_is_named),
+		test(a_file_other_than_a_socket_is_left_alone),
+		test(a_file_put_in_its_place_is_not_removed),
+	};
+
+	return cmocka_run_group_tests_name("varlink socket", tests, NULL, NULL);
+}
