@@ -7,8 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "conn.h"
-#include "slices.h"
+#include "../unit/by_hand.h"
 #include "store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -32,17 +31,6 @@ static struct session *session_of(const struct conn *c)
 	return container_of(c->worker, struct session, worker);
 }
 
-static int session_open(struct conn *c)
-{
-	(void)c;
-	return 0;
-}
-
-static void session_recv(struct conn *c, bool on)
-{
-	(void)c, (void)on;
-}
-
 static void session_flush(struct conn *c)
 {
 	struct session *s = session_of(c);
@@ -56,11 +44,6 @@ static void session_flush(struct conn *c)
 	}
 }
 
-static void session_close(struct conn *c)
-{
-	(void)c;
-}
-
 static void session_release(struct conn *c)
 {
 	session_of(c)->ended = true;
@@ -68,28 +51,11 @@ static void session_release(struct conn *c)
 
 static const struct engine session_engine = {
 	.name = "fuzz",
-	.open = session_open,
-	.recv = session_recv,
+	.open = by_hand_open,
+	.recv = by_hand_recv,
 	.flush = session_flush,
-	.close = session_close,
+	.close = by_hand_close,
 	.release = session_release,
-};
-
-static int session_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-			 void **ret_ticket)
-{
-	(void)w, (void)fd, (void)peer, (void)ret_ticket;
-	return 0;
-}
-
-static void session_ticket(struct worker *w, void *ticket)
-{
-	(void)w, (void)ticket;
-}
-
-static const struct worker_owner session_owner = {
-	.admit = session_admit,
-	.release = session_ticket,
 };
 
 static void session_init(struct session *s)
@@ -102,7 +68,7 @@ static void session_init(struct session *s)
 	s->options = (struct export_options){ .size = EXPORT_SIZE, .queue_depth = 4 };
 	w->service = &service_nbd;
 	w->engine = &session_engine;
-	w->owner = &session_owner;
+	w->owner = &by_hand_owner;
 	w->turn.ready_tail = &w->turn.ready;
 	w->limits.held_max = EXPORT_SIZE;
 	w->limits.views_max = CHUNKS;
@@ -133,50 +99,19 @@ static void session_fini(struct session *s)
 	pool_fini(&w->pool);
 }
 
-static void session_turns(struct session *s)
-{
-	struct worker *w = &s->worker;
-
-	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
-		struct conn *c;
-
-		assert(turn < 10000);
-		if (w->slices.first) {
-			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
-			slices_run(w);
-		}
-		c = w->turn.ready;
-		if (!c)
-			continue;
-		w->turn.ready = NULL;
-		w->turn.ready_tail = &w->turn.ready;
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
-	}
-}
-
 static uint64_t session_run(struct session *s, const uint8_t *data, size_t bytes, size_t piece)
 {
-	struct pool *p = &s->worker.pool;
 	struct conn *c;
 
 	session_init(s);
 	conn_new(&s->worker, -1);
 	c = s->worker.conns;
-	session_turns(s);
-	for (size_t at = 0, n; at < bytes && !s->ended; at += n) {
-		struct chunk *k = chunk_get(p);
-
-		n = MIN(MIN(piece, bytes - at), CHUNK_SIZE);
-		assert(k);
-		memcpy(k->base, data + at, n);
-		conn_input(c, k, k->base, (uint32_t)n);
-		chunk_put(p, k);
-		session_turns(s);
-	}
+	by_hand_turns(&s->worker);
+	for (size_t at = 0; at < bytes && !s->ended;)
+		at += by_hand_input(c, data + at, MIN(piece, bytes - at));
 	if (!s->ended)
 		conn_eof(c);
-	session_turns(s);
+	by_hand_turns(&s->worker);
 	assert(s->ended);
 	session_fini(s);
 	return s->heard;

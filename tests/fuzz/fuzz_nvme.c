@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../unit/by_hand.h"
 #include "bytes.h"
 #include "crc32c.h"
 #include "nvme/queue.h"
-#include "slices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -44,11 +44,6 @@ static int session_open(struct conn *c)
 	return 0;
 }
 
-static void session_recv(struct conn *c, bool on)
-{
-	(void)c, (void)on;
-}
-
 static void session_flush(struct conn *c)
 {
 	struct session *s = session_of(c);
@@ -60,11 +55,6 @@ static void session_flush(struct conn *c)
 			s->heard = (s->heard ^ v->data[i]) * UINT64_C(0x100000001b3);
 		conn_sent(c, &c->tx, v->len, 0);
 	}
-}
-
-static void session_close(struct conn *c)
-{
-	(void)c;
 }
 
 static void session_release(struct conn *c)
@@ -79,51 +69,11 @@ static void session_release(struct conn *c)
 static const struct engine session_engine = {
 	.name = "fuzz",
 	.open = session_open,
-	.recv = session_recv,
+	.recv = by_hand_recv,
 	.flush = session_flush,
-	.close = session_close,
+	.close = by_hand_close,
 	.release = session_release,
 };
-
-static int session_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-			 void **ret_ticket)
-{
-	(void)w, (void)fd, (void)peer, (void)ret_ticket;
-	return 0;
-}
-
-static void session_ticket(struct worker *w, void *ticket)
-{
-	(void)w, (void)ticket;
-}
-
-static const struct worker_owner session_owner = {
-	.admit = session_admit,
-	.release = session_ticket,
-};
-
-static void session_turns(struct session *s)
-{
-	struct worker *w = &s->worker;
-
-	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
-		struct conn *c;
-
-		assert(turn < 100000);
-		if (w->slices.first) {
-			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
-			slices_run(w);
-		}
-		c = w->turn.ready;
-		if (!c)
-			continue;
-		w->turn.ready = c->ready_next;
-		if (!w->turn.ready)
-			w->turn.ready_tail = &w->turn.ready;
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
-	}
-}
 
 static void session_init(struct session *s, uint8_t how)
 {
@@ -138,7 +88,7 @@ static void session_init(struct session *s, uint8_t how)
 	w->options.buffer_size = CHUNK_SIZE;
 	w->service = &service_nvme;
 	w->engine = &session_engine;
-	w->owner = &session_owner;
+	w->owner = &by_hand_owner;
 	w->turn.ready_tail = &w->turn.ready;
 	w->limits.held_max = EXPORT_SIZE;
 	w->limits.views_max = CHUNKS;
@@ -172,20 +122,8 @@ static void session_fini(struct session *s)
 static void session_input(struct session *s, struct conn *c, const uint8_t *data, size_t bytes,
 			  size_t piece)
 {
-	struct pool *p = &s->worker.pool;
-
-	for (size_t at = 0, n; at < bytes; at += n) {
-		struct chunk *k = chunk_get(p);
-
-		n = MIN(MIN(piece, bytes - at), CHUNK_SIZE);
-		assert(k);
-		memcpy(k->base, data + at, n);
-		conn_input(c, k, k->base, (uint32_t)n);
-		chunk_put(p, k);
-		session_turns(s);
-		if (c != s->queue) /* it has ended */
-			return;
-	}
+	for (size_t at = 0; at < bytes && c == s->queue;) /* else it has ended */
+		at += by_hand_input(c, data + at, MIN(piece, bytes - at));
 }
 
 /* ---- What a host says ---- */
@@ -291,11 +229,11 @@ static uint64_t session_run(struct session *s, const uint8_t *data, size_t bytes
 	s->ended = !s->queue;
 	if (s->queue)
 		conn_close(c, CONN_END_PEER);
-	session_turns(s);
+	by_hand_turns(&s->worker);
 	if (how & IO_QUEUE) {
 		s->queue = admin;
 		conn_close(admin, CONN_END_PEER);
-		session_turns(s);
+		by_hand_turns(&s->worker);
 	}
 	session_fini(s);
 	return s->heard;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conn.h"
+#include "../unit/by_hand.h"
 #include "tls.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -47,12 +47,6 @@ static uint8_t byte_at(unsigned position)
 
 /* ---- The engine ---- */
 
-static int fuzz_open(struct conn *c)
-{
-	(void)c;
-	return 0;
-}
-
 static void fuzz_recv(struct conn *c, bool on)
 {
 	(void)c;
@@ -69,57 +63,18 @@ static void fuzz_flush(struct conn *c)
 	}
 }
 
-static void fuzz_close(struct conn *c)
-{
-	(void)c;
-}
-
 static void fuzz_release(struct conn *c)
 {
 	(void)c;
 	ended = true;
 }
 
-static int fuzz_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-		      void **ret_ticket)
-{
-	(void)w, (void)fd, (void)peer, (void)ret_ticket;
-	return 0;
-}
-
-static void fuzz_ticket(struct worker *w, void *ticket)
-{
-	(void)w, (void)ticket;
-}
-
-static void turns(void)
-{
-	for (unsigned turn = 0; worker.turn.ready; turn++) {
-		struct conn *c = worker.turn.ready;
-
-		assert(turn < 100000);
-		stat_always_add(worker.stats.turns, 1);
-		worker.turn.ready = NULL;
-		worker.turn.ready_tail = &worker.turn.ready;
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
-	}
-}
-
 /* The server receives `bytes` in pieces. */
 static void deliver(struct conn *c, const uint8_t *data, size_t bytes, size_t piece)
 {
 	flights += bytes > 0;
-	for (size_t at = 0, n; at < bytes && !ended && receiving; at += n) {
-		struct chunk *k = chunk_get(&worker.pool);
-
-		assert(k);
-		n = MIN(MIN(piece, bytes - at), CHUNK_SIZE);
-		memcpy(k->base, data + at, n);
-		conn_input(c, k, k->base, (uint32_t)n);
-		chunk_put(&worker.pool, k);
-		turns();
-	}
+	for (size_t at = 0; at < bytes && !ended && receiving;)
+		at += by_hand_input(c, data + at, MIN(piece, bytes - at));
 }
 
 /* ---- The client ---- */
@@ -219,13 +174,12 @@ static void start(SSL_CTX **ret_ctx)
 {
 	static const struct engine engine = {
 		.name = "fuzz",
-		.open = fuzz_open,
+		.open = by_hand_open,
 		.recv = fuzz_recv,
 		.flush = fuzz_flush,
-		.close = fuzz_close,
+		.close = by_hand_close,
 		.release = fuzz_release,
 	};
-	static const struct worker_owner owner = { .admit = fuzz_admit, .release = fuzz_ticket };
 	struct tls_options options = { .mode = TLS_USER };
 	struct reason reason;
 
@@ -236,7 +190,7 @@ static void start(SSL_CTX **ret_ctx)
 	if (!stages[0] || pool_init(&worker.pool, CHUNKS, CHUNK_SIZE, 0) < 0)
 		abort();
 	worker.engine = &engine;
-	worker.owner = &owner;
+	worker.owner = &by_hand_owner;
 	worker.turn.ready_tail = &worker.turn.ready;
 	worker.limits.held_max = CHUNKS / 4 * CHUNK_SIZE;
 	worker.limits.views_few = worker.limits.views_max = CHUNKS;
@@ -264,11 +218,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	worker.service = tls_stage_service(stages[library]);
 	conn_new(&worker, -1);
 	c = worker.conns;
-	turns();
+	by_hand_turns(&worker);
 	client_steps(c, data + 1, bytes - 1, data[0] > 1 ? data[0] : CHUNK_SIZE);
 	if (!ended)
 		conn_eof(c);
-	turns();
+	by_hand_turns(&worker);
 	client_read();
 	assert(ended && worker.pool.free_count + KEPT >= CHUNKS);
 	assert(client.spoiled || client.heard == client.sent);

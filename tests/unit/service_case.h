@@ -11,9 +11,8 @@
 
 #include <cmocka.h>
 
-#include "conn.h"
+#include "by_hand.h"
 #include "remote.h"
-#include "slices.h"
 
 struct service_case {
 	struct worker worker;
@@ -33,12 +32,6 @@ struct service_case {
 static inline struct service_case *case_of(struct worker *w)
 {
 	return container_of(w, struct service_case, worker);
-}
-
-static inline int case_open(struct conn *c)
-{
-	(void)c;
-	return 0;
 }
 
 static inline void case_recv(struct conn *c, bool on)
@@ -82,7 +75,7 @@ static inline void case_release(struct conn *c)
 
 static const struct engine case_engine = {
 	.name = "by hand",
-	.open = case_open,
+	.open = by_hand_open,
 	.recv = case_recv,
 	.flush = case_flush,
 	.close = case_close,
@@ -117,7 +110,7 @@ static const struct engine_remote case_reach = { .submit = case_submit, .region 
 static const struct engine case_remote_engine = {
 	.name = "by hand, one-sided",
 	.messages = true,
-	.open = case_open,
+	.open = by_hand_open,
 	.recv = case_recv,
 	.flush = case_flush,
 	.close = case_close,
@@ -125,43 +118,9 @@ static const struct engine case_remote_engine = {
 	.remote = &case_reach,
 };
 
-static inline int case_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-			     void **ret_ticket)
-{
-	(void)w, (void)fd, (void)peer, (void)ret_ticket;
-	return 0;
-}
-
-static inline void case_ticket(struct worker *w, void *ticket)
-{
-	(void)w, (void)ticket;
-}
-
-static const struct worker_owner case_owner = { .admit = case_admit, .release = case_ticket };
-
-/* Makes turns until no connection is ready and no slice is left; there may be several
- * connections. */
 static inline void case_turns(struct service_case *t)
 {
-	struct worker *w = &t->worker;
-
-	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
-		struct conn *c;
-
-		assert_true(turn < 100000);
-		if (w->slices.first) {
-			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
-			slices_run(w);
-		}
-		c = w->turn.ready;
-		if (!c)
-			continue;
-		w->turn.ready = c->ready_next;
-		if (!w->turn.ready)
-			w->turn.ready_tail = &w->turn.ready;
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
-	}
+	by_hand_turns(&t->worker);
 }
 
 /* Time passes, and the worker looks at its connections.  The turn that runs them may have a clock
@@ -199,7 +158,7 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	memset(t, 0, sizeof(*t));
 	w->service = service;
 	w->engine = (service->flags & SERVICE_REMOTE) ? &case_remote_engine : &case_engine;
-	w->owner = &case_owner;
+	w->owner = &by_hand_owner;
 	w->turn.ready_tail = &w->turn.ready;
 	w->limits.held_max = CONN_HELD_MAX;
 	w->limits.views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
@@ -213,19 +172,8 @@ static inline struct service_case *case_new(const struct service *service, uint3
 /* The connection receives all the bytes, `piece` of them in a turn. */
 static inline void case_input(struct service_case *t, const void *data, size_t bytes, size_t piece)
 {
-	struct pool *p = &t->worker.pool;
-
-	for (size_t at = 0; at < bytes && t->conn; at += piece) {
-		size_t n = MIN(MIN(piece, bytes - at), p->chunk_size);
-		struct chunk *k = chunk_get(p);
-
-		assert_non_null(k);
-		piece = n;
-		memcpy(k->base, (const uint8_t *)data + at, n);
-		conn_input(t->conn, k, k->base, (uint32_t)n);
-		chunk_put(p, k);
-		case_turns(t);
-	}
+	for (size_t at = 0; at < bytes && t->conn;)
+		at += by_hand_input(t->conn, (const uint8_t *)data + at, MIN(piece, bytes - at));
 }
 
 /* The first of the remote operations happens, or does not. */

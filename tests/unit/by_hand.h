@@ -1,0 +1,78 @@
+/* A worker without a thread, whose turns the caller makes: shared by the unit tests of services and
+ * by the fuzz targets.  The engine is the caller's; these are the functions that most of them need.
+ */
+#pragma once
+#include <assert.h>
+#include <string.h>
+
+#include "conn.h"
+#include "slices.h"
+
+static inline int by_hand_open(struct conn *c)
+{
+	(void)c;
+	return 0;
+}
+
+static inline void by_hand_recv(struct conn *c, bool on)
+{
+	(void)c, (void)on;
+}
+
+static inline void by_hand_close(struct conn *c)
+{
+	(void)c;
+}
+
+static inline int by_hand_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
+				void **ret_ticket)
+{
+	(void)w, (void)fd, (void)peer, (void)ret_ticket;
+	return 0;
+}
+
+static inline void by_hand_ticket(struct worker *w, void *ticket)
+{
+	(void)w, (void)ticket;
+}
+
+/* Admits every connection. */
+static const struct worker_owner by_hand_owner = { .admit = by_hand_admit,
+						   .release = by_hand_ticket };
+
+/* Makes turns until no connection is ready and no slice is left; there may be several connections.
+ */
+static inline void by_hand_turns(struct worker *w)
+{
+	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
+		struct conn *c;
+
+		assert(turn < 100000);
+		stat_always_add(w->stats.turns, 1); /* the budget of slices is a turn's */
+		if (w->slices.first)
+			slices_run(w);
+		c = w->turn.ready;
+		if (!c)
+			continue;
+		w->turn.ready = c->ready_next;
+		if (!w->turn.ready)
+			w->turn.ready_tail = &w->turn.ready;
+		c->flags &= ~(uint32_t)CONN_READY;
+		conn_run(c);
+	}
+}
+
+/* The connection receives at most a chunk of the bytes, and runs; returns how many. */
+static inline size_t by_hand_input(struct conn *c, const void *data, size_t bytes)
+{
+	struct worker *w = c->worker;
+	size_t n = MIN(bytes, w->pool.chunk_size);
+	struct chunk *k = chunk_get(&w->pool);
+
+	assert(k);
+	memcpy(k->base, data, n);
+	conn_input(c, k, k->base, (uint32_t)n);
+	chunk_put(&w->pool, k);
+	by_hand_turns(w);
+	return n;
+}
