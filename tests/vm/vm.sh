@@ -76,7 +76,8 @@ if [ "$cpus" = 1 ] && [ ${#clock[@]} = 0 ]; then
 fi
 
 # Emulating several CPUs, QEMU 7.2 loses one boot of many in the kernel's patching of itself: another
-# attempt, but only if COMMAND was not reached.
+# attempt, but only if COMMAND was not reached.  The kernel ends `timeout`, and that QEMU, when this script
+# is killed, even by a signal that it could not trap.
 share() { # TAG ID PATH OPTIONS
 	echo "-fsdev local,id=$2,path=$3,security_model=none,multidevs=remap$4" \
 		"-device virtio-9p-pci,disable-legacy=on,fsdev=$2,mount_tag=$1"
@@ -85,7 +86,7 @@ status=0
 for attempt in 1 2 3; do
 	status=0
 	# shellcheck disable=SC2046 # options
-	timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none \
+	setpriv --pdeathsig TERM timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none \
 		-no-reboot -machine q35,usb=off,hpet=off,i8042=off \
 		-accel "tcg,thread=$threads,tb-size=512" "${clock[@]}" \
 		-cpu max -smp "$cpus" -m "$memory" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" \
