@@ -66,8 +66,8 @@ static int has_argument(const struct option_spec *o)
 					    : required_argument;
 }
 
-/* Makes getopt's tables; `val` is the letter, or else 1000 plus the index in the concatenated
- * lists. */
+/* Makes getopt's tables; `val` is the letter, or else 1000 plus the index in
+ * the concatenated lists. */
 static void make_options(const struct command *command, struct option *options,
 			 char letters[static LETTERS_MAX])
 {
@@ -158,8 +158,8 @@ static bool is_many(const struct ctl *ctl, int option)
 	return ctl->command->options[option - 1000 - GLOBAL_COUNT].kind == OPTION_MANY;
 }
 
-/* The texts of an OPTION_MANY, one behind the other.  The first is an argument of main(), all
- * others were made here. */
+/* Appends a further value of an OPTION_MANY to the text with the earlier ones, as a line.  The
+ * first text is an argument of main(); each longer one is made here and owned by `made`. */
 static void join_lines(const char **value, const char *next)
 {
 	static char *made[OPTIONS_MAX]; /* the last text of each option, until nbctl ends */
@@ -323,7 +323,7 @@ static char **copy_words(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	const char *run = getenv("NBSERVED_RUN"); /* not for what the generator starts */
+	const char *run = getenv("NBSERVED_RUN"); /* unset below: it is not for the generator */
 	static struct ctl ctl;
 	bool done = false;
 	int rc;

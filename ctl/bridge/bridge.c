@@ -1,8 +1,14 @@
-/* `nbctl bridge`: what `nbctl -H HOST` talks to, over ssh(1), on stdin and stdout.
+/* `nbctl bridge`: the far end of `nbctl -H HOST`.  It runs on that host, started by ssh(1), and
+ * speaks Varlink on stdin and stdout.
  *
- * Varlink messages of the interface org.nbserved.Host are answered here; all others go to the
- * daemon's control socket unchanged, one call after the other, and so do its replies come back. The
- * daemon sees the user that ssh has logged in, so its access rules are the same as without ssh. */
+ * Calls of the interface org.nbserved.Host are answered here.  All other calls are relayed to the
+ * daemon's control socket unchanged, one after the other, and so are the daemon's replies.  The
+ * daemon sees the user that ssh has logged in, so its access rules are the same as without ssh.
+ *
+ * One thread.  The bridge ends with its input, which ssh closes when nbctl ends or is killed, or
+ * when nbctl has been silent for too long, as without a network.  Nothing that it has started may
+ * outlive it: a command is ended by run.c, and a daemon that serves for this nbctl by
+ * bridge_unserve(). */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -23,23 +29,25 @@
 #include "version.h"
 
 enum {
-	PUT_MS = 10000, /* Run ends its command then */
-	/* Silence of nbctl, after which the bridge ends; no connection does when its host loses its
-	 * power.  While a daemon is served nbctl says each second that it lives, but for what it
-	 * asks of other hosts. */
+	/* The longest wait until nbctl reads a reply of this bridge; then it counts as gone. */
+	PUT_MS = 10000,
+	/* The longest silence of nbctl; then the bridge ends.  A connection alone would last for
+	 * ever when the host of nbctl loses its power.  While a daemon is served, nbctl sends Alive
+	 * each second, except when it waits for other hosts. */
 	SERVE_SILENCE_MS = 20 * 1000,
 	SILENCE_MS = 15 * 60 * 1000,
 };
 
 struct bridge {
 	struct client_target target;
-	const char *socket; /* the usual one, while no other daemon is served */
+	const char *socket; /* of the daemon that is called unless Serve has started one */
 	struct bridge_daemon served;
 	struct client *daemon;        /* NULL: not connected */
 	struct varlink_reader reader; /* of stdin */
 };
 
-/* A message and its NUL.  False: nbctl has ended, or reads nothing for so long (-1: for ever). */
+/* Writes a message and its NUL.  False: nbctl has ended, or has read nothing for `ms` milliseconds
+ * (-1: no limit). */
 static bool put_text(const char *text, size_t bytes, int ms)
 {
 	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
@@ -50,7 +58,7 @@ static bool put_text(const char *text, size_t bytes, int ms)
 
 		if (ready == 0)
 			return false;
-		if (ready > 0) /* so much does not block */
+		if (ready > 0) /* a pipe that is ready takes PIPE_BUF bytes without blocking */
 			n = write(STDOUT_FILENO, text, MIN(bytes, (size_t)PIPE_BUF));
 		if (n < 0 && errno != EINTR)
 			return false;
@@ -92,7 +100,7 @@ static json_t *describe(struct bridge *b, const json_t *parameters)
 			 connection ? connection : "");
 }
 
-/* For compare: the same that it reads itself of its own host. */
+/* For `compare`, which without -H reads the same of its own host. */
 static json_t *conditions(struct bridge *b, const json_t *parameters)
 {
 	(void)b, (void)parameters;
@@ -118,7 +126,7 @@ char **bridge_words(const json_t *parameters)
 	return words;
 }
 
-/* The version of the generator of a command. */
+/* The version of the load generator that a command runs. */
 static json_t *version(struct bridge *b, const json_t *parameters)
 {
 	char **words = bridge_words(parameters);
@@ -131,7 +139,7 @@ static json_t *version(struct bridge *b, const json_t *parameters)
 	return made;
 }
 
-/* Is a listener reached from here? */
+/* Can this host connect to a listener? */
 static json_t *route(struct bridge *b, const json_t *parameters)
 {
 	char source[ROUTE_SOURCE_BYTES];
@@ -142,7 +150,8 @@ static json_t *route(struct bridge *b, const json_t *parameters)
 	return rc < 0 ? json_pack("{s:i}", "errno", -rc) : json_pack("{s:s}", "source", source);
 }
 
-/* Calls of the control interface go to the daemon that serves now. */
+/* From now on calls are relayed to the daemon with this socket, whose path outlives the bridge's
+ * use of it.  The connection to the daemon before is closed. */
 static void take_socket(struct bridge *b, const char *socket)
 {
 	client_close(b->daemon);
@@ -176,7 +185,7 @@ static bool answer_host(struct bridge *b, const struct varlink_request *call, co
 			{ "Serve", serve_here },  { "Unserve", end_here },
 			{ "Read", read_host } };
 
-	if (call->oneway) /* of a command that has ended meanwhile */
+	if (call->oneway) /* Alive; or Idle or Stop for a command that has just ended */
 		return true;
 	if (!strcmp(method, "Run"))
 		return bridge_run(&b->reader, call);
@@ -198,8 +207,10 @@ static bool unreachable(struct bridge *b, int rc)
 				json_pack("{s:s, s:i}", "socket", b->target.socket, "errno", -rc));
 }
 
-/* Waits for the daemon's next message: 1; 0: nobody reads it, or input has ended while a stream of
- * replies runs; or -errno, -ETIMEDOUT when the daemon has been silent for so long. */
+/* Waits until the daemon has sent something.  1: it has; 0: nbctl is gone; or -errno, -ETIMEDOUT
+ * after `ms`.  Without a stream only stdout tells whether nbctl is gone, as stdin may have been
+ * closed behind the last call by a user of `nbctl bridge <calls`.  A stream has no end of its own,
+ * so there the end of stdin ends it. */
 static int await_reply(struct bridge *b, bool stream, int ms)
 {
 	struct pollfd fds[] = { { .fd = client_fd(b->daemon), .events = POLLIN },
@@ -231,7 +242,9 @@ static bool continues(const char *text, size_t bytes)
 	return is;
 }
 
-/* False: nobody reads the replies. */
+/* Sends a call to the daemon and passes its replies on until the last one; if the daemon has closed
+ * its connection since the last call, as in a restart, connects again.  A failure of the daemon's
+ * socket is a reply, too.  False: nbctl is gone. */
 static bool relay(struct bridge *b, const char *message, size_t message_bytes,
 		  const struct varlink_request *call)
 {
@@ -266,7 +279,7 @@ static bool relay(struct bridge *b, const char *message, size_t message_bytes,
 	return rc == 0 || unreachable(b, rc);
 }
 
-/* Answers one call.  False: the end. */
+/* Answers one call.  False: the bridge is to end. */
 static bool serve(struct bridge *b, const char *text, size_t bytes)
 {
 	static const char host[] = "org.nbserved.Host.";

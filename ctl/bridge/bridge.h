@@ -1,4 +1,5 @@
-/* Shared by the files of the bridge: replies on stdout.  False: nbctl does not read any more. */
+/* Shared by the files of the bridge.  Functions that write replies to stdout return false when
+ * nbctl no longer reads them. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -10,8 +11,8 @@
 bool bridge_put(json_t *reply);
 bool bridge_put_error(const char *name, json_t *parameters);
 
-/* How many bytes of text are whole characters of UTF-8: of those that begin one at the end the rest
- * is to come.  Pure; what is no UTF-8 counts as whole. */
+/* The number of bytes up to the end of the last whole UTF-8 character: a character whose rest has
+ * not come yet is left out.  Bytes that are not UTF-8 count as whole.  Pure. */
 size_t bridge_whole_characters(const char *text, size_t bytes);
 
 /* The texts of the parameter argv, NULL-terminated.  They belong to it, the array to the caller. */

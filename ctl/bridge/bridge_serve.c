@@ -1,6 +1,6 @@
 /* org.nbserved.Host.Serve and Unserve: a daemon on this host for one measurement of `nbctl -H HOST
- * compare --serve SPEC`.  It has a control socket of its own, to which the bridge forwards calls
- * then, and ends with the bridge at the latest. */
+ * compare --serve SPEC`.  It has a control socket of its own, to which the bridge relays calls
+ * while it serves.  The bridge owns the process: it ends with Unserve, or with the bridge. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,9 +15,10 @@
 #include "text.h"
 #include "util.h"
 
-enum { SAID_BYTES = 16 * 1024 }; /* of its messages */
+enum { SAID_BYTES = 16 * 1024 }; /* of the daemon's messages that are kept */
 
-/* Where nbctl is, and by which address of this host it came; false: ssh does not tell. */
+/* The address of nbctl's host, and the address of this host to which its ssh connected; false: sshd
+ * did not set SSH_CONNECTION. */
 static bool find_ends(char client[64], char server[64])
 {
 	const char *connection = getenv("SSH_CONNECTION");
@@ -26,7 +27,8 @@ static bool find_ends(char client[64], char server[64])
 	       strcmp(client, "UNKNOWN") != 0;
 }
 
-/* An address, and who may connect, unless the spec has them: nbctl is not on this host. */
+/* Completes a spec, unless it has these keys itself: with an address that other hosts reach, and if
+ * `allow` with nbctl's host as the only one that may connect. */
 static char *complete(const char *spec, bool allow)
 {
 	char client[64], server[64];
@@ -42,7 +44,7 @@ static char *complete(const char *spec, bool allow)
 			is_ipv6 ? "]" : "", allow ? ",allow=" : "", allow ? client : "");
 }
 
-/* A file in memory of a fixed size: what is beyond is lost. */
+/* A file in memory of a fixed size for the daemon's stderr: further messages are lost. */
 static int open_said(void)
 {
 	int fd = memfd_create("nbserved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -54,7 +56,7 @@ static int open_said(void)
 	return fd;
 }
 
-/* What it said, or why it could not be started. */
+/* The daemon's own messages, or the reason why it could not be started. */
 static json_t *failure(const char *program, int rc, int said)
 {
 	char text[SAID_BYTES + 1] = "";

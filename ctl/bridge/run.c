@@ -1,11 +1,16 @@
 /* org.nbserved.Host.Run: a load generator on this host for `nbctl compare --on`.
  *
- * Run(argv, timeout_ms) with `more` replies when it has started, then with its CPU time every 50 ms
- * and with its output as it comes, and at last with its status, its times, and what went through
- * this host's network interface.  Meanwhile three
- * calls without a reply are taken: Alive, each second; Idle, there was no load so far; Stop, which
- * ends the command.  So does the end of input, or ten seconds without a call: nothing is left
- * running. */
+ * Run(argv, timeout_ms) with `more` is answered when the command has started, then with its CPU
+ * time every 50 ms and with its output as it comes, and at last with its status, its times and the
+ * traffic of this host's network interface.
+ *
+ * While the command runs, nbctl may send three calls that have no reply: Alive, once a second;
+ * Idle, which says that the listener has had no load so far; and Stop, which ends the command.  The
+ * command is also ended when input ends or when no call has come for ten seconds, so that nothing
+ * is left running on this host if nbctl is killed or the network is lost.
+ *
+ * The command is ended by raise(): child.c has handlers for the signals of a user who types Ctrl-C,
+ * and they do all that is needed, also the kill of a command that ignores the first signal. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,7 +30,7 @@ enum {
 	RUN_SILENCE_MS = 10000,
 };
 
-/* Bytes at the end of some output that begin a character. */
+/* The first bytes of a UTF-8 character at the end of the output so far: they wait for the rest. */
 struct begun {
 	char data[3];
 	size_t bytes;
@@ -33,10 +38,11 @@ struct begun {
 
 struct run {
 	struct varlink_reader *reader;
-	uint64_t heard_ns, told_ns; /* told_ns 0: not even that it has started */
-	bool idle;                  /* there was no load so far */
-	bool silent;                /* nbctl is gone, and the command is being ended */
-	struct begun begun[2];      /* of stdout, and of stderr */
+	uint64_t heard_ns;     /* when the last call came */
+	uint64_t told_ns;      /* when the last reply with CPU time was sent; 0: none yet */
+	bool idle;             /* Idle has come since the last look */
+	bool silent;           /* nbctl is gone: no more replies, the command is being ended */
+	struct begun begun[2]; /* of stdout, and of stderr */
 };
 
 static void peer_is_gone(struct run *r)
@@ -75,7 +81,8 @@ static void hear(struct run *r, const char *text, size_t bytes)
 	varlink_request_free(&call);
 }
 
-/* Takes what has come on stdin. */
+/* Handles the calls that have come on stdin, without waiting.  The bridge may have read some of
+ * them together with Run: these are in the reader already. */
 static void listen_to(struct run *r)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -138,7 +145,8 @@ static enum watch_said run_look(void *context, const struct use *use)
 	return said;
 }
 
-/* A command may print anything; JSON has only UTF-8, and ours no NUL. */
+/* Output as a JSON text.  JSON takes only UTF-8, and Varlink's messages end at a NUL: if the output
+ * is anything else, each byte outside ASCII becomes a '?'. */
 static json_t *text_of(char *text, size_t bytes)
 {
 	json_t *made = memchr(text, 0, bytes) ? NULL : json_stringn(text, bytes);
@@ -198,7 +206,8 @@ bool bridge_run(struct varlink_reader *reader, const struct varlink_request *cal
 		return bridge_put_error("org.varlink.service.InvalidParameter",
 					json_pack("{s:s}", "parameter", "argv"));
 	}
-	signal(SIGPIPE, SIG_IGN); /* the command is to be ended first */
+	signal(SIGPIPE,
+	       SIG_IGN); /* a lost nbctl must not kill the bridge before the command ends */
 	child_catch_signals();
 	child_run(words, CHILD_PASS, false, (unsigned)timeout_ms, &watcher, &child);
 	for (unsigned i = 0; i < ARRAY_SIZE(run.begun); i++)

@@ -1,5 +1,5 @@
-/* Calls of commands to the daemon: connects, calls, and turns each failure into a message and an
- * exit code. */
+/* Calls of commands to the daemon: connects, calls, and turns each failure into a message and
+ * an exit code. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +15,12 @@ enum {
 	CALL_TIMEOUT_MS = 10000,
 	CALL_LONG_MS = 60000,
 	CALL_SERVE_MS = 80000,
-	/* A bridge keeps the time limits of the daemon's answers, and says so by then. */
+	/* A bridge keeps the time limits of the daemon's replies, and reports one that is over:
+	 * nbctl waits longer by this. */
 	CALL_BRIDGE_MS = 5000,
-	/* Connecting to another host: the user may have to type a password. */
+	/* Connecting to another host, where the user may have to type a password. */
 	CALL_CONNECT_MS = 120000,
-	CALL_ALL_MS = 30000, /* to several, none of which may ask */
+	CALL_ALL_MS = 30000, /* connecting to several hosts, which may not ask for passwords */
 	CALL_ALIVE_MS = 1000,
 };
 
@@ -66,7 +67,7 @@ static int unreachable_here(const char *where, const char *socket, int error)
 	return CTL_UNREACHABLE;
 }
 
-/* Prints why the daemon cannot be reached.  client NULL: it could not be made. */
+/* Prints why the daemon cannot be reached.  client NULL: client_open() has failed. */
 static int unreachable(const struct ctl *ctl, struct client *client, int error)
 {
 	char text[1024];
@@ -85,8 +86,7 @@ static int unreachable(const struct ctl *ctl, struct client *client, int error)
 	return CTL_UNREACHABLE;
 }
 
-/* Prints an error of nbctl itself on the other host, which the bridge sends in the daemon's
- * place. */
+/* Prints why the bridge on the other host cannot reach the daemon there, by the bridge's reply. */
 static int unreachable_there(const struct ctl *ctl, const json_t *parameters)
 {
 	char where[256];
@@ -254,7 +254,7 @@ int ctl_open_all(struct ctl *list, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		int rc;
 
-		list[i].target.batch = count > 1; /* one alone may ask for a password */
+		list[i].target.batch = count > 1; /* only a single ssh may ask for a password */
 		rc = client_open(&list[i].target, &list[i].kept);
 		if (rc < 0)
 			result = unreachable(&list[i], NULL, -rc);
@@ -307,8 +307,8 @@ static int start(struct ctl *ctl, const char *method, json_t *parameters, bool m
 	return rc;
 }
 
-/* Receives one reply.  CTL_DONE and a new reference, or another exit code with the error
- * printed. */
+/* Receives one reply.  CTL_DONE and a new reference, or another exit code with
+ * the error printed. */
 static int next_reply(struct ctl *ctl, struct client *client, const char *method,
 		      unsigned timeout_ms, json_t **ret_reply, bool *ret_continues)
 {

@@ -1,6 +1,6 @@
-/* Varlink client: one JSON object and a NUL per message.  Blocking, with a deadline for each step;
- * one thread.  Owns the socket, the received bytes and, for another host, its ssh.  See
- * client.h. */
+/* Varlink client: one JSON object and a NUL per message.  Blocking, with a deadline for
+ * each step; one thread.  Owns the socket, the received bytes and, for another host, its
+ * ssh.  See client.h. */
 #include "client.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static int connect_here(const char *path, int *ret_fd)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	/* While the daemon's backlog is full connect() waits, as long as this limit of sending. */
+	/* connect() waits while the daemon's backlog is full, for SO_SNDTIMEO at most. */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ||
 	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
 	    fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
@@ -173,16 +173,16 @@ int client_tell(struct client *c, const char *method, json_t *parameters)
 	return send_call(c, method, parameters, "oneway");
 }
 
-/* Reads some bytes, after making room for them.  0 or -errno; -EMSGSIZE: the message is too
- * long. */
+/* Reads some bytes, after making room for them.  0 or -errno; -EMSGSIZE: the message
+ * is too long. */
 static int fill(struct client *c, uint64_t deadline_ns)
 {
 	ssize_t n;
 	int rc;
 
 	if (c->room - c->used < CLIENT_READ) {
-		/* Doubled, so that a message of any length is copied a constant number of times per
-		 * byte. */
+		/* Doubled, so that a message of any length is copied a constant number of
+		 * times per byte. */
 		size_t room = c->room * 2 + CLIENT_READ;
 		char *buffer = room > CLIENT_MESSAGE_MAX ? NULL : realloc(c->buffer, room);
 
@@ -223,8 +223,8 @@ static int parse_reply(const char *text, size_t bytes, json_t **ret_parameters, 
 	return 0;
 }
 
-/* Has a shell printed a line, where a reply begins with a brace?  More is not waited for: it may go
- * on for ever. */
+/* Is the input a line that a shell has printed, such as a greeting in .bashrc?  A reply begins with
+ * a brace.  Nothing more is read then, as such output may never end. */
 static bool is_talk(const struct client *c)
 {
 	return c->used && *c->buffer != '{' &&
@@ -236,7 +236,7 @@ int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_
 {
 	uint64_t deadline_ns = clock_ns() + timeout_ms * (uint64_t)NS_PER_MS;
 	size_t seen =
-		0; /* bytes that have no NUL: a long message is not searched again from its begin */
+		0; /* bytes searched for a NUL, so that a long message is searched only once */
 	char *end;
 	int rc;
 

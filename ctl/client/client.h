@@ -1,6 +1,6 @@
-/* A Varlink client: blocking with a time limit, one call at a time.  It talks to a daemon on this
- * host over its Unix socket, or to one on another host over ssh(1), which runs `nbctl bridge`
- * there. */
+/* A Varlink client: blocking with a time limit, one call at a time.  It talks to a daemon
+ * on this host over its Unix socket, or to one on another host over ssh(1), which runs
+ * `nbctl bridge` there. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@ struct client_target {
 	const char *socket; /* path of the control socket; NULL with a host: the usual one there */
 	const char *host;   /* [USER@]HOST as ssh takes it; NULL: this one */
 	const char *nbctl;  /* nbctl on that host, as its shell reads it; NULL: nbctl */
-	bool batch;         /* ssh may not ask for a password */
+	bool batch;         /* ssh must not ask for a password */
 };
 
 /* Connects to the socket, or starts ssh; the first call reports a failure of ssh.  0 or -errno. */
@@ -26,8 +26,8 @@ int client_send(struct client *c, const char *method, json_t *parameters, bool m
 /* The same, of a call that has no reply. */
 int client_tell(struct client *c, const char *method, json_t *parameters);
 
-/* Says in `text` why a call to another host ended with -error; waits at most a second for ssh to
- * end. */
+/* Sets `text` to the reason why a call to another host failed with -error, as ssh or the other
+ * host's shell has printed it; waits at most a second for ssh to end. */
 void client_explain(struct client *c, int error, char *text, size_t bytes);
 
 /* False: the other side has closed the connection. */
@@ -42,11 +42,12 @@ int client_fd(const struct client *c);
 int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameters,
 		   json_t **ret_error, bool *ret_continues);
 
-/* Will client_receive() not wait?  Reads what has come. */
+/* Reads the bytes that have come.  True: client_receive() returns at once, with a reply
+ * or an error. */
 bool client_has_reply(struct client *c);
 
-/* client_send() and client_receive() of a message as it is.  `text` ends with a NUL, which `bytes`
- * does not count.  *ret_text: valid until the next call. */
+/* client_send() and client_receive() of a whole message as text, for the bridge.  `text` ends with
+ * a NUL, which `bytes` does not count.  *ret_text belongs to the client, until the next call. */
 int client_send_text(struct client *c, const char *text, size_t bytes);
 int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_text,
 			size_t *ret_bytes);

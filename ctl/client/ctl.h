@@ -1,8 +1,8 @@
 /* The interface between nbctl's commands and its main program: options, output, calls to the
  * daemon.
  *
- * A command is one line in main.c's table, one struct command and one function in the file of its
- * family. */
+ * A command is one line in main.c's table, one struct command and one function in the file
+ * of its family. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -18,9 +18,9 @@ enum {
 	CTL_USAGE = 2,        /* wrong usage, or an invalid input file */
 	CTL_UNREACHABLE = 3,  /* the daemon cannot be reached */
 	CTL_RESTART = 4,      /* the change needs a restart of the daemon */
-	CTL_WORSE = 5,        /* compare --against found a row that got worse */
-	CTL_UNDECIDED = 6,    /* ... that may be worse */
-	CTL_INCOMPARABLE = 7, /* ... that cannot be compared, or none at all */
+	CTL_WORSE = 5,        /* a gate of compare found a row that got worse */
+	CTL_UNDECIDED = 6,    /* a gate found a row that may be worse */
+	CTL_INCOMPARABLE = 7, /* a gate found a row that it cannot compare, or none at all */
 	CTL_NOTHING = 8,      /* compare -- COMMAND: a listener got no operation */
 	/* `compare -- COMMAND` exits as COMMAND did, or with these, as timeout(1) does. */
 	CTL_TIMED_OUT = 124, /* COMMAND ran longer than --timeout */
@@ -54,8 +54,8 @@ struct command {
 	unsigned words_min, words_max; /* arguments that are not options */
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
 	bool here;                     /* works on this host alone, so that -H has no meaning */
-	/* The command whose --json the message recommends, as this one has no --json; NULL: it has
-	 * one. */
+	/* The command whose --json the message recommends, as this one has no --json; NULL:
+	 * it has one. */
 	const char *json_instead;
 	int (*run)(struct ctl *ctl); /* an exit code */
 };
@@ -64,12 +64,12 @@ struct ctl {
 	const struct command *command;
 	struct client_target target; /* the daemon */
 	struct client *kept; /* the connection of ctl_call(), for the next call; NULL: none */
-	bool steady;         /* ... which is not opened again when it is lost: that is an error */
+	bool steady;         /* a lost `kept` is an error, and is not opened again */
 	uint64_t sent_ns;    /* time of the last ctl_send() */
-	uint64_t alive_ns;   /* ... and of what ctl_alive() told */
-	struct ctl *on;      /* the bridges of the generator's hosts; NULL: it runs on this one */
-	unsigned on_count;   /* ... of which there are so many */
-	unsigned awaited;    /* replies of ctl_send() that have not come */
+	uint64_t alive_ns;   /* time of the last Alive that ctl_alive() sent */
+	struct ctl *on;      /* bridges of the generator's hosts, on_count; NULL: it runs here */
+	unsigned on_count;
+	unsigned awaited; /* replies of ctl_send() that have not come */
 	struct output out;
 	bool quiet; /* no lists of errors are printed, since the daemon logs them */
 	/* Values by index in command->options: NULL when not given, "" for a flag and for a bare
@@ -98,8 +98,9 @@ extern const struct command command_bridge;
  * client. CTL_DONE, or CTL_UNREACHABLE with the error printed. */
 int ctl_open(struct ctl *ctl, struct client **ret_client);
 
-/* Connects to the hosts of `count` such, all at the same time, and keeps the connections. CTL_DONE,
- * or CTL_UNREACHABLE with the error of each printed that failed. */
+/* Connects to the hosts of all `count` elements of the list at the same time, and keeps
+ * the connections in them.  CTL_DONE, or CTL_UNREACHABLE with the error of each host
+ * that failed printed. */
 int ctl_open_all(struct ctl *list, unsigned count);
 
 /* The daemon's place for messages: its socket, or HOST. */
@@ -110,10 +111,11 @@ const char *ctl_place(const struct ctl *ctl);
  * exit code, with the error printed. */
 int ctl_call(struct ctl *ctl, const char *method, json_t *parameters, json_t **ret_reply);
 
-/* ctl_call() in two halves, for a caller that does not wait: it polls ctl_fd() for POLLIN until
- * ctl_is_ready(), which is true at the latest when the time for the call is over, and then calls
- * ctl_receive().  Several may be sent, and are received in the same order; ctl_forget() gives them
- * up. */
+/* ctl_call() in two halves, for a caller that must not wait.  After ctl_send() it polls
+ * ctl_fd() for POLLIN until ctl_is_ready(), which is true at the latest when the time limit of
+ * the call is over, and then calls ctl_receive().  Several calls may be sent before the first
+ * reply is received: replies come in the same order.  ctl_forget() gives all of them up, and
+ * closes the connection. */
 int ctl_send(struct ctl *ctl, const char *method, json_t *parameters);
 int ctl_fd(const struct ctl *ctl);
 bool ctl_is_ready(const struct ctl *ctl);

@@ -79,7 +79,7 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 	rc = r->errors < 0 ? -errno : process_start((char *const *)argv, &how, &r->pid);
 	close(fds[1]);
 	if (rc == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0) {
-		process_spare(r->pid); /* compare kills what its command leaves behind */
+		process_spare(r->pid); /* not a process that compare's command has left behind */
 		*ret_fd = fds[0];
 		return 0;
 	}
@@ -89,7 +89,8 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 	return rc;
 }
 
-/* ssh's exit status; -1: it still runs (its pid is not 0) after some time, or a signal ended it. */
+/* Waits for ssh to end, REMOTE_END_MS at most.  Its exit status; -1: it still runs (its pid is not
+ * 0), or a signal ended it. */
 static int remote_status(struct remote *r)
 {
 	uint64_t end_ns = clock_ns() + REMOTE_END_MS * (uint64_t)NS_PER_MS;

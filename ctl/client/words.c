@@ -16,8 +16,8 @@ enum { INTERVAL_MAX_MS = 24 * 3600 * 1000 };
 
 const char *ctl_program = "nbctl", *ctl_nbserved;
 
-/* Prints a message.  Parts of it may come from a daemon or a file, so control characters are
- * replaced. */
+/* Prints a message.  Parts of it may come from a daemon or a file, so control
+ * characters are replaced. */
 static void warn(const char *format, va_list arguments)
 {
 	char *text = text_new_arguments(format, arguments);

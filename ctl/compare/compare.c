@@ -1,4 +1,4 @@
-/* `nbctl compare`: what each listener's operations cost over an interval, or while a command runs.
+/* `nbctl compare`: what each listener's operations cost, over an interval or while a command runs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void show_rounds(struct output *out, const struct rounds *rounds, double 
 	free(text);
 }
 
-/* Where sentences go that are beside the document or table on standard output. */
+/* The output for sentences: stderr if standard output is a document for programs. */
 static struct output said(const struct ctl *ctl)
 {
 	struct output out = ctl->out;
@@ -132,7 +132,7 @@ static int check_measured(const struct ctl *ctl, const struct compare *c, const 
 	return (c->visits ? empty != NULL : !any) ? CTL_NOTHING : CTL_DONE;
 }
 
-/* Says what the control tells; an exit code. */
+/* Prints the sentence about the control listener; an exit code. */
 static int show_control(struct ctl *ctl, const struct measures *m)
 {
 	const char *listener = ctl->values[VALUE_CONTROL];
@@ -178,7 +178,7 @@ static int gate(struct ctl *ctl, const struct compare *c, const struct measures 
 	return rows_gate(is == GATE_UNDECIDED && c->undecided_passes ? GATE_PASSED : is);
 }
 
-/* status: of what failed before there was anything to judge; m may be NULL then. */
+/* status: the exit code of measuring, if it failed; there may be no rows then (m NULL). */
 static int write_junit(struct ctl *ctl, const struct compare *c, const struct measures *m,
 		       int status)
 {
@@ -230,7 +230,8 @@ static int save_stacks(struct ctl *ctl, const struct measures *m)
 	return stack_files_save(ctl->values[VALUE_STACKS], m, &out);
 }
 
-/* Rows are saved per visit, and shown as sums of visits. */
+/* Saves, judges and shows the rows, in this order: they are saved by visit, and judged and shown
+ * after measures_merge() has added the visits up. */
 static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
@@ -267,8 +268,8 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 	return rc;
 }
 
-/* The files of --save and --html are open already, so that opening cannot fail after the command
- * has run. */
+/* The files of --save and --html are open already, so that opening cannot fail after the
+ * command has run. */
 static int compare(struct ctl *ctl, struct compare *c)
 {
 	const char *from = ctl->values[VALUE_LOAD];

@@ -148,7 +148,8 @@ static int check_host(const struct ctl *ctl)
 	return CTL_DONE;
 }
 
-/* Has one of the specs, lines of the text, no address?  NULL: there are none. */
+/* Does one of the specs, the lines of the text, have no address, so that it is served on loopback?
+ * specs NULL: there are none. */
 static bool is_served_on_loopback(const char *specs)
 {
 	for (const char *end; specs && *specs; specs = end + (*end != '\0')) {
@@ -187,7 +188,7 @@ static int check_on(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-/* Each host that it names is one of -H or --on. */
+/* Checks --link: each host that it names must be one of -H or --on. */
 static int check_link(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_LINK], *daemon = ctl->target.host;
@@ -235,8 +236,8 @@ static int check_timeout(struct ctl *ctl, struct compare *c)
 	return ctl_interval(ctl, "timeout", text, 1, &c->timeout_ms);
 }
 
-/* A generator is measured as a child of ours: of one on another host nothing would be but the CPU
- * time of the program that reached it. */
+/* Refuses a COMMAND such as `ssh HOST wrk`: a generator is measured as a child of nbctl, and of one
+ * on another host only the CPU time of the ssh here would be measured. */
 static int check_command(struct ctl *ctl)
 {
 	static const char *const remote[] = { "ansible", "clush", "mosh", "parallel-ssh",

@@ -38,7 +38,7 @@ static int read_host(struct ctl *ctl, pid_t pid, const char *listener, json_t **
 	return CTL_DONE;
 }
 
-/* ---- What stays the same while nbctl runs, or a daemon ---- */
+/* ---- Conditions that do not change while nbctl runs, or while a daemon runs ---- */
 
 static void forget_daemon(struct conditions *c)
 {
@@ -61,8 +61,9 @@ void conditions_begin(struct conditions *ret, struct ctl *ctl)
 	ret->generator = ctl->rest ? generator_host_version(ctl) : NULL;
 }
 
-/* What measures the same again.  `nbserved --run` starts `nbctl -s SOCKET compare`, and with --at
- * `nbctl -H HOST compare`, with --serve for each --run. */
+/* The command that measures the same again.  `nbserved --run` has started `nbctl -s SOCKET
+ * compare`, or with --at `nbctl -H HOST compare` with a --serve for each --run: these are turned
+ * back into the words that the user typed. */
 static json_t *invocation_of(const struct ctl *ctl)
 {
 	json_t *words = json_array();
@@ -88,8 +89,8 @@ static json_t *invocation_of(const struct ctl *ctl)
 	return words;
 }
 
-/* A socket may be forwarded from another host, as by `ssh -L`: all that is read of the daemon's
- * process and host would be of another one. */
+/* Refuses a socket that is forwarded from another host, as by `ssh -L`: its pid and its host's
+ * /proc would be looked up on this host. */
 static int check_place(const struct ctl *ctl, const json_t *status)
 {
 	const char *there = field_text(status, "boot");
@@ -103,8 +104,8 @@ static int check_place(const struct ctl *ctl, const json_t *status)
 	return CTL_USAGE;
 }
 
-/* The interfaces of listeners, with what their drivers tell.  A daemon that is on loopback alone,
- * or older than nbctl, names none. */
+/* Asks for the network interfaces of the listeners, with the facts from their drivers.  A daemon
+ * with listeners on loopback alone, or one that is older than nbctl, names none. */
 static int ask_interfaces(struct conditions *c, struct ctl *ctl, const json_t *status)
 {
 	json_t *reply = NULL;
@@ -128,7 +129,7 @@ json_t *conditions_parameters(const struct conditions *c, const char *listener, 
 	return made;
 }
 
-/* What each of the generator's hosts is, if it is not described as the daemon's. */
+/* Describes each of the generator's hosts that is not the daemon's, which is described already. */
 static int describe_generators(struct ctl *ctl, json_t *ret_hosts)
 {
 	unsigned count = ctl->target.host || ctl->on ? generator_host_count(ctl) : 0;
@@ -288,9 +289,10 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 		json_object_set_new(to, "other_nodes", json_true());
 }
 
-/* A host without what differs from run to run: the kernel's share of memory between boots, and the
- * CPUs that nbctl may use; and without its CPU's flags, which older rows do not have.  NULL: there
- * is none. */
+/* A copy of a host's description without the properties that differ between runs on the same host:
+ * the memory (the kernel's share differs between boots) and the CPUs that nbctl may use.  Also
+ * without the CPU's flags, which older rows do not have.  NULL: the conditions have no such host.
+ */
 static json_t *lasting_host(const json_t *of)
 {
 	json_t *host = json_copy((json_t *)of);
@@ -315,7 +317,8 @@ static json_t *lasting_hosts(const json_t *conditions)
 	return made;
 }
 
-/* A hash of what has to be the same if two intervals are to be visits of one row. */
+/* A hash of the conditions that must be equal in two intervals for these to be visits of one row.
+ */
 static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 {
 	static const struct siphash_key no_secret;

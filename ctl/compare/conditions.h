@@ -8,13 +8,13 @@
  *   "host_by_ssh": "10.0.0.1", {host} where it is ssh's address of the listener's host,
  *   "command_given": the same with its placeholders, "generator_cpus": "1",
  *   "sweep": { "label": that of --label, "place": 2, "values": { "c": "10" } }, if there was one,
- *   "invocation": ["nbctl", "compare", ...], "other_nodes": true, if
- * generator and listener were on different NUMA nodes alone, "throttled": 3, how often CPUs were
- * meanwhile, "generator_host": as "host", if
- * it is another one, "generator_hosts": an array of them, if they are several,
- * "on": ["c1"], their names, "nic": what nic_describe() tells of the interface that the listener's
- * clients came through, but for loopback, "generator_nics": [{ "host": "c1", ... the same of that
- * by which the generator went out of its host }] } */
+ *   "invocation": ["nbctl", "compare", ...],
+ *   "other_nodes": true, if generator and listener were only on different NUMA nodes,
+ *   "throttled": 3, the number of times that CPUs were throttled meanwhile,
+ *   "generator_host": as "host", if it is another one, "generator_hosts": an array of them, if
+ * there are several, "on": ["c1"], their names, "nic": nic_describe() of the interface of the
+ * listener's clients, unless it was loopback, "generator_nics": [{ "host": "c1", ... the same of
+ * the generator's interface on its host }] } */
 #pragma once
 #include <sys/types.h>
 
@@ -24,21 +24,22 @@
 struct generator_run;
 struct conditions {
 	struct ctl *ctl;
-	json_t *common;       /* conditions that do not change while nbctl runs */
-	json_t *config;       /* reply of GetConfig */
-	json_t *interfaces;   /* of GetInterfaces; NULL: none */
-	char *build;          /* of the daemon */
-	char *generator;      /* its version; NULL: unknown */
-	char run[17];         /* names this run of nbctl */
-	const json_t *sweep;  /* of the point; NULL: none */
-	const char *by_ssh;   /* {host}, if it is an address that ssh uses; else NULL */
+	json_t *common;      /* conditions that do not change while nbctl runs */
+	json_t *config;      /* reply of GetConfig */
+	json_t *interfaces;  /* of GetInterfaces; NULL: none */
+	char *build;         /* the daemon's build id */
+	char *generator;     /* its version; NULL: unknown */
+	char run[17];        /* names this run of nbctl */
+	const json_t *sweep; /* of the point; NULL: none */
+	const char *by_ssh; /* the value of {host}, if it is the address that ssh uses; else NULL */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */
 	uint64_t throttled;   /* host_throttled() of its host at the end of the last visit */
 };
 
-/* conditions_begin(): gets those of this run of nbctl.  conditions_ask(): those of the host and of
- * the daemon, from each that is started; CTL_DONE, or another exit code with the error printed. */
+/* conditions_begin() sets the conditions of this run of nbctl.  conditions_ask() asks for those of
+ * the host and the daemon, and is called again for each daemon that is started; CTL_DONE, or
+ * another exit code with the error printed. */
 void conditions_begin(struct conditions *ret, struct ctl *ctl);
 int conditions_ask(struct conditions *c, struct ctl *ctl);
 void conditions_fini(struct conditions *c);
@@ -47,9 +48,9 @@ void conditions_fini(struct conditions *c);
  * of all (listener is NULL).  Takes ownership of listeners; NULL: all. */
 json_t *conditions_parameters(const struct conditions *c, const char *listener, json_t *listeners);
 
-/* Sets the conditions of the rows of m from `first` on, which have just been measured, and their
- * place: position in round, both from 1 on.  argv: the command, NULL-terminated, and run its
- * result; NULL: none was run.  An exit code: the host of the daemon is asked. */
+/* Sets the conditions and the place (round and position in it, both from 1 on) of the rows of m
+ * from `first` on, which have just been measured.  argv: the command, NULL-terminated, and `run`
+ * its result; NULL: none was run.  May ask the daemon's host with -H, hence the exit code. */
 struct place {
 	unsigned round, position;
 	uint64_t seed; /* of the order of visits; 0: none */

@@ -1,5 +1,5 @@
-/* A command that runs on other hosts, by their bridges; ctl/bridge/run.c is the other end.  See
- * generator_host.h. */
+/* A command that runs on other hosts, by their bridges; ctl/bridge/run.c is the other
+ * end.  See generator_host.h. */
 #include "generator_host.h"
 
 #include <errno.h>
@@ -28,8 +28,8 @@ struct far {
 	uint64_t heard_ns, started_ns, ended_ns; /* 0: not yet */
 	struct use use;
 	struct far_output output;
-	json_t *last; /* the last reply, or the text of an error; NULL: none has come */
-	bool lost;    /* the connection, which was said */
+	json_t *last; /* the last reply, or the text of an error; NULL: the command still runs */
+	bool lost;    /* its connection is lost, and the user was told */
 };
 
 struct fars {
@@ -37,8 +37,8 @@ struct fars {
 	unsigned count;
 	const struct watcher *watcher;
 	uint64_t sent_ns;
-	int failed;   /* the first host that did; -1: none */
-	bool stopped; /* all have been told to end */
+	int failed;   /* the first host that failed; -1: none */
+	bool stopped; /* all hosts have been told to end their commands */
 };
 
 static bool is_running(const struct far *far)
@@ -128,7 +128,8 @@ static struct use use_of(const struct fars *all)
 
 /* ---- Calls ---- */
 
-/* A failure shows at the next reply, which does not come. */
+/* Sends a call without a reply to each host whose command still runs.  An error is ignored: the
+ * next reply of that host does not come then, and the host counts as lost. */
 static void tell(const struct fars *all, const char *method, int number)
 {
 	for (unsigned i = 0; i < all->count; i++)
@@ -145,7 +146,8 @@ static void stop(struct fars *all, int number)
 	all->stopped = true;
 }
 
-/* All of them are connected: between the first and the last lies what it takes to write. */
+/* Starts the commands.  All hosts are connected already, so the starts differ only by the time that
+ * it takes to write the calls. */
 static void start(struct fars *all, char **const *commands, unsigned timeout_ms)
 {
 	all->sent_ns = clock_ns();
@@ -209,7 +211,7 @@ static void watch(struct fars *all)
 	}
 }
 
-/* ---- What has come of it ---- */
+/* ---- The results ---- */
 
 static void set_part(struct generator_part *part, const struct far *far, char *const *command)
 {

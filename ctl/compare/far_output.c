@@ -6,7 +6,8 @@
 
 enum { LINE_BYTES_MAX = 64 * 1024 };
 
-/* Of a line that overwrites itself, as a progress does, the last. */
+/* Prints the line; if it overwrites itself with carriage returns, as a display of progress does,
+ * the last part. */
 static void put_line(const char *host, struct kept *line, FILE *to)
 {
 	char *text = kept_take(line), *over;

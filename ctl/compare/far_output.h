@@ -1,4 +1,4 @@
-/* What a command on another host prints: shown as it comes, and kept. */
+/* The output of a command on another host: shown as it comes, and kept. */
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -6,10 +6,10 @@
 #include "kept.h"
 
 struct far_output {
-	const char *host;    /* with each line; NULL: there is one host */
+	const char *host;    /* printed before each line; NULL: there is only one host */
 	bool show;           /* on stdout and stderr */
 	struct kept kept[2]; /* of its stdout, and of its stderr */
-	struct kept line[2]; /* what is not shown yet, until the line is whole */
+	struct kept line[2]; /* the part of a line that is not shown until it is whole */
 };
 
 /* errors: of its stderr. */

@@ -124,7 +124,7 @@ static void take_link(const struct ctl *ctl, unsigned host, json_t **link, json_
 	char name[HOST_NAME_BYTES];
 	json_t *nic;
 
-	if (!json_is_object(*link) || is_daemons(ctl, host)) { /* the way is its loopback */
+	if (!json_is_object(*link) || is_daemons(ctl, host)) { /* the clients come over loopback */
 		json_decref(*link);
 		*link = NULL;
 		return;

@@ -13,40 +13,42 @@ void generator_host_close(struct ctl *ctl);
 
 /* At least one. */
 unsigned generator_host_count(const struct ctl *ctl);
-/* For {client}: as --on names it, without USER@; without --on this host's. */
+/* The value of {client}: the host's name as in --on, without USER@; without --on that of this host.
+ */
 void generator_host_name(const struct ctl *ctl, unsigned host, char name[HOST_NAME_BYTES]);
 
-/* Is it another one than the daemon's? */
+/* Does the generator run on another host than the daemon? */
 bool generator_is_elsewhere(const struct ctl *ctl);
 
-/* host_describe() of it, with --on by its name; an exit code. */
+/* The description of one of its hosts, as host_describe() makes it; an exit code. */
 int generator_host_describe(struct ctl *ctl, unsigned host, json_t **ret);
 
-/* version_of() of the command there; where hosts differ that is said. */
+/* The version of the generator, as version_of() finds it on its hosts; the user is warned if they
+ * differ.  The caller frees it. */
 char *generator_host_version(struct ctl *ctl);
 
 /* A run of the command on all hosts. */
 struct generator_run {
-	/* Of several hosts: the status of the first that failed, the sum of their CPU time, the
-	 * busiest thread of all, and as output all lines, each with its host. */
+	/* The command; of several hosts the status of the first that failed, the sum of the CPU
+	 * times, the busiest thread of all, and as output all lines, each after its host's name. */
 	struct child child;           /* its link: of one host */
 	struct generator_part *parts; /* of several hosts; NULL: of one */
 	unsigned part_count;
-	uint64_t spread_ns; /* from the call to the last that told its start */
+	uint64_t spread_ns; /* from the calls until the last host had reported its start */
 	/* What the drivers of their network interfaces tell: [{ "host": "c1", ... }], of hosts that
 	 * are not the daemon's; owned. */
 	json_t *nics;
 	int failed; /* the first host whose command failed; -1: none */
 };
 
-/* child_run() there, with a command for each host.  All start at the same time, and are ended when
- * one fails: with a status, or when its connection is lost.  CTL_DONE, or CTL_UNREACHABLE with the
- * reason printed.  generator_run_free(ret) in both cases. */
+/* child_run() on the generator's hosts, with a command for each.  All start at the same time.  When
+ * one fails, by its status or because its connection is lost, the others are ended, too.  CTL_DONE,
+ * or CTL_UNREACHABLE with the reason printed.  generator_run_free(ret) in both cases. */
 int generator_host_run(struct ctl *ctl, char **const *commands, enum child_show show, bool keep,
 		       unsigned timeout_ms, const struct watcher *watcher,
 		       struct generator_run *ret);
 void generator_run_free(struct generator_run *run);
 
-/* The same of ctl->on alone (far.c).  *ret is zeroed but for `failed`. */
+/* The part of it for other hosts, those of ctl->on (far.c).  *ret is zeroed but for `failed`. */
 int far_run(struct ctl *ctl, char **const *commands, enum child_show show, bool keep,
 	    unsigned timeout_ms, const struct watcher *watcher, struct generator_run *ret);

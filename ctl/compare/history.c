@@ -17,11 +17,18 @@
 
 static const char ending[] = ".jsonl", unfinished[] = ".tmp";
 
-enum { WRITING_MAX_S = 3600 }; /* a run that is written takes less than a second */
+/* Several nbctl may use the directory at the same time, without a lock.  Each writes its run into a
+ * hidden file, whose name has the random name of the run and so belongs to it alone, and renames
+ * the file when it is complete: a reader sees a whole run or none.  A run that is deleted as the
+ * oldest while another process reads it stays readable until that process closes it, and one that
+ * two processes delete is deleted once.  A file that was left by a killed process is recognised by
+ * its age alone. */
+enum { WRITING_MAX_S = 3600 }; /* writing a run takes less than a second */
 
 /* ---- The directory ---- */
 
-/* A relative XDG_STATE_HOME is to be ignored, says the specification.  False: there is no place. */
+/* The directory of kept runs; false: neither variable names an absolute path (the XDG specification
+ * says that a relative XDG_STATE_HOME is to be ignored), or it is too long. */
 static bool directory_path(char *path, size_t bytes)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -39,7 +46,8 @@ static int make_directory(char *path)
 {
 	for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
 		*slash = '\0';
-		mkdir(path, 0700); /* if that fails, so does the last one */
+		mkdir(path,
+		      0700); /* it may exist; another failure makes the last mkdir() fail, too */
 		*slash = '/';
 	}
 	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
@@ -62,8 +70,8 @@ static int is_unfinished(const struct dirent *entry)
 	return *entry->d_name == '.' && ends_with(entry->d_name, unfinished);
 }
 
-/* The names of all runs, the oldest first: names begin with the time.  They are freed by
- * free_names(). */
+/* The names of all runs, the oldest first: names begin with the time.  They are
+ * freed by free_names(). */
 static int list_names(const char *directory, struct dirent ***ret)
 {
 	return scandir(directory, ret, is_run, alphasort);
@@ -92,7 +100,7 @@ static void drop_oldest(const char *directory)
 	free_names(names, count);
 }
 
-/* Of processes that were killed while they wrote. */
+/* Removes the files of processes that were killed while they wrote. */
 static void drop_unfinished(const char *directory)
 {
 	struct dirent **names = NULL;
@@ -130,7 +138,7 @@ static int write_rows(const char *path, const struct measures *m)
 	return rc;
 }
 
-/* Other runs may be kept at the same time: the file gets its name when it is complete. */
+/* Writes the run.  The name begins with the date, so that names sort by time. */
 static int keep(const char *directory, const char *run, const struct measures *m)
 {
 	char path[PATH_MAX], kept[PATH_MAX], date[32];
@@ -197,8 +205,8 @@ FILE *history_open(const char *name)
 
 /* ---- The command ---- */
 
-/* { "name", "date", "rows", "label", "command": [...] } of a run, by its first row; NULL: it has
- * none. */
+/* { "name", "date", "rows", "label", "invocation": [...] } of a run, by its first row; NULL: the
+ * file has no row, or another process has just deleted it. */
 static json_t *describe(const char *name)
 {
 	json_t *row = NULL, *run;

@@ -1,6 +1,6 @@
-/* Runs of `nbctl compare` that are kept, each as a file of saved rows in
- * $XDG_STATE_HOME/nbserved: the newest HISTORY_MAX.  Nothing here fails a run: what cannot be kept
- * is a warning of one line. */
+/* The history: the newest HISTORY_MAX runs of `nbctl compare`, each a file of saved rows
+ * in $XDG_STATE_HOME/nbserved.  A run that cannot be kept does not fail: the user is
+ * warned in one line. */
 #pragma once
 #include <stdio.h>
 
@@ -8,7 +8,8 @@
 
 enum { HISTORY_MAX = 200 };
 
-/* Keeps rows that were just measured, not merged, if they have operations. */
+/* Keeps the rows of the run that has just been measured, before they are merged; nothing if none of
+ * them has operations. */
 void history_keep(const struct measures *m);
 
 /* Opens a kept run by its name, or the newest one: `last`.  NULL with errno: there is none. */

@@ -41,7 +41,7 @@ static int add(struct host_list *hosts, char *name, struct reason *reason)
 	return -EINVAL;
 }
 
-/* Digits up to `end`; false: none, or too many. */
+/* Reads digits up to `end`; false: there are none, too many, or other characters. */
 static bool read_number(const char *text, const char *end, unsigned long *ret)
 {
 	size_t bytes = strspn(text, "0123456789");
@@ -52,8 +52,8 @@ static bool read_number(const char *text, const char *end, unsigned long *ret)
 	return true;
 }
 
-/* A number or a range of the list in brackets, from text to end.  The digits of its first number
- * are as many as those of all: 01-12. */
+/* Adds the hosts of a number or a range in brackets, from text to end.  All numbers of a range get
+ * as many digits as its first one: 01-12. */
 static int add_range(struct host_list *hosts, const char *before, int before_bytes,
 		     const char *text, const char *end, const char *after, int after_bytes,
 		     struct reason *reason)
@@ -77,7 +77,7 @@ static int add_range(struct host_list *hosts, const char *before, int before_byt
 	return rc;
 }
 
-/* One item of the list: a name, which may have one list in brackets. */
+/* Adds one item of the list: a name, which may have one list in brackets. */
 static int add_item(struct host_list *hosts, const char *text, const char *end,
 		    struct reason *reason)
 {

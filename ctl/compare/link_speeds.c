@@ -8,7 +8,7 @@
 #include "text.h"
 #include "util.h"
 
-/* "25G"; 0: it is none. */
+/* Bits per second from a text such as "25G"; 0: it is not a speed. */
 static uint64_t parse_bps(const char *text)
 {
 	static const struct {

@@ -8,7 +8,7 @@
 enum { LINK_SPEEDS_MAX = 16 };
 
 struct link_speeds {
-	uint64_t all_bps; /* of each host that is not named; 0: as its driver tells */
+	uint64_t all_bps; /* of all hosts that are not named; 0: their drivers' speeds */
 	struct link_speed {
 		struct host_list hosts;
 		uint64_t bps;
@@ -21,5 +21,5 @@ struct link_speeds {
 int link_speeds_parse(const char *text, struct link_speeds *ret, struct reason *reason);
 void link_speeds_free(struct link_speeds *speeds);
 
-/* Of a host, by its name as -H or --on has it; NULL: it has none. */
+/* The speed of a host, by its name in -H or --on, NULL for this host; 0: that of its driver. */
 uint64_t link_speeds_of(const struct link_speeds *speeds, const char *host);

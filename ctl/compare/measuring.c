@@ -37,8 +37,8 @@ static int command_result(const char *name, int status)
 	return WEXITSTATUS(status);
 }
 
-/* The exit code of all commands.  A signal to nbctl precedes what a command made of it: some end
- * with 0. */
+/* The exit code of a run of all commands.  A signal that nbctl got decides, and not the status of
+ * the command that was ended by it: some generators exit with 0 then. */
 static int measuring_result(const struct ctl *ctl, int status)
 {
 	int number = child_interrupted();
@@ -87,7 +87,8 @@ static int run_command(struct ctl *ctl, char **const *commands, unsigned timeout
 	return run->child.timed_out ? CTL_TIMED_OUT : CTL_DONE;
 }
 
-/* Not if several listeners were busy, as the requests cannot be attributed. */
+/* Sets the generator's result in the row, unless several listeners were busy: then its requests
+ * cannot be attributed to one. */
 static void set_generator(struct measures *m, unsigned first, char *const *argv,
 			  const struct generator_run *run, const struct link_speeds *links)
 {
@@ -176,7 +177,7 @@ static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions 
 	return rc;
 }
 
-/* What is missing is said before anything runs. */
+/* Opens what --layers needs, so that a missing privilege is reported before anything runs. */
 static int open_layers(struct ctl *ctl, struct compare *c)
 {
 	struct reason reason;
@@ -195,7 +196,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 
 	if (rc != CTL_DONE)
 		return rc;
-	/* Another connection takes time, perhaps a password, and may lead to another daemon. */
+	/* Connecting again takes time, perhaps a password, and may reach another daemon. */
 	ctl->steady = ctl->target.host;
 	child_catch_signals();
 	if (ctl->values[VALUE_ON])

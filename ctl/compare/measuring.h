@@ -1,5 +1,5 @@
-/* Measuring for `nbctl compare`: over an interval, while COMMAND runs, or in visits.  With it come
- * the signals, the conditions, and daemons that are started for it. */
+/* Measuring for `nbctl compare`: over an interval, while COMMAND runs, or in visits.  Includes the
+ * signals that end it, the conditions that rows save, and the daemons that --serve starts. */
 #pragma once
 #include "compare_options.h"
 #include "measure.h"

@@ -8,7 +8,7 @@
 const char *const placeholder_names[PLACEHOLDER_COUNT] = { "host",     "port",   "uri",
 							   "listener", "client", "index" };
 
-/* PLACEHOLDER_COUNT: it is none of them. */
+/* The placeholder that stands in the braces; PLACEHOLDER_COUNT: it is unknown. */
 static unsigned placeholder_of(const struct brace *brace)
 {
 	unsigned which = 0;

@@ -1,5 +1,5 @@
-/* What `{host}` and so on in the command of `nbctl compare` stand for: of the listener that it
- * visits, and of the host on which the command runs.  See brace.h.  Pure. */
+/* The placeholders in the command of `nbctl compare`, such as `{port}`: values of the listener that
+ * it visits, and of the host on which the command runs.  See brace.h.  Pure. */
 #pragma once
 #include <stdbool.h>
 
@@ -8,7 +8,8 @@ enum placeholder {
 	PLACEHOLDER_PORT,
 	PLACEHOLDER_URI,
 	PLACEHOLDER_LISTENER,
-	PLACEHOLDER_VISITS, /* those above are of a listener */
+	PLACEHOLDER_VISITS, /* the placeholders above make nbctl visit one listener after the other
+			     */
 	PLACEHOLDER_CLIENT = PLACEHOLDER_VISITS,
 	PLACEHOLDER_INDEX,
 	PLACEHOLDER_COUNT
@@ -23,6 +24,6 @@ bool placeholders_used(char *const *argv);
 /* The first unknown one of argv, from its brace on, with its length in *ret_bytes; NULL: none. */
 const char *placeholders_unknown(char *const *argv, int *ret_bytes);
 
-/* The word with values[] for its placeholders, to be freed; one with NULL stays as it is.
- * *ret_missing is set to the name of one whose value is "". */
+/* The word with its placeholders replaced by values[], to be freed.  A placeholder whose value is
+ * NULL stays as it is.  *ret_missing is set to the name of a placeholder whose value is "". */
 char *placeholders_fill(const char *word, const char *const *values, const char **ret_missing);

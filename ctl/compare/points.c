@@ -9,7 +9,7 @@
 #include "parse.h"
 #include "text.h"
 
-enum { COMBINATIONS = 64 }; /* unless told */
+enum { COMBINATIONS = 64 }; /* the most, without --sweep-max */
 
 static int add_sweeps(struct points *p, struct ctl *ctl, const char *lines)
 {
@@ -43,7 +43,7 @@ static int count_points(struct points *p, struct ctl *ctl, const char *max)
 	return CTL_DONE;
 }
 
-/* Each sweep has its placeholder, and the specs have no others. */
+/* Checks that each sweep's placeholder is used, and that the specs have no other placeholders. */
 static int check_names(const struct points *p, struct ctl *ctl, const char *serve)
 {
 	const struct sweeps *s = &p->sweeps;

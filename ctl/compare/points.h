@@ -6,7 +6,7 @@
 
 struct point {
 	char *label;    /* of its rows: that of --label, and the values */
-	char **command; /* NULL-terminated, with {port} and its like */
+	char **command; /* NULL-terminated, with placeholders such as {port} */
 	json_t *sweep;  /* see conditions.h; NULL: there is no --sweep */
 };
 

@@ -32,7 +32,7 @@ static int try_here(struct target_address *to)
 	return told("this host", to, -rc, source);
 }
 
-/* All of them at the same time. */
+/* Has all of the generator's hosts connect to the listener at the same time. */
 static int try_there(struct ctl *ctl, struct target *target)
 {
 	int rc = CTL_DONE, result = CTL_DONE;
@@ -63,7 +63,7 @@ int reach_try(struct ctl *ctl, struct target *target)
 	return ctl->target.host ? try_here(&target->addresses[0]) : CTL_DONE;
 }
 
-/* The host that did nothing; -1: all did something, or it is not known. */
+/* The first host whose command failed or made no request; -1: none did, as far as is known. */
 static int idle_host(const struct generator_run *run, bool loaded)
 {
 	if (run->failed >= 0)

@@ -11,8 +11,11 @@
 #include "text.h"
 #include "util.h"
 
-/* Looking at the widths earlier makes more errors. */
-enum { FIRST_LOOK = 12, KNOWN_MAX = 100 };
+enum {
+	FIRST_LOOK =
+		12, /* rounds before the widths are looked at: earlier looks make more errors */
+	KNOWN_MAX = 100, /* rounds in all, unless the user asks for more */
+};
 
 void rounds_begin(struct rounds *r)
 {
@@ -47,7 +50,8 @@ void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsign
 	}
 }
 
-/* The widest interval; NaN: there is none.  A row that misses rounds cannot be waited for. */
+/* Half of the widest interval, as a relative change; NaN: there is none.  A row with too few rounds
+ * does not count: its listener failed in some, and more rounds may never make up for these. */
 static double widest(const struct measures *m)
 {
 	struct measures merged = measures_merged(m);
@@ -63,7 +67,9 @@ static double widest(const struct measures *m)
 	return expm1(width);
 }
 
-/* Half of what counts as the same: at all of it few rows that are the same would be called so. */
+/* The half width at which rounds end: half of the tolerance.  An interval as wide as the whole
+ * tolerance lies within it only if its estimate is exactly 0, so hardly any pair of equal rows
+ * would be found to be the same. */
 static double width_wanted(double within)
 {
 	return expm1(log1p(within > 0 ? within : WITHIN_DEFAULT) / 2);

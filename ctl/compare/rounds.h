@@ -8,7 +8,7 @@
 enum { ROUNDS_MAX = 1000, ROUNDS_TIME_MS = 60 * 1000 };
 
 struct rounds {
-	unsigned repeat;      /* make exactly this many; 0: until it is known */
+	unsigned repeat;      /* make exactly this many; 0: until rounds_enough() */
 	bool seeded;          /* `seed` is the user's */
 	uint64_t time_ns;     /* after which no further round begins; without repeat */
 	unsigned alone;       /* rounds of listeners that are compared with none */
@@ -21,13 +21,14 @@ struct rounds {
 
 void rounds_begin(struct rounds *r);
 
-/* The order of a round, from 0 on: random, and backwards in each second one, so that neither the
- * first place nor drift favours a listener. */
+/* The order of round `round`, from 0 on: random in each even round, and in the odd round after it
+ * the reverse.  So neither the first place nor a drift of the machine favours a listener. */
 void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsigned *ret_order);
 
-/* Another round has been made, and m has all rows, the listeners in the order of their names.
- * Enough?  Only the widths of the intervals decide, never where they lie: stopping at a difference
- * finds one by chance. */
+/* To be called after each round, with all rows in m, sorted by their names.  True: no further round
+ * is needed, since each interval is narrow enough, or since the time or the number of rounds is
+ * over. The decision uses only the widths of the intervals, never their position: rounds that end
+ * as soon as a difference shows would find differences that are chance. */
 bool rounds_enough(struct rounds *r, const struct measures *m);
 
 /* What has been reached, to be freed; NULL: as many rounds as the user asked for. */

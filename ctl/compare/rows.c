@@ -53,7 +53,7 @@ int rows_save(FILE *to, const char *path, const struct measures *m)
 	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
 }
 
-/* A file, or a run that was kept. */
+/* Opens a file of rows, or a run of the history. */
 static FILE *open_rows(const char *path)
 {
 	FILE *from = fopen(path, "re");

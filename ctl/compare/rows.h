@@ -20,12 +20,12 @@ int rows_load(const char *path, struct measures *m);
  */
 int rows_save(FILE *to, const char *path, const struct measures *m);
 
-/* Writes the report of the rows over what the file had; path is used in messages.  Returns an exit
- * code. */
+/* Writes the report of the rows over what the file had; path is used in messages.  Returns
+ * an exit code. */
 int rows_report(FILE *to, const char *path, const struct measures *m,
 		const struct against *against);
 
-/* The same of JUnit's XML, see junit.h. */
+/* Writes JUnit's XML in the same way, see junit.h. */
 int rows_junit(FILE *to, const char *path, const struct junit *found);
 
 /* The exit code. */

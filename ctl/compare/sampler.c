@@ -16,7 +16,7 @@
 enum {
 	SAMPLES_MAX = 256,
 	STEP_MS = 100,
-	STEP_START_MS = 20, /* until there is load, as its start must be known better */
+	STEP_START_MS = 20, /* until there is load, whose start must be known exactly */
 	LAYERS_MS = 500,
 	SILENCE_MS = 5000,
 	SILENT_NAMED_MAX = 4,
@@ -181,7 +181,7 @@ static void tell_silence(struct sampler *s)
 	free(text);
 }
 
-/* In a long run drops every second sample and doubles the interval. */
+/* Makes room in a long run: drops every second sample, and doubles the interval. */
 static void sampler_thin(struct sampler *s)
 {
 	for (size_t i = 1; i < json_array_size(s->documents); i++)
@@ -189,7 +189,8 @@ static void sampler_thin(struct sampler *s)
 	s->step_ns *= 2;
 }
 
-/* Waits for the sample that was asked for.  *ret_idle: there was no load so far. */
+/* Completes the sample that was asked for.  *ret_idle: there was no load so far, so this sample
+ * takes the place of the one before as the first of the span. */
 static int sampler_finish(struct sampler *s, bool *ret_idle)
 {
 	int rc = sampler_receive(s);
@@ -210,8 +211,9 @@ static enum watch_said sampler_look(void *context, const struct use *use)
 	bool idle = false;
 
 	ctl_alive(s->ctl); /* samples of a long run are far apart */
-	/* Else with each document, which names the threads that have begun since the last one; but
-	 * the rings hold a second. */
+	/* Samples of the kernel are read with each document, which names the threads that have
+	 * begun since the last one.  But the rings hold only a second: so do not wait longer for
+	 * a late document. */
 	if (clock_ns() - s->ctl->sent_ns > LAYERS_MS * (uint64_t)NS_PER_MS)
 		layers_read_all(s->layers);
 	if (!s->asked && clock_ns() >= s->next_ns) {
@@ -259,7 +261,8 @@ int sampler_end(struct sampler *s, const struct use *use)
 	had_load = s->loaded;
 	rc = sampler_take(s, use);
 	count = json_array_size(s->documents);
-	/* A load shorter than a step, or none. */
+	/* Without load, or with one that no sample but the last has seen, the whole interval stays.
+	 * Else samples after the end of the load are dropped. */
 	if (rc != CTL_DONE || !s->generator || !had_load)
 		return rc;
 	for (; count > 2; count--) {

@@ -39,7 +39,7 @@ static int add_build(struct serve *s, const char *text)
 	if (!equals || equals == text || !equals[1])
 		return ctl_usage(s->ctl, "--build: expected NAME=PATH of an nbserved, got '%s'",
 				 text);
-	/* On another host the bridge says so, when it starts it. */
+	/* With -H the program is on the other host: there the bridge finds that it is missing. */
 	if (!s->ctl->target.host && strchr(equals, '/') && access(equals + 1, X_OK) < 0)
 		return ctl_usage(s->ctl, "--build: %s: %s", equals + 1, strerror(errno));
 	b->name = strndup(text, (size_t)(equals - text));
@@ -92,7 +92,7 @@ void serve_fini(struct serve *s)
 
 /* ---- A daemon ---- */
 
-/* To be freed. */
+/* The spec with the values of the sweep, to be freed. */
 static char *fill_spec(const struct serve *s, const char *spec)
 {
 	return s->sweeps && s->sweeps->count ? sweeps_fill(s->sweeps, s->combination, spec, true)
@@ -180,14 +180,14 @@ void serve_stop(struct serve *s)
 {
 	json_t *reply = NULL;
 
-	if (s->there && s->ctl->kept) { /* else the bridge has ended, and with it the daemon */
+	if (s->there && s->ctl->kept) { /* if the bridge has ended, so has the daemon */
 		ctl_call(s->ctl, "Host.Unserve", NULL, &reply);
 		json_decref(reply);
 	}
 	s->there = false;
 	if (!s->pid)
 		return;
-	client_close(s->ctl->kept); /* it is this daemon's */
+	client_close(s->ctl->kept); /* the connection to this daemon, or to its bridge */
 	s->ctl->kept = NULL;
 	served_stop(s->pid);
 	s->pid = 0;

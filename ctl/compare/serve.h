@@ -1,6 +1,7 @@
-/* Daemons of `compare --serve`, for which `nbserved --run` is the usual way: a new one for each
- * round, so that what is constant for one process, such as where its memory lies, is averaged as
- * noise is.  With builds, one of each in each round.  Main thread. */
+/* The daemons of `compare --serve`, which `nbserved --run` uses: a new one for each round.  So
+ * effects that are constant within one process, such as the place of its memory, become noise
+ * between rounds and are averaged.  With several builds there is one daemon of each in each
+ * round.  Main thread. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
@@ -32,8 +33,8 @@ void serve_fini(struct serve *s);
 /* Starts the daemon of builds[build], and waits until it serves.  CTL_DONE; or the exit status of
  * the daemon, which has printed why. */
 int serve_start(struct serve *s, unsigned build);
-/* Starts and ends the daemons of all combinations, if their specs differ, so that a value that none
- * accepts is refused before anything is measured.  As serve_start(). */
+/* Starts and ends a daemon for each combination of values, if the specs have any, so that an
+ * invalid value is refused before anything is measured.  Returns as serve_start(). */
 int serve_try(struct serve *s);
 /* Ends it, and waits until it has ended: its ports and files are free. */
 void serve_stop(struct serve *s);

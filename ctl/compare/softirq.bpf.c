@@ -198,7 +198,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(segment_received, struct sock *sk, struct s
 	return 0;
 }
 
-/* A device has been polled: the following time does not belong to its last packet. */
+/* A device has been polled: the time that follows does not belong to its last packet. */
 SEC("tp_btf/napi_poll") int BPF_PROG(device_polled)
 {
 	struct run *run = running();

@@ -15,8 +15,8 @@
 #include "must.h"
 #include "util.h"
 
-/* softirq.bpf.c, compiled.  It is a part of nbctl's read-only data, so there is no file to find or
- * to be of another version. */
+/* The compiled softirq.bpf.c.  It is part of nbctl's read-only data: as a file of its own it might
+ * be missing, or of another version. */
 __asm__(".pushsection .rodata\n"
 	".balign 8\n"
 	"softirq_object:\n"

@@ -1,5 +1,5 @@
-/* `compare --softirq`: softirq time by the ports of listeners, which softirq.bpf.c counts in the
- * kernel. */
+/* `compare --softirq`: softirq time by the ports of listeners, which softirq.bpf.c counts
+ * in the kernel. */
 #pragma once
 #include "ctl.h"
 #include "measure.h"

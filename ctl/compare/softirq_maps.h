@@ -5,8 +5,8 @@
 enum softirq_kind {
 	SOFTIRQ_RECEIVE,  /* packets to the listener's port */
 	SOFTIRQ_TRANSMIT, /* a driver that transmits packets from that port */
-	/* Packets from it that a client on this host receives, and the transmission of such a
-	 * client's packets. */
+	/* Packets from it that a client on this host receives, and the transmission of such
+	 * a client's packets. */
 	SOFTIRQ_PEER,
 	SOFTIRQ_KINDS,
 };

@@ -39,8 +39,8 @@ static void clean(char *name)
 			*c = '-';
 }
 
-/* "echo-epoll", or with a label "c=10-echo-epoll"; which the caller frees.  NULL: the samples of
- * the row are those of another operation of its listener, or there is no name left. */
+/* The name of the row's files, "echo-epoll" or with a label "c=10-echo-epoll", to be freed.  NULL:
+ * an earlier row of the same listener has the same samples, or no name is left. */
 static char *name_of(const struct measure *row, json_t *seen)
 {
 	char *name = NULL, *key = text_new("%s\n%s\n%s\n%s", row->label, row->listener,

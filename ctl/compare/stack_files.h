@@ -1,5 +1,5 @@
-/* `nbctl compare --stacks FOLDER`: of each listener that was sampled its folded stacks, for other
- * tools, and its flame graph.  Errors are printed; the results are exit codes. */
+/* `nbctl compare --stacks FOLDER`: the folded stacks, for other tools, and the flame graph of each
+ * listener that was sampled.  Errors are printed; the results are exit codes. */
 #pragma once
 #include "ctl.h"
 #include "measure.h"

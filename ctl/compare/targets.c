@@ -27,14 +27,14 @@ static const char *scheme_of(const char *service, bool tls)
 	return tls ? "tls" : "tcp";
 }
 
-/* Where the daemon's host is, as seen from the generator's. */
+/* The way from one of the generator's hosts to the daemon's host. */
 struct way {
 	bool far;         /* in another network: its loopback is not the generator's */
-	char address[64]; /* of that host, by which ssh came there or from there; "": unknown */
+	char address[64]; /* of the daemon's host, as used by an ssh to or from it; "": unknown */
 };
 
-/* Asks a bridge for its network, and for the word of "CLIENT PORT SERVER PORT", of its ssh, that
- * `form` reads. */
+/* Asks a bridge for its network, and for an address in its SSH_CONNECTION ("CLIENT PORT SERVER
+ * PORT"): the one that the scanf format `form` reads. */
 static int ask_network(struct ctl *ctl, char network[HOST_NETWORK_BYTES], const char *form,
 		       char address[64])
 {
@@ -42,7 +42,7 @@ static int ask_network(struct ctl *ctl, char network[HOST_NETWORK_BYTES], const 
 	int rc = ctl_call(ctl, "Host.Describe", NULL, &there);
 
 	snprintf(network, HOST_NETWORK_BYTES, "%s", field_text(there, "network"));
-	/* With a ProxyCommand instead of a network: UNKNOWN. */
+	/* The address is UNKNOWN if ssh came by a ProxyCommand and not by a network. */
 	if (sscanf(field_text(there, "ssh_connection"), form, address) != 1 ||
 	    !strcmp(address, "UNKNOWN"))
 		*address = '\0';
@@ -68,8 +68,8 @@ static int find_way(struct ctl *ctl, struct ctl *on, struct way *ret)
 	return rc;
 }
 
-/* The address by which a client here reaches a listener at `bound`, without brackets; NULL: none,
- * and *ret_lacks says why. */
+/* The address by which a client on the generator's host reaches a listener at `bound`, without
+ * brackets; NULL with the reason in *ret_lacks: there is none. */
 static const char *reach(const struct way *way, const char *bound, const char **ret_lacks)
 {
 	bool is_ipv6 = strchr(bound, ':');
@@ -228,7 +228,7 @@ static bool is_visited(const json_t *listener)
 	return is_serving(listener) && !strcmp(field_text(listener, "transport"), "tcp");
 }
 
-/* Selects all listeners that serve, if one command suits them all. */
+/* Selects all listeners that serve; an error if one command cannot be for all of them. */
 static int targets_all(struct targets *t, const struct way *ways)
 {
 	json_t *listener;
@@ -256,7 +256,7 @@ static int targets_all(struct targets *t, const struct way *ways)
 	return CTL_DONE;
 }
 
-/* All listeners of a daemon that is served for this alone. */
+/* Selects all listeners of a daemon that --serve has started. */
 static void targets_served(struct targets *t, const struct way *ways)
 {
 	json_t *listener;

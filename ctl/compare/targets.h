@@ -7,9 +7,9 @@
 /* Where a host of the generator reaches a listener. */
 struct target_address {
 	char *host, *port, *uri; /* "": it has none */
-	const char *lacks;       /* ... why not */
-	bool by_ssh;             /* the listener has every address; this is the one that ssh uses */
-	char source[64];         /* from which address; "": not known */
+	const char *lacks;       /* the reason why one of these is ""; NULL: none is */
+	bool by_ssh;     /* the listener has a wildcard; `host` is the address that ssh uses */
+	char source[64]; /* the generator's address when it connected; "": not known */
 };
 
 struct target {
@@ -17,7 +17,7 @@ struct target {
 	struct target_address *addresses; /* for each host of the generator */
 	bool tcp;                         /* it is over TCP */
 	bool timed_out;                   /* it is not visited again */
-	bool told;                        /* ... for a round before this one, and that was said */
+	bool told; /* it timed out in an earlier round, and the user was told */
 };
 
 struct targets {
@@ -29,22 +29,22 @@ struct targets {
 	json_t *absent;    /* listeners that cannot be visited, with the reason why; borrowed */
 };
 
-/* Asks the daemon for its listeners: those that ctl->words names, or all.  served: it serves for
- * this alone, so all of its listeners are meant.  *t is zeroed but for `build` and `absent`.  An
- * exit code; targets_free() in any case. */
+/* Asks the daemon for its listeners, and selects those that ctl->words names, or all.  served:
+ * --serve has started the daemon, so all of its listeners are meant.  *t is zeroed but for `build`
+ * and `absent`. An exit code; targets_free() in any case. */
 int targets_find(struct targets *t, struct ctl *ctl, bool served);
 void targets_free(struct targets *t);
 
-/* By what a listener's rows are called: NAME, or `NAME (BUILD)`.  A new reference. */
+/* The name of a listener's rows: NAME, or `NAME (BUILD)`.  A new reference. */
 json_t *targets_row(const struct targets *t, const char *listener);
 
-/* The listener, of t->status, is not visited.  The table names it with the reason, which is the
- * daemon's if that has one. */
+/* Notes that the listener, of t->status, is not visited.  The table names it with this reason, or
+ * with the daemon's if it has one. */
 void targets_leave(struct targets *t, const json_t *listener, const char *reason);
 
-/* COMMAND with its placeholders filled: one for each host of the generator, NULL-terminated as each
- * of them is; to be freed by generator_command_free().  target NULL: no listener is visited.  NULL,
- * with an error printed: the listener lacks a value. */
+/* COMMAND with its placeholders filled, once for each host of the generator: a NULL-terminated list
+ * of NULL-terminated commands, to be freed by generator_command_free().  target NULL: no listener
+ * is visited.  Returns NULL with an error printed if the listener lacks a value. */
 char ***generator_command_fill(const struct ctl *ctl, char *const *argv,
 			       const struct target *target);
 void generator_command_free(char ***commands);

@@ -27,7 +27,7 @@
 
 /* ---- One visit ---- */
 
-/* --link knows better than the driver. */
+/* Sets the link's speed to that of --link, which overrides the driver's. */
 static void set_speed(json_t *link, const struct link_speeds *links)
 {
 	uint64_t bps = link_speeds_of(links, field_text(link, "host"));
@@ -77,10 +77,11 @@ struct visit {
 	json_t *names;            /* of rows, in the order in which they are shown */
 	json_t *absent;           /* see struct targets */
 	struct softirq *softirq;  /* NULL: not requested */
-	int late;                 /* CTL_TIMED_OUT: a visit ran out of time */
+	int late;                 /* CTL_TIMED_OUT if a visit ran out of time, else 0 */
 };
 
-/* Parts of the random numbers: each order of a round has its own. */
+/* Numbers of random orders: rounds_order() makes one for each round, point and build from the same
+ * seed, so each kind of order has a range of its own. */
 enum {
 	POINT_SHUFFLE = 1 << 10,  /* more than the rounds */
 	BUILDS_SHUFFLE = 1 << 20, /* more than those of all points */
@@ -118,7 +119,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 	cpu_set_t cpus, both, siblings;
 
 	if (v->ctl->target.host || v->ctl->on)
-		return; /* those of another host */
+		return; /* known only if the daemon and the generator run on this host */
 	host_listener_cpus(v->conditions->pid, row->listener, &cpus);
 	CPU_AND(&both, &cpus, child);
 	cpus_siblings(&cpus, child, &siblings);
@@ -127,7 +128,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 		row->generator.sibling_cpus = (uint64_t)CPU_COUNT(&siblings);
 }
 
-/* Of which pair is the listener?  NULL: of none. */
+/* The name of the pair to which the listener belongs; NULL: to none. */
 static const char *pair_of(const struct visit *v, const struct targets *t, const char *listener)
 {
 	if (t->build)
@@ -138,7 +139,7 @@ static const char *pair_of(const struct visit *v, const struct targets *t, const
 	return NULL;
 }
 
-/* The rows of one listener. */
+/* Makes the rows of one visit of a listener. */
 static int visit_rows(struct visit *v, const struct targets *t, const struct sampler *s,
 		      char *const *argv, const struct generator_run *run)
 {
@@ -185,7 +186,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)
-		sampler.silence_ns = 0; /* it was told in the first */
+		sampler.silence_ns = 0; /* the user was warned in the first round */
 	watcher = sampler_watcher(&sampler);
 	rc = generator_host_run(v->ctl, commands, CHILD_SHOW_ON_FAILURE, true, v->c->timeout_ms,
 				&watcher, &run);
@@ -246,8 +247,8 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 
 /* ---- Rounds ---- */
 
-/* Rows came in the order of the visits; the listeners' order is the user's, and those that were not
- * visited come last. */
+/* Brings the rows of a round, which are in the random order of its visits, into the order in which
+ * the user named the listeners; those of listeners that were not visited come last. */
 static void sort_rows(const struct visit *v)
 {
 	json_t *names = json_copy(v->names), *listener;
@@ -259,7 +260,7 @@ static void sort_rows(const struct visit *v)
 	json_decref(names);
 }
 
-/* In the first round: the rows that there will be. */
+/* Notes in the first round which rows there will be. */
 static void add_names(struct visit *v, const struct targets *t)
 {
 	for (unsigned i = 0; v->round == 0 && i < t->count; i++)
@@ -288,7 +289,7 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 	return rc;
 }
 
-/* A round with the daemon of a build, from its start to its end. */
+/* One round of visits to a new daemon of one build, which is started before and ended after it. */
 static int serve_round(struct visit *v, unsigned build, int *ret_status)
 {
 	struct serve *serve = v->c->serve;
@@ -328,7 +329,7 @@ static int serve_rounds(struct visit *v, int *ret_status)
 	return rc;
 }
 
-/* Of a point. */
+/* The comparisons of one point: its listeners or pairs, less the baselines. */
 static unsigned count_comparisons(const struct visit *v)
 {
 	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
@@ -358,7 +359,8 @@ static int point_round(struct visit *v, struct targets *t, int *ret_status)
 	return rc;
 }
 
-/* A round of each point of a sweep: the machine's changes meet all of them alike. */
+/* A round of each point of a sweep.  Points take turns, so that a change of the machine over time
+ * is in all of them and does not look like an effect of the value. */
 static int points_round(struct visit *v, struct targets *t, int *ret_status)
 {
 	unsigned count = v->c->points.count, order[SWEEP_COMBINATIONS_MAX];

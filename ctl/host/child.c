@@ -20,6 +20,10 @@
 #include "process.h"
 #include "util.h"
 
+/* The command is a child of nbctl.  nbctl is also the reaper of orphans (process_adopt_orphans()),
+ * so whatever the command starts stays a descendant, however often it forks, and can be found and
+ * killed at the end.  If nbctl itself is killed, the kernel kills the command (parent_end). */
+
 enum {
 	CHILD_SAMPLE_MS = 50, /* interval of samples of its threads */
 	CHILD_PEAK_MS = 2 * CHILD_SAMPLE_MS,
@@ -30,11 +34,17 @@ enum {
 static const int caught[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP };
 static struct sigaction before[ARRAY_SIZE(caught)];
 static volatile sig_atomic_t interrupted; /* the number of the first signal; 0: none came */
-static volatile sig_atomic_t running, forward;
+static volatile sig_atomic_t running;     /* a command runs */
+static volatile sig_atomic_t forward;     /* the signal that watch() has to send to it; 0: none */
 
-/* A signal of the terminal also reaches a command that runs, but for SIGHUP, which may be only for
- * the terminal's first process; one sent by kill() is passed on to it.  The second one kills what
- * ignores the first: without a command nbctl itself, which may be waiting for the daemon. */
+/* Handles the signals in caught[].  Only notes the signal: pass_signal() acts on it in watch()'s
+ * loop, where it is safe to read /proc and to kill.
+ *
+ * The first signal ends the command.  Ctrl-C at the terminal (SI_KERNEL) has reached the command
+ * already, as it is in the same process group, and a second copy might make it end less cleanly.
+ * The exceptions are signals sent by kill(), and SIGHUP, which the kernel may send to the session's
+ * leader alone: these are forwarded.  The second signal kills a command that ignores the first; if
+ * none runs, nbctl is waiting for something else, such as the daemon, and dies of the signal. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	bool second = interrupted;
@@ -51,7 +61,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	}
 }
 
-/* nohup(1) ignores SIGHUP, and is obeyed. */
+/* SIGHUP stays ignored if it was when nbctl started, as under nohup(1). */
 void child_catch_signals(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal,
@@ -76,15 +86,15 @@ int child_interrupted(void)
 	return interrupted;
 }
 
-/* ---- Its end ---- */
+/* ---- The end of the command ---- */
 
-/* When the command is to be ended; UINT64_MAX: not known yet. */
 struct ends {
-	uint64_t timeout_ns; /* by SIGTERM */
-	uint64_t kill_ns;
+	uint64_t timeout_ns; /* when it is sent SIGTERM, by --timeout; UINT64_MAX: never */
+	uint64_t kill_ns;    /* when it is killed; UINT64_MAX: it has not been told to end yet */
 };
 
-/* After a signal, or the longest time, the command has CHILD_GRACE_MS to end by itself. */
+/* Acts on signals that have come and on the timeout: tells the command to end, and kills it with
+ * all its descendants when it has not done so within CHILD_GRACE_MS, or upon a second signal. */
 static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 {
 	uint64_t now_ns = clock_ns();
@@ -103,7 +113,7 @@ static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 	forward = 0;
 }
 
-/* What it was run for has failed. */
+/* Tells the command to end because the measurement has failed (WATCH_END). */
 static void give_up(pid_t pid, struct ends *ends)
 {
 	if (ends->kill_ns != UINT64_MAX)
@@ -112,7 +122,7 @@ static void give_up(pid_t pid, struct ends *ends)
 	ends->kill_ns = clock_ns() + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
 }
 
-/* ---- Its threads ---- */
+/* ---- The threads of the command ---- */
 
 /* CPU time of each thread at one moment. */
 struct tasks {
@@ -124,11 +134,13 @@ struct tasks {
 	} list[CHILD_TASKS_MAX];
 };
 
-/* What the threads had used at three looks: at the last one before the load, which is taken off, as
- * it is the generator's start; at the last one of all; and at the one that began the current
- * interval of CHILD_PEAK_MS, whose use may be the peak. */
+/* What the threads had used at three looks at /proc.  A generator's start (reading files, filling
+ * buffers) may use more CPU time than its load: so the time up to the last look before the load
+ * is taken off. */
 struct look {
-	struct tasks now, before, peak;
+	struct tasks now;    /* the last look of all */
+	struct tasks before; /* the last look before the load */
+	struct tasks peak;   /* the look at which the current interval of CHILD_PEAK_MS began */
 	struct use use;
 };
 
@@ -238,7 +250,8 @@ static void look_at_process(pid_t pid, struct look *look)
 		closedir(tasks);
 }
 
-/* Looks at all of its threads.  A thread that has ended keeps what it had used. */
+/* Looks at all threads of the command and of its descendants.  busiest_ns never falls: a thread
+ * that has ended since the last look may have been the busiest. */
 static void look_at(pid_t pid, struct look *look)
 {
 	look->now.count = 0;
@@ -248,7 +261,7 @@ static void look_at(pid_t pid, struct look *look)
 	find_peak(look);
 }
 
-/* There was no load until now. */
+/* There was no load until now: what the threads have used so far was their start. */
 static void look_forget(struct look *look)
 {
 	copy_tasks(&look->before, &look->now);
@@ -257,13 +270,13 @@ static void look_forget(struct look *look)
 	look->use.peak = 0;
 }
 
-/* ---- Its output ---- */
+/* ---- The output of the command ---- */
 
 struct sink {
-	int fd; /* of the pipe; -1: closed, or no pipe */
-	bool show;
-	const struct watcher *to; /* gets it; NULL: it is kept here */
-	bool errors;              /* it is the stderr */
+	int fd;                   /* of the pipe; -1: closed, or no pipe */
+	bool show;                /* also print it on stdout */
+	const struct watcher *to; /* gets the output; NULL: it is kept here */
+	bool errors;              /* it is the command's stderr */
 	struct kept kept;
 };
 
@@ -291,7 +304,8 @@ static void sink_read(struct sink *s)
 
 /* ---- Running ---- */
 
-/* Without a pidfd (before Linux 5.3).  Does not block, as its pipes must be read meanwhile. */
+/* Has the command ended?  For kernels without pidfd_open() (before Linux 5.3).  Neither waits nor
+ * reaps the command: reap() does so, with its resource usage. */
 static bool has_ended(pid_t pid)
 {
 	siginfo_t info = { 0 };
@@ -300,8 +314,10 @@ static bool has_ended(pid_t pid)
 	       info.si_pid == pid;
 }
 
-/* Waits until the command has ended and its pipes are at their end.  Does not wait for output after
- * the command's end, as a grandchild may keep a pipe open. */
+/* Runs the loop until the command has ended: reads its output, passes signals on, looks at its
+ * threads, and calls the watcher.  Does not wait for the end of its output, as a descendant
+ * that the command has left behind may keep a pipe open: child_run() kills these and then
+ * reads the rest. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
 		  unsigned timeout_ms, const struct watcher *watcher, struct link_watch *link)
 {
@@ -329,7 +345,8 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		if (ended)
 			break;
 		pass_signal(pid, &ends, child);
-		if (!fds[3].revents) /* an answer is no reason to read /proc */
+		if (!fds[3].revents) /* input for the watcher comes often: no reason to read /proc
+				      */
 			look_at(pid, look);
 		said = watcher->look(watcher->context, &look->use);
 		if (said == WATCH_IDLE)
@@ -383,7 +400,7 @@ static void reap(pid_t pid, struct child *child, uint64_t start_ns)
 		;
 	child->wall_ns = clock_ns() - start_ns;
 	child->use.cpu_ns = timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime);
-	if (seen_ns) /* extrapolates from the last sample to the end */
+	if (seen_ns) /* the share of the busiest thread at the last look holds to the end */
 		child->use.busiest_ns = (uint64_t)((double)child->use.busiest_ns *
 						   (double)child->use.cpu_ns / (double)seen_ns);
 }
@@ -426,7 +443,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 		running = 0;
 		reap(pid, ret, start_ns);
 		ret->link = link_watch_end(&link);
-		process_end_descendants(); /* they would go on loading the listeners */
+		process_end_descendants(); /* they would load the listeners of the next visit */
 	}
 	drain(&out);
 	drain(&err);

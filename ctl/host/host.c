@@ -14,7 +14,8 @@
 #include "text.h"
 #include "util.h"
 
-/* The first line of a file that begins so, without its newline; false: there is none. */
+/* Reads the first line of a file that begins with `begin`, without its newline; false:
+ * there is none. */
 static bool find_line(const char *path, const char *begin, char *line, int bytes)
 {
 	FILE *from = fopen(path, "re");
@@ -29,8 +30,8 @@ static bool find_line(const char *path, const char *begin, char *line, int bytes
 	return found;
 }
 
-/* Linux shows /proc/pressure/irq where it has CONFIG_IRQ_TIME_ACCOUNTING, since 6.1; older kernels,
- * and those without pressure stall information, do not tell. */
+/* Is CONFIG_IRQ_TIME_ACCOUNTING on?  Since 6.1 Linux has /proc/pressure/irq if it is.  With older
+ * kernels, and without pressure stall information, the answer is not known. */
 static enum measure_irq_time irq_time(void)
 {
 	unsigned major = 0, minor = 0;
@@ -146,7 +147,7 @@ bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes)
 	return used > 0 && used < bytes;
 }
 
-/* ---- What it is ---- */
+/* ---- Description ---- */
 
 static void set_text(json_t *to, const char *name, const char *text)
 {
@@ -201,7 +202,7 @@ static void describe_mitigations(json_t *to)
 	json_decref(mitigations);
 }
 
-/* "performance", or all that there are: "performance, powersave". */
+/* The governor of all CPUs, or all that are in use: "performance, powersave". */
 static void describe_governor(json_t *to)
 {
 	char all[128] = "", one[32];
@@ -216,7 +217,7 @@ static void describe_governor(json_t *to)
 	set_text(to, "governor", all);
 }
 
-/* "always [madvise] never": the word in brackets. */
+/* The file has "always [madvise] never": the word in brackets is in force. */
 static void describe_hugepages(json_t *to)
 {
 	char line[128], *open, *close;
@@ -228,7 +229,7 @@ static void describe_hugepages(json_t *to)
 	set_text(to, "transparent_hugepages", open + 1);
 }
 
-/* Intel's driver tells the opposite of what the others tell. */
+/* Intel's driver has a file `no_turbo`, the others have `boost`. */
 static void describe_turbo(json_t *to)
 {
 	char line[16];
@@ -261,7 +262,7 @@ static void describe_apart(json_t *to)
 	set_text(to, "apart", text);
 }
 
-/* ---- What it suffers ---- */
+/* ---- Throttling ---- */
 
 static uint64_t read_counter(const char *path, const char *name)
 {

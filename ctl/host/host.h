@@ -1,5 +1,5 @@
-/* This host: CPU time from /proc/stat (proc(5)), and its description.  Of another one `nbctl
- * bridge` tells the same over there. */
+/* This host: CPU time from /proc/stat (proc(5)), and its description.  With -H, `nbctl bridge`
+ * reads the same on the other host. */
 #pragma once
 #include <sched.h>
 #include <stdbool.h>
@@ -15,15 +15,14 @@ void host_cpu(struct measure_machine *ret);
 struct measure_machine host_cpu_delta(const struct measure_machine *before,
 				      const struct measure_machine *after);
 
-/* The CPUs on which a listener's workers may run, by the daemon's threads that are named after it.
- */
+/* The CPUs on which a listener's workers may run: its threads are recognised by their names. */
 void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus);
 
 /* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes);
 
-/* How often CPUs have been throttled so far: by heat, or in the cgroup of a process because it used
- * up its time.  The counters that this host has. */
+/* The number of times that CPUs have been throttled so far: by heat, or in the cgroup of a process
+ * because it had used up its time.  Counters that this host lacks count as 0. */
 uint64_t host_throttled(pid_t pid);
 
 /* Names this host and network namespace: "" if that cannot be read. */

@@ -1,4 +1,4 @@
-/* Output of a command that is kept: its first CHILD_OUTPUT_MAX bytes. */
+/* The output of a command: its first CHILD_OUTPUT_MAX bytes are kept. */
 #pragma once
 #include <stddef.h>
 
@@ -8,5 +8,5 @@ struct kept {       /* zeroed at the start */
 };
 
 void kept_add(struct kept *k, const char *data, size_t bytes);
-/* The text, which is the caller's; never NULL. */
+/* The text, which the caller then owns; never NULL. */
 char *kept_take(struct kept *k);

@@ -37,7 +37,7 @@ static void take(struct link_watch *w)
 	w->next_ns = now_ns + w->step_ns;
 }
 
-/* In a long run drops every second sample and doubles the interval. */
+/* Makes room in a long run: drops every second sample, and doubles the interval. */
 static void thin(struct link_watch *w)
 {
 	for (size_t i = 1; i < json_array_size(w->documents); i++)

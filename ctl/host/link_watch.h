@@ -1,5 +1,5 @@
-/* What goes through this host's network interfaces while a load generator runs on it: the way to a
- * daemon on another host. */
+/* The traffic of this host's network interfaces while a load generator runs on it, whose daemon is
+ * on another host. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -11,14 +11,14 @@ struct link_watch {
 	uint64_t next_ns, step_ns;
 };
 
-/* Takes the first sample; wanted false: nothing is done, and link_watch_end() tells nothing.
- * link_watch_end() in both cases. */
+/* Takes the first sample; wanted false: all functions do nothing, and link_watch_end() returns
+ * NULL. link_watch_end() must be called in both cases. */
 void link_watch_begin(struct link_watch *w, bool wanted);
 
 /* Takes a sample, if it is time for one; to be called often.  idle: there was no load so far, and
  * the last sample becomes the first. */
 void link_watch_look(struct link_watch *w, bool idle);
 
-/* A new reference: the interface with the most bytes, as link_of() has it, with what its driver
- * tells as `nic`.  NULL: nothing went through any, but for loopback. */
+/* The interface with the most bytes as link_of() describes it, with the facts of its driver as
+ * `nic`: a new reference.  NULL: no interface but loopback had traffic. */
 json_t *link_watch_end(struct link_watch *w);

@@ -17,7 +17,7 @@
 
 enum {
 	START_MS = 60 * 1000, /* the daemon itself gives up after 10 s for each worker */
-	STOP_MS = 10 * 1000,  /* of a drain; then it is killed */
+	STOP_MS = 10 * 1000,  /* for a drain; then the daemon is killed */
 };
 
 char *served_program(void)
@@ -36,7 +36,8 @@ char *served_program(void)
 	return strdup("nbserved");
 }
 
-/* Waits for the line that it prints when it serves.  False: its output has ended, or Ctrl-C. */
+/* Waits for the line that the daemon prints when it serves.  False: it has ended, or the time is
+ * over, or the user has pressed Ctrl-C. */
 static bool await_serving(int out)
 {
 	uint64_t end_ns = clock_ns() + START_MS * (uint64_t)NS_PER_MS;
@@ -58,20 +59,21 @@ static bool await_serving(int out)
 	return false;
 }
 
-/* False: it has not ended within the time. */
+/* Waits for the daemon's end; false: it has not ended within the time. */
 static bool wait_end(pid_t pid, unsigned ms, int *ret_status)
 {
 	uint64_t end_ns = clock_ns() + ms * (uint64_t)NS_PER_MS;
 
 	do {
 		if (waitpid(pid, ret_status, WNOHANG) != 0)
-			return true; /* also if child_run() has reaped it */
+			return true; /* it has ended; child_run() may have reaped it already */
 		poll(NULL, 0, 1);
 	} while (clock_ns() < end_ns);
 	return false;
 }
 
-/* The daemon ends by itself, with a message, or did not serve in time. */
+/* Ends a daemon that does not serve, unless it has ended by itself with a message.  The
+ * result of served_start(). */
 static int failed_start(pid_t pid)
 {
 	int status = 0;
@@ -101,7 +103,7 @@ int served_start(const char *program, char *const *specs, const char *socket, in
 		argv[count++] = *specs;
 	}
 	how.out = out[1];
-	/* For the daemon alone: COMMAND may start another one. */
+	/* Set for the daemon alone, as COMMAND may start another nbserved. */
 	setenv("NBSERVED_SOCKET", socket, true);
 	rc = process_start(argv, &how, &pid);
 	unsetenv("NBSERVED_SOCKET");
@@ -110,7 +112,7 @@ int served_start(const char *program, char *const *specs, const char *socket, in
 		close(out[0]);
 		return rc;
 	}
-	process_spare(pid); /* compare kills what its command leaves behind */
+	process_spare(pid); /* not a process that compare's command has left behind */
 	serves = await_serving(out[0]);
 	close(out[0]);
 	if (!serves)

@@ -7,10 +7,10 @@ enum { SERVED_SPECS_MAX = 64 };
 /* The nbserved in our own directory, as in the build tree, or else on $PATH; to be freed. */
 char *served_program(void);
 
-/* Starts it with these specs (NULL-terminated) and that control socket, and waits until it serves.
- * errors: a descriptor for its stderr; -1: ours.  0 and *ret_pid; its exit status, it has printed
- * why; or -errno: it could not be started, -ETIMEDOUT: it does not serve, -ECHILD: it has ended
- * without a status. */
+/* Starts the daemon with these specs (NULL-terminated) and this control socket, and waits until it
+ * serves. errors: a descriptor for its stderr; -1: ours.  Returns 0 and its pid, which the caller
+ * ends by served_stop(); or its exit status, with its message on `errors`; or -errno: it could not
+ * be started, -ETIMEDOUT: it did not serve in time, -ECHILD: it has ended without a status. */
 int served_start(const char *program, char *const *specs, const char *socket, int errors,
 		 pid_t *ret_pid);
 /* Ends it, and waits until it has ended: its ports and files are free. */

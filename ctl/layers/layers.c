@@ -17,7 +17,7 @@
 struct sampled {
 	char *name;
 	struct stacks stacks;
-	unsigned samples, waiting;
+	unsigned samples, waiting; /* that count; that wait for layers_commit() */
 };
 
 struct layers {
@@ -155,8 +155,9 @@ int layers_see(struct layers *l, const json_t *document, struct reason *reason)
 
 /* ---- Samples ---- */
 
-/* Of the user's part of a chain only the innermost function is known: nbserved and its libraries
- * have no frame pointers. */
+/* The functions of a sample's chain, the innermost first; returns how many.  The kernel's part of a
+ * chain is whole.  Of the part in user space only the innermost function is used: nbserved and its
+ * libraries have no frame pointers, so the kernel cannot follow their callers. */
 static unsigned resolve(const struct spaces *spaces, const struct perf_sample *sample,
 			const struct symbol **frames)
 {
@@ -171,7 +172,8 @@ static unsigned resolve(const struct spaces *spaces, const struct perf_sample *s
 			context = address;
 			continue;
 		}
-		/* A return address may be behind the end of a function that does not return. */
+		/* All addresses but the first are return addresses, which follow the call: after a
+		 * call that never returns, that may be the next function. */
 		address -= !first;
 		first = false;
 		if (context == (uint64_t)PERF_CONTEXT_USER) {

@@ -59,7 +59,8 @@ static void add_visit(struct sums *s, struct layers_row *row, const struct measu
 				     json_integer_value(ns)));
 }
 
-/* Keeps the largest, in order.  Their names live as long as the row's visits. */
+/* Inserts a function among the row's largest ones, in order, if it is large enough.  The name is
+ * borrowed, and lives as long as the row's visits. */
 static void keep_function(struct layers_row *row, const char *name, double share)
 {
 	struct layers_function new = { name, share };
@@ -140,7 +141,8 @@ static struct verdict judge(const struct group *g, unsigned row, enum layer laye
 	return v;
 }
 
-/* The costs of the visits that were sampled, or of the others. */
+/* The costs of the visits that were sampled, or of those that were not; returns how many there are.
+ */
 static unsigned costs_of(const struct measure *row, enum figure cost, bool sampled,
 			 double *ret_costs)
 {

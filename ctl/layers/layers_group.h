@@ -16,16 +16,17 @@ enum { LAYERS_OTHER_SHOWN = 5 };
 struct layers_row {
 	bool known;             /* it was sampled */
 	double ns[LAYER_COUNT]; /* in the unit of the group's cost */
-	/* Of the differences from the first row, in that unit; together they hold as the cost's do.
-	 * Not of the first row. */
+	/* On the differences from the first row, in that unit.  The intervals of all layers and
+	 * rows of the group hold together, see verdict.h.  Unset in the first row. */
 	struct verdict verdicts[LAYER_COUNT];
 	uint64_t samples, lost;
-	/* Sampled time over charged time, a check, as they are measured apart, and how far it is
-	 * off by chance in 95 of 100 cases at most; NaN: of cycles. */
+	/* A check: the time of the samples over the CPU time that the kernel charged, which are
+	 * measured independently; and how far this ratio is from 1 by chance in 95 of 100 cases.
+	 * NaN: the samples are of cycles. */
 	double seen, seen_chance;
 	/* The row's cost in sampled rounds against that in rounds without samples. */
 	struct verdict overhead;
-	bool stripped; /* nbserved has no symbols: its functions are all in its core */
+	bool stripped; /* nbserved has no symbols: all of its functions count as its core */
 	struct layers_function {
 		const char *name;    /* borrowed */
 		double share;        /* of all time */

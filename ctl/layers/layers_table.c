@@ -30,13 +30,15 @@ const struct layer_info layer_infos[LAYER_COUNT] = {
 /* ---- Functions of the kernel and of libraries ---- */
 
 /* Patterns, separated by blanks: a name, the beginning of names (`tcp_*`), or an owner (`[ext4]`,
- * `[vdso]`).  The longest that fits decides.  Names stand here without their leading underscores,
- * the prefix of an architecture's system calls, and what a compiler appends.  What is not here
- * (locks, lists, timers, RCU) belongs to its caller.
+ * `[vdso]`).  The longest pattern that fits decides.  Names stand here as plain_name() makes them:
+ * without leading underscores, without the prefix of an architecture's system calls, and without a
+ * suffix of the compiler (`.part.0`).  A function that fits no pattern (locks, lists, timers, RCU)
+ * belongs to the layer of its caller.
  *
- * kernel: each fits a function of Linux 6.1, 6.12, 6.18 or 7.3 on x86 (`make check-layers`).
- * elsewhere: of modules, which may not be loaded, of libraries, and of other machines; NULL: none.
- * What a libc has no names for, as Debian's, is memcpy() and its like. */
+ * kernel: each pattern fits a function of Linux 6.1, 6.12, 6.18 or 7.3 on x86 (`make
+ * check-layers`). elsewhere: patterns for modules, which may not be loaded, for libraries, and for
+ * other machines; NULL: none.  Where a libc has no names for functions, as Debian's, these are
+ * memcpy() and its like. */
 static const struct {
 	enum layer layer;
 	const char *kernel, *elsewhere;
@@ -147,14 +149,14 @@ static const struct {
 		    "schedule_hrtimeout_* io_wq_worker_sleeping io_wq_worker_running sys_sched_* "
 		    "do_sched_yield",
 	  .elsewhere = "pthread_* lll_lock_*" },
-	/* An interrupt: it is not the work of the function that it interrupts. */
+	/* An interrupt is not the work of the function that it interrupts. */
 	{ LAYER_OTHER,
 	  .kernel = "asm_sysvec_* sysvec_* asm_common_interrupt common_interrupt asm_exc_nmi",
 	  .elsewhere = "el1h_64_irq* el0t_64_irq*" },
 };
 
-/* How many characters of the pattern fit: 0, it does not; of equal ones a whole name counts more.
- */
+/* The weight of the pattern if it fits: its length, and more if it is a whole name, which so wins
+ * over a beginning with as many characters.  0: it does not fit. */
 static size_t fits(const char *pattern, size_t bytes, const char *text)
 {
 	if (pattern[bytes - 1] == '*')
@@ -195,8 +197,8 @@ static enum layer look_up(const char *text)
 	return layer;
 }
 
-/* The name as the table has it: tcp_sendmsg of __tcp_sendmsg.part.0, sys_sendto of
- * __x64_sys_sendto. */
+/* The name as the table has it: tcp_sendmsg of __tcp_sendmsg.part.0,
+ * sys_sendto of __x64_sys_sendto. */
 static void plain_name(const char *name, char *text, size_t bytes)
 {
 	static const char *const architectures[] = { "x64_sys_", "arm64_sys_", "s390x_sys_",
@@ -254,8 +256,8 @@ static bool begins(const char *name, const char *word, size_t bytes)
 	return bytes > 0 && !strncmp(name, word, bytes) && strchr("_.", name[bytes]);
 }
 
-/* The longest word that the name begins with, a file's or a folder's: udp_recv() is of the folder
- * udp rather than of a service's udp.c. */
+/* The layer of the longest name of a file or a folder with which the function's name begins.  Of
+ * equal ones the folder decides: udp_recv() is of the folder udp, not of a service's udp.c. */
 static enum layer layer_of_prefix(const char *name)
 {
 	enum layer layer = LAYER_CORE;

@@ -22,7 +22,7 @@ enum layer {
 	LAYER_SCHEDULER,
 	LAYER_OTHER,
 	LAYER_COUNT,
-	LAYER_NONE = LAYER_COUNT /* the function does not tell: its caller does */
+	LAYER_NONE = LAYER_COUNT /* the function belongs to the layer of its caller */
 };
 
 /* name: of JSON; words: for people. */

@@ -112,8 +112,8 @@ int perf_open(struct perf *ret, struct reason *reason)
 {
 	int cpus = (int)sysconf(_SC_NPROCESSORS_CONF), rc;
 
-	/* Samples of cycles come by an interrupt that cannot be masked, so they see all of the
-	 * kernel. */
+	/* Samples of cycles come by an interrupt that cannot be masked, so they see all
+	 * of the kernel. */
 	*ret = (struct perf){ .kind = PERF_CYCLES };
 	rc = open_event(0, PERF_CYCLES);
 	if (rc >= 0)

@@ -148,7 +148,8 @@ static const struct file *add_file(struct spaces *s, const struct stat *st, char
 	return file;
 }
 
-/* path: in the view of the process.  What is no file, as [vdso], has inode 0. */
+/* The file that is mapped there.  path: as the process sees it.  Mappings without a file, such as
+ * [vdso], have inode 0. */
 static const struct file *file_of(struct spaces *s, pid_t pid, const char *path,
 				  const struct stat *program)
 {

@@ -29,8 +29,8 @@ bool stack_tree_is_empty(const struct stack_tree *t)
 
 /* ---- Adding ---- */
 
-/* The function that this one calls, which is added if it is missing.  Names come from ELF files:
- * one that is no UTF-8 cannot be saved. */
+/* The callee of that name, which is added if it is missing.  Names come from ELF files, and one
+ * that is not UTF-8 cannot be saved as JSON. */
 static json_t *callee(json_t *function, const char *name)
 {
 	json_t *found = json_object_get(function, name);
@@ -121,7 +121,7 @@ enum layer stack_tree_layer(const struct stack_tree *t, const char *name, enum l
 	return outer;
 }
 
-/* A name as a part of a line: what would end it there is replaced. */
+/* Writes a name as a part of a folded line: characters that would end it there are replaced. */
 static void put_name(FILE *to, const char *name)
 {
 	bool printable;

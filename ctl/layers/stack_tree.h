@@ -15,7 +15,7 @@ struct stack_tree {
 void stack_tree_init(struct stack_tree *t);
 void stack_tree_free(struct stack_tree *t);
 
-/* Adds the time of chains that counts, see stacks.h. */
+/* Adds the chains of s with their committed time. */
 void stack_tree_add(struct stack_tree *t, const struct stacks *s);
 
 /* The chains of all visits of a row that were sampled. */
@@ -23,11 +23,11 @@ void stack_tree_add_row(struct stack_tree *t, const struct measure *row);
 
 bool stack_tree_is_empty(const struct stack_tree *t); /* nothing was sampled */
 
-/* What the chains weigh that go through a function; that end there. */
+/* The weight of the chains through a function, and of those that end there. */
 uint64_t stack_tree_weight(const json_t *function);
 uint64_t stack_tree_own_weight(const json_t *function);
 
-/* The layer that a function names; `outer`: it names none, so its caller's holds. */
+/* The layer that a function names, or else `outer`, that of its caller. */
 enum layer stack_tree_layer(const struct stack_tree *t, const char *name, enum layer outer);
 
 /* Folded stacks: a line `outermost;...;innermost weight` for each chain. */

@@ -84,7 +84,7 @@ static struct stack *stack_of(struct stacks *s, const struct symbol *const *fram
 	new = &s->list[s->count++];
 	*place = s->count;
 	*new = (struct stack){ .count = count, .frames = must(calloc(count + 1, sizeof(*frames))) };
-	for (unsigned i = 0; i < count; i++) /* memcpy() takes no NULL, which `frames` of none is */
+	for (unsigned i = 0; i < count; i++) /* not memcpy(): without frames `frames` may be NULL */
 		new->frames[i] = frames[i];
 	return new;
 }

@@ -209,7 +209,8 @@ int symbols_elf(struct symbols *ret, const void *bytes, size_t size, bool own, c
 	    image.header.e_ident[EI_CLASS] !=
 		    (sizeof(void *) == sizeof(uint64_t) ? ELFCLASS64 : ELFCLASS32))
 		return -EINVAL;
-	/* What is exported remains of a stripped library; of a program it tells little. */
+	/* A stripped library still has the symbols that it exports.  A program exports hardly any.
+	 */
 	if (!find_table(&image, SHT_SYMTAB, &table, &names) &&
 	    (own || !find_table(&image, SHT_DYNSYM, &table, &names)))
 		return -ENODATA;

@@ -12,7 +12,7 @@ struct symbol {
 	uint64_t start, end;
 	const char *name;
 	const char *owner; /* see layer_of_function() and, of nbserved, layer_of_own() */
-	enum layer layer;  /* LAYER_NONE: its caller tells */
+	enum layer layer;  /* LAYER_NONE: that of its caller */
 	bool kernel;
 	bool layered; /* the layer is known */
 };
@@ -32,8 +32,8 @@ int symbols_kernel(struct symbols *ret, char *text);
  * file, or -ENODATA: it has no functions, as when it was stripped.  Pure. */
 int symbols_elf(struct symbols *ret, const void *bytes, size_t size, bool own, const char *owner);
 void symbols_free(struct symbols *s);
-/* NULL: there is no function at the address.  The layer of a function is looked up when it is found
- * first: of the kernel's 100,000 and more a run meets some hundreds. */
+/* The function at the address; NULL: there is none.  Its layer is looked up when it is first found:
+ * of the kernel's 100,000 functions and more a run meets some hundreds. */
 const struct symbol *symbols_find(const struct symbols *s, uint64_t address);
 
 /* The functions of all processes seen, each file read once. */
@@ -48,5 +48,5 @@ int spaces_read_process(struct spaces *s, pid_t pid, struct reason *reason);
 /* Never NULL; valid until spaces_free(). */
 const struct symbol *spaces_kernel(const struct spaces *s, uint64_t address);
 const struct symbol *spaces_user(const struct spaces *s, uint64_t address);
-/* Has the program of the process names of functions? */
+/* Does the program of the process have names of functions? */
 bool spaces_has_own(const struct spaces *s);

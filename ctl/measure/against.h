@@ -1,6 +1,6 @@
-/* Then and now: rows beside saved ones of the same name, and what changed between.  Both consist of
- * whole runs, made at different times: these are the units, as all visits of a run share its time.
- * Pure. */
+/* Then and now: rows beside saved ones of the same name, and the changes between them.  The verdict
+ * counts each run of `compare` as one value, the median of its visits: all visits of a run share
+ * the state of the machine at that time, so they are not independent.  Pure. */
 #pragma once
 #include "compare_gate.h"
 #include "compare_group.h"
@@ -15,8 +15,8 @@ struct against_row {
 };
 
 struct against {
-	/* A group for each row: the saved row and the row, with the verdict on it; or the row
-	 * alone, if none was saved. */
+	/* One group for each row of today: the saved row, then today's with the verdict on it; or
+	 * today's alone, if none was saved. */
 	struct groups groups;
 	struct against_row *rows; /* of each group */
 	unsigned found;           /* rows that have a saved one */
@@ -25,9 +25,9 @@ struct against {
 	enum gate gate;  /* of all rows */
 };
 
-/* Rows of both are matched by label, listener, service, operation and setup (not by build, which is
- * what is compared); both are merged, and must outlive *ret.  force: the setups may differ.  Runs
- * that are in `now` are no saved ones. */
+/* Matches rows of both by label, listener, service, operation and setup (not by build, which is
+ * compared); both are merged, and must outlive *ret.  force: the setups may differ.  A run that is
+ * in both counts for `now` alone. */
 void against_init(struct against *ret, const struct measures *then, const struct measures *now,
 		  bool force);
 void against_fini(struct against *a);

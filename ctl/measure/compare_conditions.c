@@ -1,5 +1,5 @@
-/* Conditions that make figures less reliable, or void: sentences from what each visit saved.
- * See compare_group.h. */
+/* Conditions that make figures less reliable, or void: sentences from what each visit
+ * saved.  See compare_group.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,8 @@ static bool was_on_other_nodes(const struct measure *visit)
 	return field_bool(visit->conditions, "other_nodes");
 }
 
-/* More workers than the card spreads packets over, by receive-side scaling or by RPS. */
+/* Warns of listeners with more workers than queues over which the card or the kernel spreads
+ * packets, by receive-side scaling or by RPS. */
 static void tell_queues(FILE *to, const struct groups *all)
 {
 	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
@@ -93,7 +94,8 @@ static bool was_by_ssh(const struct measure *visit)
 	return *field_text(visit->conditions, "host_by_ssh");
 }
 
-/* ssh may use another network than that of the card to be measured. */
+/* Warns that {host} was the address that ssh uses, which may be in another network than the card
+ * that the user wants to measure. */
 static void tell_hosts(FILE *to, const struct groups *all)
 {
 	unsigned visits;
@@ -110,7 +112,7 @@ static void tell_hosts(FILE *to, const struct groups *all)
 	putc('\n', to);
 }
 
-/* The most that any row has of a figure; 0: none is known. */
+/* The largest value of a figure in any row; 0: none is known. */
 static double most_of(const struct groups *all, enum figure figure)
 {
 	double most = 0;
@@ -120,7 +122,8 @@ static double most_of(const struct groups *all, enum figure figure)
 	return most;
 }
 
-/* The most of a generator's host, and which it is; 0: none is known. */
+/* The largest share of segments that a generator's host sent again, and which host that is; 0:
+ * none is known. */
 static double most_again(const struct groups *all, const char **ret_host)
 {
 	double most = 0;
@@ -193,7 +196,7 @@ static void tell_governor(FILE *to, const struct groups *all)
 			governor);
 }
 
-/* Takes ownership of text; NULL: nothing is to be said. */
+/* Writes a sentence, of which it takes ownership; NULL: there is none. */
 static void tell_text(FILE *to, char *text)
 {
 	if (text)
@@ -248,9 +251,10 @@ static void tell_shared_cpus(FILE *to, const struct groups *all)
 	tell_text(to, groups_shared_cores(all));
 }
 
-/* A condition is of one kind: what `tell` tells, visits of which `was` is true, a figure of which
- * a row has at least `least`, or a value of the host.  `before` and `after` stand around "3 of 14
- * visits", around the most of the figure in percent, or are the sentence. */
+/* A condition is of one of four kinds: a function `tell` that writes the sentence; visits for which
+ * `was` is true; a figure that is at least `least` in some row; or a value of the host.  `before`
+ * and `after` are the words around "3 of 14 visits", or around the figure's largest value in
+ * percent, or they are the whole sentence. */
 struct condition {
 	void (*tell)(FILE *to, const struct groups *all);
 	bool (*was)(const struct measure *visit);
@@ -260,7 +264,7 @@ struct condition {
 	const char *before, *after;
 };
 
-/* In the order to be told. */
+/* In the order in which they are shown. */
 static const struct condition conditions[] = {
 	{ .tell = tell_missing },
 	{ .tell = tell_hosts },
@@ -272,7 +276,7 @@ static const struct condition conditions[] = {
 		   "narrower." },
 	{ .tell = tell_retransmits },
 	{ .tell = tell_queues },
-	/* Also where the generator has more threads than there are CPUs. */
+	/* Pressure is also caused by a generator with more threads than there are CPUs. */
 	{ .figure = FIGURE_PRESSURE,
 	  .least = 0.25,
 	  .before = "Threads waited for a CPU in up to ",
@@ -325,8 +329,9 @@ char *groups_conditions(const struct groups *all)
 
 /* ---- Figures that are not what they seem ---- */
 
-/* The part of what was read that were holes: by NBD what the listener did not have to send, else by
- * a sample; 1 if nbdcopy asked where there is data, and read none.  0: unknown. */
+/* The part of the bytes read that were holes of the file.  With NBD that is the part that the
+ * listener did not have to send, else it is known from a sample of the reads; 1 if nbdcopy asked
+ * where there is data, and read none.  0: unknown. */
 static double hole_share(const struct measure *row)
 {
 	if (!strcmp(row->generator.name, "nbdcopy") && !strcmp(row->operation, "block_status") &&

@@ -39,7 +39,7 @@ static json_t *sides_to_json(const struct group *g, unsigned row)
 	return sides;
 }
 
-/* Of a row whose records the kernel makes, against that of the library; NULL: there is none. */
+/* The verdict on a row with `tls = kernel` against that with `tls = user`; NULL: there is none. */
 static json_t *user_to_json(const struct group *g, unsigned row)
 {
 	unsigned user = group_user_row(g, row);
@@ -93,7 +93,7 @@ static json_t *derived_to_json(const struct measure *row)
 	return derived;
 }
 
-/* A field of RFC 4180. */
+/* Writes a field, quoted as by RFC 4180 if it must be. */
 static void csv_text(FILE *to, const char *text)
 {
 	bool quoted = strpbrk(text, ",\"\r\n") != NULL, printable;
@@ -149,7 +149,8 @@ static void csv_row(FILE *to, const struct measure *row, const struct groups *al
 	fputs(",\r\n", to);
 }
 
-/* No figure is known of a listener that was not compared, and the last field says why. */
+/* The line of a listener that was not compared: all figures are empty, and the last field
+ * is the reason. */
 static void csv_absent(FILE *to, const json_t *listener, const struct csv_more *more)
 {
 	putc(',', to);

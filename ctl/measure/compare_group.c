@@ -44,7 +44,9 @@ static void group_add(struct group *group, struct measure *row)
 
 static void group_judge(struct group *g);
 
-/* All pairs hold together, and all values of a sweep. */
+/* The number of comparisons among which the chance of error is divided.  That is the rows of a
+ * group but the first; for --pair and --build those of all pairs, and for --sweep those of all its
+ * values, as the user looks for a difference in any of them. */
 static unsigned count_comparisons(const struct groups *all, const struct group *g)
 {
 	unsigned count = 0;
@@ -169,7 +171,8 @@ const struct measure *visit_beside(const struct measure *row, const struct measu
 	return NULL;
 }
 
-/* Row `row` against row `to`. */
+/* The verdict on row `row` against row `to`, from the rounds in which both were visited: a slow
+ * moment of the machine is in both visits of its round, and cancels in their ratio. */
 static struct verdict judge(const struct group *g, unsigned to, unsigned row, enum figure figure,
 			    unsigned comparisons)
 {
@@ -203,7 +206,7 @@ static bool measures_generator(const struct measure *row)
 	return generator >= 0.9 && server < 0.9 * generator && !link_is_limit(row);
 }
 
-/* Is the rate that of another part than the server? */
+/* Was the rate limited by the link or the generator, and not by the server? */
 static bool is_limited(const struct measure *row)
 {
 	return link_is_limit(row) || measures_generator(row);

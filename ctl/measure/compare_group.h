@@ -11,7 +11,7 @@
 struct group {
 	const char *service, *label, *operation;
 	const char *pair;         /* see struct measure; "": none */
-	unsigned comparisons;     /* that hold together: of this group, or of all pairs */
+	unsigned comparisons;     /* whose intervals hold together, see verdict.h */
 	struct measure **rows;    /* borrowed; the first is the baseline */
 	struct verdict *verdicts; /* of each row against the first one; [0] is not judged */
 	unsigned count;
@@ -66,7 +66,7 @@ struct verdict group_side_verdict(const struct group *g, unsigned row, unsigned 
 unsigned group_user_row(const struct group *g, unsigned i);
 struct verdict group_user_verdict(const struct group *g, unsigned i);
 
-/* How far the row's rate is from the first one's; NaN: unknown. */
+/* The relative distance of the row's rate from the first one's, without a sign; NaN: unknown. */
 double group_rate_apart(const struct group *g, unsigned row);
 
 /* Is any row judged, if only as undecided? */
@@ -88,8 +88,9 @@ struct phrase group_verdict_text(const struct group *g, unsigned i);
 /* The row's engine, or its own name where another row has the same engine. */
 struct phrase group_row_name(const struct group *g, unsigned i);
 
-/* What the control tells: a listener of the same keys as the first one.  The caller frees it. NULL:
- * no group has the listener behind its first row; *ret_alike: false if their keys differ. */
+/* A sentence about the control, a listener with the same keys as the first one: a difference
+ * between the two is an error of the measurement.  The caller frees it.  NULL: no group has the
+ * listener behind its first row.  *ret_alike: false if their keys differ. */
 char *groups_control(const struct groups *all, const char *listener, bool *ret_alike);
 
 /* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
@@ -100,9 +101,9 @@ struct phrase compare_engine_text(const struct measure *row);
 char *group_title(const struct group *g);   /* "nbd read: fio randread" */
 char *group_tls(const struct group *g);     /* "tls by OpenSSL 3.0.19 with aes-128-gcm" */
 char *group_verdict(const struct group *g); /* of one group, without its title */
-/* Rows whose records the kernel makes against those of the library. */
+/* Rows with `tls = kernel` against those with `tls = user`. */
 char *group_user(const struct group *g);
-/* What differs beside the cost, and what the cost means for a CPU. */
+/* The differences of other figures than the cost, and the part of a CPU that the cost takes. */
 char *group_side(const struct group *g);
 char *groups_conclusion(const struct groups *all); /* of all groups, two sentences */
 /* Names groups where the network interface was the bottleneck. */

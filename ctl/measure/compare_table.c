@@ -16,7 +16,7 @@
 #include "text.h"
 #include "util.h"
 
-/* The figures, between what names the row and what is known of it. */
+/* The columns: the names of the row, then all figures, then notes on the row. */
 enum {
 	COLUMN_LISTENER,
 	COLUMN_ENGINE,
@@ -113,7 +113,7 @@ void compare_figure_cell(struct table *t, const struct measure *row, enum figure
 			   *text.text ? text.text : "-");
 }
 
-/* The change against the first row, and what is known of it. */
+/* The cells with the change against the first row, and the verdict on it. */
 static void verdict_cells(struct table *t, const struct group *g, unsigned i)
 {
 	if (g->count == 1) {
@@ -150,7 +150,8 @@ static void add_group_heading(struct table *t, const struct group *g)
 	char loads[64] = "";
 	double apart = 0;
 
-	/* With more to do at once a turn costs less for each request. */
+	/* The more requests a turn handles, the less each costs: so costs at different rates
+	 * cannot be compared. */
 	for (unsigned i = 1; i < g->count; i++)
 		apart = fmax(apart, group_rate_apart(g, i));
 	if (apart > g->within && isfinite(apart))
@@ -166,7 +167,7 @@ static void add_group_heading(struct table *t, const struct group *g)
 	free(tls);
 }
 
-/* The columns that answer the question, and others where these have no content. */
+/* The columns that answer the question, and others in place of those that have no content. */
 static column_set answers(const struct groups *all, const char *service)
 {
 	bool shown[COLUMN_COUNT] = { [COLUMN_AGAINST] = true, [COLUMN_VERDICT] = true };
@@ -180,7 +181,7 @@ static column_set answers(const struct groups *all, const char *service)
 		for (unsigned j = 0; j < g->count && !strcmp(g->service, service); j++) {
 			shown[COLUMN_ENGINE] |= !strstr(g->rows[j]->listener, g->rows[j]->engine);
 			shown[COLUMN_FIGURES + g->cost] = true;
-			/* Where requests wait before p50 begins. */
+			/* Busy workers let requests wait before the latency of p50 begins. */
 			shown[COLUMN_FIGURES + FIGURE_CYCLE] |=
 				!isnan(figure_value(g->rows[j], FIGURE_TURN_P99));
 			shown[COLUMN_FIGURES + FIGURE_RATE] |= g->cost == FIGURE_CPU_PER_OP;
@@ -372,7 +373,7 @@ static void render_each(struct output *out, const struct groups *all,
 	}
 }
 
-/* What a sweep tells. */
+/* A sentence about each curve of a sweep. */
 static void render_curves(struct output *out, const struct groups *all)
 {
 	struct curves curves;
@@ -389,7 +390,7 @@ static void render_curves(struct output *out, const struct groups *all)
 	curves_fini(&curves);
 }
 
-/* What the table does not show and a reader must know. */
+/* Warnings that a reader of the table must know. */
 static void render_warnings(struct output *out, const struct groups *all)
 {
 	uint64_t errors = 0;

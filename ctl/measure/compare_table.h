@@ -17,15 +17,15 @@ const char *compare_column_name(unsigned i);
 struct human compare_column_heading(unsigned i); /* "CPU/op us" */
 const char *compare_column_meaning(unsigned i);
 
-/* Rows that did operations, grouped by service, label and operation in the order in which they
- * come; in each group the first row is the baseline.  Also names the listeners without operations.
- * Of the `wanted` columns those that have room and content.  notes: also explain the columns. */
+/* Prints the rows with operations, grouped by service, label and operation in the order of the
+ * rows; the first row of each group is the baseline.  Also names the listeners without
+ * operations.  Shows those of the `wanted` columns that have room and content.  notes: also
+ * explains the columns. */
 void compare_render(struct output *out, const struct measures *m, column_set wanted, bool notes);
 
-/* The table as JSON: {"rows":[...]}, each row as saved plus "derived" with the median of its
- * visits, and their spread; and of the listeners that are unavailable {"unavailable":[...]}, their
- * names and reasons; "conclusion", the sentences of groups_conclusion(), or null.  A new reference.
- */
+/* The table as JSON, a new reference: "rows", each as saved plus "derived" with the medians of its
+ * visits and their spread; "unavailable", the names and reasons of the listeners that are;
+ * "conclusion", the sentences of groups_conclusion(), or null. */
 json_t *compare_to_json(const struct measures *m);
 
 /* The table as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest

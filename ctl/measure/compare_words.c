@@ -192,9 +192,10 @@ static int count_of(const json_t *counts, unsigned which)
 	return (int)json_integer_value(json_array_get(counts, which));
 }
 
-/* With 11 groups, a third of all reports would count a difference that is none.  So only verdicts
- * up to this p value are counted (Benjamini and Hochberg 1995): of the differences that are
- * counted, one in 20 at most is none.  -1: no verdict is. */
+/* The largest p value of the verdicts that the conclusion counts; -1: it counts none.  Intervals
+ * hold together only within a group: among 11 groups that are equal, every third report would count
+ * some difference.  So the conclusion takes the procedure of Benjamini and Hochberg (1995), by
+ * which at most one in 20 of the differences that it counts is chance, on average. */
 static double largest_p(const struct groups *all)
 {
 	unsigned count = 0;
@@ -342,7 +343,7 @@ char *groups_conclusion(const struct groups *all)
 
 /* ---- The control ---- */
 
-/* The keys of the row's listener, but for its address. */
+/* The keys of the row's listener without its address, which differs from that of any other. */
 static json_t *keys_of(const struct measure *row)
 {
 	const struct measure *visit = measure_visit_at(row, 0);

@@ -12,13 +12,14 @@
 
 /* ---- Which groups make a curve ---- */
 
-/* { "c": "10", "d": "0" }, owned by the row; NULL: it is of no sweep. */
+/* The values of the group's point, { "c": "10", "d": "0" }, owned by its row; NULL: there
+ * is no sweep. */
 static json_t *values_of(const struct group *g)
 {
 	return field_get(g->rows[0]->conditions, "sweep.values");
 }
 
-/* The first; NULL: there is none. */
+/* The name of the first placeholder, over which curves are drawn; NULL: there is no sweep. */
 static const char *axis_of(json_t *values)
 {
 	return json_object_iter_key(json_object_iter(values));
@@ -34,13 +35,14 @@ static const char *label_of(const struct group *g)
 	return field_text(g->rows[0]->conditions, "sweep.label");
 }
 
-/* Among the combinations of its sweep. */
+/* The place of the group's point among the combinations of its sweep. */
 static uint64_t place_of(const struct group *g)
 {
 	return field_uint(g->rows[0]->conditions, "sweep.place");
 }
 
-/* Have both the same names?  And the same values, but for the axis? */
+/* Have both the same placeholders?  also_values: and the same values, except for that of the axis?
+ */
 static bool same_values(json_t *a, json_t *b, bool also_values)
 {
 	const char *axis = axis_of(a), *name;
@@ -91,8 +93,8 @@ void curves_init(struct curves *c, const struct groups *all)
 			continue;
 		to = find_curve(c, &all->list[i]);
 		to->groups = must(reallocarray(to->groups, to->count + 1, sizeof(*to->groups)));
-		/* A listener may lack an operation at the first values, so that their groups come
-		 * later. */
+		/* A listener may lack an operation at the first values, so that their
+		 * groups come later. */
 		for (at = to->count++;
 		     at > 0 && place_of(to->groups[at - 1]) > place_of(&all->list[i]); at--)
 			to->groups[at] = to->groups[at - 1];
@@ -151,8 +153,8 @@ const char *curve_listener(const struct curve *c, unsigned place)
 			const char *listener = c->groups[i]->rows[row]->listener;
 			unsigned before = 0;
 
-			/* It has its place already if an earlier group has it, or this one in an
-			 * earlier row. */
+			/* A listener that an earlier group has, or an earlier row of this one,
+			 * was counted there. */
 			while (before < i && curve_row(c, before, listener) < 0)
 				before++;
 			if (before == i && curve_row(c, i, listener) == (int)row && place-- == 0)
@@ -196,8 +198,8 @@ static void print_values(FILE *to, const struct curve *c, unsigned from, unsigne
 		fprintf(to, "from %s=%s to %s", c->name, first, last);
 }
 
-/* Less on the one side and more on the other, and nothing else decided between: an interval on
- * either side excludes that they are the same there. */
+/* The listener crosses the first one between two values: it costs less at the one and more at the
+ * other, by intervals that exclude 0, and at no value between them is there a verdict. */
 static bool find_crossing(const struct curve *c, const char *listener, unsigned *ret_from,
 			  unsigned *ret_to)
 {
@@ -219,8 +221,8 @@ static bool find_crossing(const struct curve *c, const char *listener, unsigned 
 	return crossings == 1;
 }
 
-/* "; io_uring: more up to c=10, undecided at c=50, less from c=100 on: they cross between c=10 and
- * c=100" */
+/* "; io_uring: more up to c=10, undecided at c=50, less from c=100 on: they cross between
+ * c=10 and c=100" */
 static void print_listener(FILE *to, const struct curve *c, const char *listener, unsigned place)
 {
 	unsigned from, end;
@@ -269,8 +271,8 @@ char *curve_text(const struct curve *c)
 
 /* ---- Numbers ---- */
 
-/* The interval of one row's values, without another row: the verdict against a row whose values are
- * all 1 is an interval of the ratio to 1, which is the value. */
+/* The interval of one row's own values.  verdict_of() makes intervals of ratios, so the other row
+ * is one whose values are all 1: the ratio to 1 is the value. */
 struct interval curve_interval(const struct measure *row, enum figure figure)
 {
 	unsigned visits = measure_visits(row), count;

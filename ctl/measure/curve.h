@@ -19,7 +19,8 @@ struct curves {
 void curves_init(struct curves *c, const struct groups *all);
 void curves_fini(struct curves *c);
 
-/* Are both groups of one sweep, whatever their values?  Its intervals hold together. */
+/* Do both groups belong to the same sweep, whatever their values?  The intervals of a
+ * sweep hold together. */
 bool curve_has_both(const struct group *a, const struct group *b);
 
 const char *curve_value(const struct curve *c, unsigned i);
@@ -33,8 +34,8 @@ int curve_row(const struct curve *c, unsigned i, const char *listener);
 /* The listener at a place among those that have rows; NULL: there are no more. */
 const char *curve_listener(const struct curve *c, unsigned place);
 
-/* What the verdicts tell over the values, and where they cross; to be freed.  NULL: nothing is
- * judged. */
+/* What the verdicts tell over the values, and where they cross; to be freed.  NULL:
+ * nothing is judged. */
 char *curve_text(const struct curve *c);
 
 /* The interval of a figure by its visits, by ranks as for verdicts: it holds in 95 of 100 runs by

@@ -9,8 +9,8 @@
 #include "util.h"
 #include "verdict.h"
 
-/* The kernel splits CPU time by clock ticks, of 1 to 10 ms: of fewer than some 100 the part of user
- * space is little more than chance. */
+/* The least CPU time that is split into user and system time.  The kernel splits it by clock ticks,
+ * of 1 to 10 ms: with fewer than some 100 ticks the result is little more than chance. */
 #define USER_LEAST_NS ((uint64_t)NS_PER_S)
 
 static double ratio(double a, double b)
@@ -39,7 +39,8 @@ static double latency(const struct histogram_sum *h, double quantile)
 	return histogram_tail(h, quantile, &ns) ? (double)ns : NAN;
 }
 
-/* Little's law: so long is a connection busy with each request, if it has one at a time. */
+/* The time from one request of a connection to its next, by Little's law: connections over rate. It
+ * is the round trip if the connection has one request at a time. */
 static double cycle_of(const struct measure *row)
 {
 	double rate = known(row->generator.result.requests_per_s);
@@ -49,7 +50,8 @@ static double cycle_of(const struct measure *row)
 	return known(ratio((double)row->connections * NS_PER_S, rate));
 }
 
-/* Workers that have time to sleep do so for most of a turn, and a request waits for none of it. */
+/* Are the workers busy all the time?  Only then a request waits for most of a turn: other workers
+ * sleep for most of it. */
 static bool is_busy(const struct measure *row)
 {
 	double cpus = ratio((double)row->cpu_ns, (double)row->interval_ns);
@@ -57,7 +59,7 @@ static bool is_busy(const struct measure *row)
 	return cpus / (double)MAX(row->workers, (uint64_t)1) >= FIGURE_BUSY;
 }
 
-/* ---- What it costs ---- */
+/* ---- Bytes and operations ---- */
 
 static double bytes_of(const struct measure *row)
 {
@@ -83,13 +85,16 @@ static double machine_share(const struct measure *row, double part_ns)
 	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
 }
 
-/* CPU time of other programs: the busy time of the machine less that of the listener and of the
- * generator, if it is on this machine.  The machine's is counted in clock ticks, of which a busy
- * virtual machine loses some: together they are less than the interval, so each part is scaled up
- * to it.  Softirqs are taken off only where the kernel does not count them for threads, or they
- * would be taken off twice. NaN: the sum cannot be made, as the kernel does not tell where softirqs
- * are counted, or as the parts are more than the whole by more than the machine's clock ticks and 2
- * % explain. */
+/* CPU time of other programs: the busy time of the machine less that of the listener, and less that
+ * of the generator if it is on the same machine.
+ *
+ * The busy time is counted in clock ticks.  A busy virtual machine loses some of them: the ticks of
+ * all kinds then add up to less than the interval, so all kinds are scaled up to it.  Softirqs are
+ * subtracted only where the kernel does not count them for threads; elsewhere they are part of the
+ * threads' time and would be subtracted twice.
+ *
+ * NaN: the result is unknown, because the kernel does not tell where it counts softirqs, or because
+ * the parts exceed the whole by more than the clock ticks and an error of 2 % explain. */
 static double other_ns(const struct measure *row)
 {
 	const struct measure_machine *m = &row->machine;
@@ -109,13 +114,13 @@ static double other_ns(const struct measure *row)
 
 /* ---- The table ---- */
 
-/* What the formulas of figure_list.h are made of. */
+/* The helpers that the formulas of figure_list.h use. */
 #define RATIO(a, b)       ratio((double)(a), (double)(b))
 #define PER_S(count)      ratio((double)(count)*NS_PER_S, (double)row->interval_ns)
 #define PER_REQUEST(part) ratio((double)(part), row->generator.result.requests)
 #define PER_OP(part)      RATIO(part, row->listener_count)
 #define MACHINE(part_ns)  machine_share(row, (double)(part_ns))
-/* Of what only --softirq tells, and of what the kernel tells by its ticks. */
+/* Values that are known only with --softirq; and only with enough clock ticks. */
 #define OF_SOFTIRQS(value) (row->softirq.total_ns ? (value) : NAN)
 #define OF_TICKS(value)    (has_fine_parts(row) ? (value) : NAN)
 

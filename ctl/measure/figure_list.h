@@ -1,7 +1,7 @@
 /* The figures of a row, in the order of the terminal's columns: what `enum figure` calls each, its
  * value as a formula of the row, and the members of struct figure_info.  To be included with
- * FIGURE(id, formula, ...) defined; see figure.c for what formulas are made of.  A new figure is an
- * entry here. */
+ * FIGURE(id, formula, ...) defined; see figure.c for what formulas are made of.  A new figure is
+ * an entry here. */
 /* clang-format off */
 FIGURE(REQUEST_RATE, known(row->generator.result.requests_per_s),
 	.name = "requests_per_s", .title = "reqs", .unit = "/s", .words = "requests",
@@ -157,7 +157,7 @@ FIGURE(STEAL, MACHINE(row->machine.steal_ns),
 	.words = "steal, machine",
 	.meaning = "time that the hypervisor gave to others; 1 is one CPU",
 	.scale = 1, .form = FORM_PERCENT, .rank = 10)
-/* The machine is read a little after the daemon, longer if it is another host's. */
+/* At most 1: the machine is read a little after the daemon, so its interval may be longer. */
 FIGURE(PRESSURE,
        row->machine.pressure_ns ?
 	       fmin(RATIO(row->machine.pressure_ns, row->interval_ns), 1) : NAN,

@@ -1,5 +1,5 @@
-/* The load generators whose output is understood, and how their names are found in a command line.
- * See generator.h. */
+/* The load generators whose output is understood, and how their names are found in a command
+ * line.  See generator.h. */
 #include "generator.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 static const struct generator {
 	const char *program;
 	generator_parser *parse;
-	uint64_t step_ns;    /* of the round trips that it prints, if a short one is mostly step */
+	uint64_t step_ns;    /* resolution of its round trips, if that is coarse; else 0 */
 	const char *version; /* the option that prints its version; NULL: it has none */
 } generators[] = {
 	{ "redis-benchmark", parse_redis, 0, "--version" },

@@ -31,7 +31,8 @@ const char *generator_name(char *const *argv);
  * NULL: not a known one, or it has none. */
 const char *generator_version(char *const *argv, const char **ret_program);
 
-/* The step of the round trips that the generator of this name prints; 0: too small to matter. */
+/* The resolution of the round trips that the generator of this name prints; 0: too fine to matter.
+ */
 uint64_t generator_step_ns(const char *name);
 
 /* Parses `output` (NUL-terminated), which argv wrote to stdout in wall_ns.  False: no result was

@@ -22,7 +22,7 @@ static void fio_quantiles(const json_t *direction, struct generator_result *r)
 				add_quantile(r, wanted[i], json_number_value(ns));
 }
 
-/* Does fio leave the beginning out of its counts, which the listener's has? */
+/* Does fio leave a beginning (ramp_time) out of its counts?  The listener's counts include it. */
 static bool has_ramp(const json_t *document, const json_t *job)
 {
 	const char *ramp = field_text(job, "job options.ramp_time");
@@ -64,7 +64,7 @@ bool parse_fio(char *const *argv, const char *text, struct generator_result *r)
 		fio_quantiles(main, r);
 	json_decref(document);
 	found = r->requests > 0;
-	if (ramp) /* the rates are of the rest, the listener's counts of all */
+	if (ramp) /* the rates are right, but the count lacks requests that the listener has */
 		r->requests = 0;
 	return found;
 }

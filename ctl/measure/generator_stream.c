@@ -95,8 +95,8 @@ bool parse_iperf(char *const *argv, const char *text, struct generator_result *r
 
 /* ---- sockperf: percentiles fall, and are half of the round trip but for --full-rtt ---- */
 
-/* Under load only each hundredth message is answered (--reply-every): those that were sent are the
- * server's work. */
+/* The words before the number of messages that count as requests.  Under load only each hundredth
+ * message is answered (--reply-every), but the server's work is all messages that were sent. */
 static const char *messages_counted(char *const *argv)
 {
 	for (; *argv; argv++)

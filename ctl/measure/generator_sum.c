@@ -9,8 +9,8 @@ static double amount(double count, double per_s, double load_s)
 	return count > 0 ? count : per_s * load_s;
 }
 
-/* How long its load took, by its own word: without the generator's start and end, if it tells a
- * count and a rate. */
+/* The time of the host's load as its generator measured it, count over rate, which excludes the
+ * generator's start and end; else the run time of the command. */
 static double load_ns(const struct generator_part *p)
 {
 	const struct generator_result *r = &p->result;

@@ -1,7 +1,7 @@
-/* A generator that ran on several hosts at once: what they did together.  Pure.
+/* The sum of a generator's results on several hosts that ran at once.  Pure.
  *
  * Each host counts and times its own part.  Clocks of hosts are never compared: a part ended when
- * its host told nbctl so. */
+ * its host's report reached nbctl. */
 #pragma once
 #include <jansson.h>
 
@@ -17,10 +17,11 @@ struct generator_part {
 };
 
 struct generator_sum {
-	/* Requests, bytes and errors are added up.  Rates are all of them over the time from the
-	 * first start of load to its last end, so that a host that ended early makes none faster.
-	 * The percentiles of a whole cannot be made of those of its parts, but lie between the
-	 * lowest and the highest of these: here are the highest.  All 0 if that of a host is. */
+	/* Requests, bytes and errors are added up.  Rates are the sums over the time from the first
+	 * start of load to its last end, so a host that ended early does not make the rate higher.
+	 * The percentiles of all requests together cannot be computed from those of the hosts, but
+	 * lie between their lowest and their highest: these are the highest.  All 0 if the result
+	 * of any host is unknown. */
 	struct generator_result result;
 	uint64_t load_ns; /* that time */
 	double overlap;   /* the part of it in which all hosts had load, 0 to 1 */

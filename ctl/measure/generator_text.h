@@ -1,5 +1,5 @@
-/* Shared by the parsers of load generators' output: numbers in text, units, options of the command
- * line.  Pure. */
+/* Shared by the parsers of load generators' output: numbers in text, units, options of the
+ * command line.  Pure. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -30,8 +30,8 @@ bool unit_at(const char *text, const struct unit *units, double *value);
 /* The number after the first `key`, scaled by its unit. */
 bool measure_after(const char *text, const char *key, const struct unit *units, double *ret_value);
 
-/* Adds a percentile; they must come in ascending order, others and invalid ones are ignored, and a
- * time of 0, which was too short for the generator's clock. */
+/* Adds a percentile.  Ignores one that does not ascend, an invalid one, and a time of 0, which was
+ * too short for the generator's clock. */
 void add_quantile(struct generator_result *r, double quantile, double ns);
 
 /* The last line that begins with `start`; NULL: none. */
@@ -40,15 +40,15 @@ const char *last_line(const char *text, const char *start);
 /* The number of `-n 1000`, `-n1000` or `--name=1000`; `otherwise` without it. */
 double option_number(char *const *argv, const char *option, double otherwise);
 
-/* The first JSON object that begins a line: warnings may stand before it.  A new reference, or
- * NULL. */
+/* The first JSON object that begins a line: warnings may stand before it.  A new
+ * reference, or NULL. */
 json_t *json_document(const char *text);
 
 /* 0 when missing, or not a positive number. */
 double json_number(const json_t *object, const char *path);
 
-/* The parsers: fills in r, zeroed before, from the generator's output; false: no result was
- * recognised. */
+/* The parsers: fills in r, zeroed before, from the generator's output; false: no
+ * result was recognised. */
 typedef bool generator_parser(char *const *argv, const char *text, struct generator_result *r);
 extern generator_parser parse_redis, parse_memtier;                   /* generator_redis.c */
 extern generator_parser parse_iperf3, parse_iperf, parse_sockperf;    /* generator_stream.c */

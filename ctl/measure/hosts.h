@@ -1,22 +1,22 @@
-/* The generator's hosts of a row: of several the part of each, and what it means for the row; the
- * link of each, if it is not the listener's host.  Pure. */
+/* The generator's hosts of a row: if there are several, the part of each; and the link of each host
+ * that is not the listener's.  Pure. */
 #pragma once
 #include <jansson.h>
 
 #include "figure.h"
 #include "measure.h"
 
-/* 0: it ran on one host. */
+/* The number of hosts; 0: the generator ran on one. */
 unsigned hosts_count(const struct measure *row);
-/* The same, but 1 if it ran on one host whose link is known. */
+/* The number of hosts about which something is known: as hosts_count(), but 1 if the generator ran
+ * on one host whose link is known. */
 unsigned hosts_known(const struct measure *row);
 const char *hosts_name(const struct measure *row, unsigned host);
 
-/* Its interface is "" if it is not known; the rates are those of the first visit. */
+/* The link of a host, with the rates of the first visit; its interface is "" if it is not known. */
 struct measure_link hosts_link(const struct measure *row, unsigned host);
 
-/* What is known of each host's part, its link among it; a new figure of them is a line in hosts.c.
- */
+/* The figures of a host's part, and of its link; a new one is a line in hosts.c. */
 enum { HOSTS_FIGURES = 9 };
 extern const enum figure hosts_figures[HOSTS_FIGURES];
 

@@ -1,5 +1,4 @@
-/* What is said of a generator on several hosts: a table with a row for each, and sentences.  Pure.
- */
+/* A generator on several hosts in words: a table with a row for each host, and sentences.  Pure. */
 #pragma once
 #include "compare_group.h"
 #include "render.h"

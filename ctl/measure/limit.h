@@ -11,10 +11,11 @@
 struct limit {
 	char *text; /* as given; set and owned by the caller */
 	enum figure figure;
-	bool cost, rate; /* what the group is compared by; requests, or else operations */
-	bool below;      /* the row fails below it, not above it */
-	bool of_first;   /* value is a factor of the first row's figure in the same round */
-	double value;    /* in the unit of the figure in JSON; above 0 */
+	bool cost;     /* in place of `figure`: the one by which the row's group is compared */
+	bool rate;     /* in place of `figure`: requests, or operations where they are not known */
+	bool below;    /* the row fails below it, not above it */
+	bool of_first; /* value is a factor of the first row's figure in the same round */
+	double value;  /* in the unit of the figure in JSON; above 0 */
 };
 
 enum { LIMIT_ERROR_BYTES = 1400 };

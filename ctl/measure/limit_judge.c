@@ -9,7 +9,7 @@
 #include "must.h"
 #include "util.h"
 
-/* As in verdict.c: an end of an interval as near to the limit as this is at it. */
+/* As in verdict.c: the end of an interval that is nearer to the limit than this is at the limit. */
 static const double tiny = 1e-9;
 
 static bool knows_requests(const struct group *g)
@@ -95,7 +95,7 @@ void limits_judge(struct limits *ret, const struct limit *list, unsigned count,
 				add_case(ret, &list[i], g, row);
 		}
 	for (unsigned i = 0; i < ret->count; i++) {
-		/* All cases hold together, so each has its share of the errors. */
+		/* The intervals of all cases hold together, so each has its share of the errors. */
 		judge(&ret->cases[i], ret->count);
 		counts[ret->cases[i].gate]++;
 	}

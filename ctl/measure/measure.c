@@ -245,8 +245,8 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
 {
 	uint64_t from = field_uint(before, "uptime_ns"), to = field_uint(after, "uptime_ns");
 
-	/* Each of the three alone can be the same by chance: a pid is used again, and a clock is
-	 * set. */
+	/* Each of the three alone can be the same by chance: a pid is used again, and a
+	 * clock is set. */
 	if (to <= from || field_uint(before, "pid") != field_uint(after, "pid") ||
 	    field_uint(before, "started_ns") != field_uint(after, "started_ns"))
 		return -ESTALE;
@@ -396,7 +396,7 @@ bool measure_is_minor(const struct measure *row)
 
 bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns)
 {
-	static const double beyond = 10 - 1e-6; /* of fewer the next sample may move it far */
+	static const double beyond = 10 - 1e-6; /* with fewer samples one more may move it far */
 
 	if ((1 - quantile) * (double)h->count < beyond)
 		return false;
@@ -415,7 +415,7 @@ void measure_check_requests(struct measure *row)
 	 * ends its own at a timer of 250 ms. */
 	if (r->requests_per_s > 0 && g->wall_ns)
 		fits &= r->requests / r->requests_per_s <= 1.1 * wall_s + 0.35;
-	if (!row->batch) /* what is under way at the ends may be counted on one side */
+	if (!row->batch) /* requests in flight at the ends may be counted on one side only */
 		fits &= r->requests <= 1.02 * (double)row->listener_count + 10;
 	if (fits || r->requests <= 0)
 		return;

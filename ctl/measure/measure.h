@@ -22,11 +22,11 @@ struct measure_generator {
 	uint64_t busiest_ns;  /* CPU time of its busiest thread, by samples */
 	double peak;          /* the most that a thread used of a CPU in 100 ms; 0: unknown */
 	uint64_t shared_cpus; /* CPUs on which both it and the listener may run */
-	/* Its CPUs that are another hardware thread of a core of the listener's; 0 if shared_cpus
-	 * is not. */
+	/* Its CPUs that are another hardware thread of a core of the listener's; 0 if
+	 * shared_cpus is not. */
 	uint64_t sibling_cpus;
-	/* The requests that it told did not fit its rate or what the listener counted; they are
-	 * unknown (0) now. */
+	/* The number of requests that it printed but that contradicts its rate or the listener's
+	 * counts: result.requests is unknown (0) then.  See measure_check_requests(). */
 	uint64_t refused_requests;
 	bool elsewhere; /* on another host than the listener */
 	/* Of several hosts, see generator_sum.h: result is their sum.  NULL: it ran on one. */
@@ -35,7 +35,7 @@ struct measure_generator {
 	 * unknown, or it ran on the listener's host. */
 	const json_t *link;
 	double overlap;     /* the part of their time in which all of them had load */
-	uint64_t spread_ns; /* from the call to the last that told its start */
+	uint64_t spread_ns; /* from the calls until the last host had reported its start */
 };
 
 /* Is the time of softirqs and interrupts part of the CPU time of the threads that they interrupt?
@@ -46,7 +46,7 @@ enum measure_irq_time { IRQ_TIME_UNKNOWN, IRQ_TIME_IN_THREADS, IRQ_TIME_APART };
 struct measure_machine {
 	uint64_t cpus, total_ns, idle_ns, steal_ns; /* steal_ns: taken by the hypervisor */
 	uint64_t softirq_ns;                        /* includes hardware interrupts */
-	uint64_t pressure_ns; /* in which a thread waited for a CPU; 0 also if not known */
+	uint64_t pressure_ns; /* in which some thread waited for a CPU; 0 also if unknown */
 	enum measure_irq_time irq_time;
 };
 
@@ -136,15 +136,15 @@ struct measure *measures_add(struct measures *m);
 void measures_delta(struct measures *m, const json_t *before, const json_t *after,
 		    uint64_t interval_ns, const char *label);
 
-/* Nanoseconds between two documents, by the daemon's clock; -ESTALE when the daemon was restarted
- * in between. */
+/* Nanoseconds between two documents, by the daemon's clock; -ESTALE when the daemon was
+ * restarted in between. */
 int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_interval_ns);
 
 /* The operations of all listeners of a document. */
 uint64_t measures_operations(const json_t *document);
 
-/* What clients have sent to the listeners of a document: connections, refused ones too, and bytes.
- */
+/* A sum that changes when clients do anything: connections to the listeners of a document,
+ * including refused ones, and bytes received. */
 uint64_t measures_traffic(const json_t *document);
 
 bool measures_has(const struct measures *m, const char *listener);
@@ -152,9 +152,9 @@ bool measures_has(const struct measures *m, const char *listener);
 /* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts). */
 void measures_select(struct measures *m, const json_t *names);
 
-/* Has the operation less than 2 % of its listener's operations, but some?  So all rows of what
- * comes with each hundredth have the same answer: sockperf's answers under load, writes of a 99:1
- * mix. */
+/* Is the operation too rare for a row of its own: less than 2 % of its listener's operations, but
+ * some? The limit is not 1 %, so that operations which make up one hundredth, such as sockperf's
+ * answers under load or writes of a 99:1 mix, never have a row by chance. */
 bool measure_is_minor(const struct measure *row);
 
 /* True: the listener was unavailable, so zeros in its row are not measurements. */
@@ -172,8 +172,8 @@ void measure_set_visit(struct measure *row, const json_t *visit); /* visit is bo
 /* From the saved form, which owns its texts; NULL: unknown. */
 struct measure_link measure_link_of(const json_t *link);
 
-/* Drops the rows of operations with a count of zero, except the first of a listener without any
- * operations. */
+/* Drops the rows of operations with a count of zero, except the first of a listener
+ * without any operations. */
 void measures_drop_idle(struct measures *m);
 
 /* Drops the rows of listeners without operations. */
@@ -192,8 +192,8 @@ void measures_take_unavailable(struct measures *m);
  * which keeps them as its visits.  Takes the unavailable ones, too. */
 void measures_merge(struct measures *m);
 
-/* The same of rows that stay as they are: the sums' visits are m's rows, which must outlive them.
- */
+/* measures_merge() into new rows, while m stays as it is: the visits of the new rows are m's rows,
+ * which must outlive them. */
 struct measures measures_merged(const struct measures *m);
 
 /* The intervals that a row consists of; at least one, itself. */
@@ -226,8 +226,8 @@ bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *re
  * not reported. */
 bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns);
 
-/* Some generators compute requests from their options, and count those that failed.  Where the
- * number cannot be, it becomes unknown: it would take longer than the run at the rate that the
- * generator tells, or be more than the listener's operations or bytes.  To be called once, when the
- * row has its counts and the generator's. */
+/* Checks the generator's number of requests, as some generators compute it from their options or
+ * include requests that failed.  A number becomes unknown if at the generator's own rate it would
+ * take longer than the run, or if it is more than the listener's operations or bytes.  To be called
+ * once, when the row has its counts and the generator's. */
 void measure_check_requests(struct measure *row);

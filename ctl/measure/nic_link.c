@@ -50,7 +50,7 @@ const json_t *link_nic(const json_t *interfaces, const char *interface)
 	return NULL;
 }
 
-/* ---- What went through it ---- */
+/* ---- Traffic ---- */
 
 uint64_t link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu)
 {
@@ -152,7 +152,7 @@ void link_set(struct measures *m, unsigned first, const json_t *documents, const
 	for (unsigned i = first; i < m->count; i++) {
 		struct measure *row = m->rows[i];
 		json_t *names = link_names(interfaces, row->listener);
-		/* Clients on the same host came over loopback: what went through it is of others.
+		/* Clients on the daemon's host came over loopback: the card's traffic is of others.
 		 */
 		const char *name =
 			link_busiest(documents, names, (row->bytes_in + row->bytes_out) / 2);
@@ -186,7 +186,8 @@ static void look_at(struct fullest *f, double in_share, double out_share,
 		*f = (struct fullest){ out_share, true, *link };
 }
 
-/* That of the listener if it is full: the other end of it may be the link of the only generator. */
+/* The fullest link of a row.  If both ends are full the listener's is taken: with one generator
+ * they are two ends of the same cable. */
 static struct fullest fullest_of(const struct measure *row)
 {
 	struct fullest f = { .link = measure_link_of(NULL) };

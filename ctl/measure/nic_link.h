@@ -16,17 +16,17 @@ json_t *link_names(const json_t *interfaces, const char *listener);
 /* What the driver tells of the interface, a borrowed reference; NULL: there is no such one. */
 const json_t *link_nic(const json_t *interfaces, const char *interface);
 
-/* The interface with the most bytes in the documents (GetStats replies, or as link_watch.h takes
- * them), and at least so many; borrowed from names.  NULL: there is none. */
+/* The interface with the most bytes in the documents (GetStats replies, or samples of
+ * link_watch.h), if these are at least `least`; borrowed from names.  NULL: there is none. */
 const char *link_busiest(const json_t *documents, const json_t *names, uint64_t least);
 
-/* The link of that interface, of which its driver tells nic, as rows save it: a new reference.
- * speed_bps 0: as the driver tells. */
+/* The link of that interface as rows save it, a new reference.  nic: the facts from its driver.
+ * speed_bps 0: the speed is the driver's. */
 json_t *link_of(const json_t *documents, const char *name, const json_t *nic, uint64_t speed_bps);
 
-/* Bits on the wire in an interval: frames have 24 bytes more than is counted (checksum, preamble,
- * gap), and no frame is longer than the MTU with its header, as a packet that is counted once may
- * be. */
+/* Bits on the wire in an interval: frames have 24 bytes more than is counted (checksum,
+ * preamble, gap), and no frame is longer than the MTU with its header, as a packet that is
+ * counted once may be. */
 uint64_t link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu);
 
 /* Was the link of the listener's host, or of one of the generator's, at its limit? */

@@ -8,7 +8,7 @@
 #include "must.h"
 #include "util.h"
 
-/* An end of an interval as near to 0 as this is 0: rounding must not decide ties. */
+/* Ends of intervals that are nearer to 0 than this count as 0, so that rounding decides no tie. */
 static const double tiny = 1e-9;
 
 const char *const verdict_names[] = {
@@ -57,7 +57,9 @@ unsigned verdict_least_rounds(unsigned comparisons)
 	return rounds;
 }
 
-/* Logarithms of the ratios, of the rounds in which both have a cost; returns their number. */
+/* Pairs the costs of both rows by round: sets the logarithm of each ratio, and returns how many
+ * there are.  A round in which either row has no cost is left out.  Logarithms make "half" and
+ * "twice" equally far from "the same", which the test of signed ranks needs. */
 static unsigned pair(const double *first, const double *row, unsigned rounds, double *ret_logs)
 {
 	unsigned count = 0;
@@ -74,7 +76,7 @@ static size_t average_count(unsigned rounds)
 }
 
 /* The Walsh averages: of each two values, and of each value with itself; sorted, owned by the
- * caller. */
+ * caller. Their median is the estimate, and the ends of the interval are two of them. */
 static double *averages_of(const double *logs, unsigned count)
 {
 	double *averages = numbers_new(average_count(count));
@@ -87,8 +89,10 @@ static double *averages_of(const double *logs, unsigned count)
 	return averages;
 }
 
-/* P(W <= w) for w from 0 to n (n + 1) / 2, owned by the caller.  W is the sum of those of the ranks
- * 1 to n whose coin shows heads: each rank doubles the outcomes. */
+/* The distribution of Wilcoxon's signed-rank statistic W: P(W <= w) for w from 0 to n (n + 1) / 2,
+ * owned by the caller.  If the rows cost the same, each rank from 1 to n counts or does not count
+ * with equal chance, and W is the sum of those that count.  So each rank doubles the outcomes: in
+ * half of them W is larger by that rank. */
 static double *rank_sums(unsigned n)
 {
 	double *p = numbers_new(average_count(n) + 1);
@@ -105,7 +109,10 @@ static double *rank_sums(unsigned n)
 	return p;
 }
 
-/* How many values are cut off at an end: as many as are wrong in `alpha` of all cases. */
+/* The number of sorted values to cut off at one end of the interval, so that this end is wrong
+ * in at most `alpha` of all cases.  The factor lets an alpha that is a probability of the
+ * table, such as 2^-n, allow that probability in spite of rounding.  0: there are too few
+ * rounds for this alpha. */
 static size_t cut(const double *sums, double alpha)
 {
 	size_t k = 0;
@@ -136,8 +143,9 @@ static enum verdict_is decide(double low, double high, double limit)
 	return low >= -limit && high <= limit ? VERDICT_SAME : VERDICT_UNDECIDED;
 }
 
-/* The interval that is left when as many values as `alpha` allows are cut off at each end, in the
- * unit of the values; within the limit they are the same. */
+/* Sets estimate, interval and verdict from the sorted values, in their unit: `alpha` is the chance
+ * of error at each end, and an interval within +-limit means that the rows are the same.  With too
+ * few values only the estimate is set. */
 static void set_interval(struct verdict *v, const double *sorted, size_t count, const double *sums,
 			 double alpha, double limit)
 {
@@ -153,7 +161,7 @@ static void set_interval(struct verdict *v, const double *sorted, size_t count, 
 	v->level = 1 - 2 * sums[k - 1];
 }
 
-/* Relative changes, from logarithms. */
+/* Turns logarithms of ratios into relative changes. */
 static void set_relative(struct verdict *v)
 {
 	v->change = expm1(v->change);
@@ -213,9 +221,11 @@ struct verdict verdict_of_differences(const double *differences, unsigned rounds
 
 /* ---- Two samples ---- */
 
-/* P(U <= u) for u from 0 to n m, owned by the caller.  U counts the pairs whose first is larger, of
- * n and m values of which each order is as likely: choosing n of all places in order, the one at
- * `place` as the k-th is larger than place - k others. */
+/* The distribution of the Mann-Whitney statistic U: P(U <= u) for u from 0 to n m, owned by the
+ * caller.  U is the number of pairs (one of the n values, one of the m values) whose first is the
+ * larger, and every order of the n + m values is equally likely.  An order is a choice of n of the
+ * n + m sorted places: the k-th chosen one (from 0 on), at `place`, is larger than place - k of the
+ * m values.  ways[k * width + u]: the choices of k places, among those seen so far, that give u. */
 static double *pair_counts(unsigned n, unsigned m)
 {
 	size_t width = (size_t)n * m + 1;

@@ -10,20 +10,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The chance that any row of a group is falsely called less or more than the first. */
+/* The chance that any row of a group is falsely called less or more than the first.  Of several
+ * comparisons each gets an equal share of it (Bonferroni), so all intervals of a group "hold
+ * together": with this chance at most, one of them misses the true value. */
 #define VERDICT_ALPHA 0.05
-/* The part of it that an interval by rounds uses.  The other part is for the looks at the width
- * that end the rounds: a width that is narrow by chance is found about a wrong estimate more often.
- */
+/* The part of it that an interval by rounds uses.  The rest pays for deciding after each look at
+ * the intervals whether to stop (see rounds_enough()): an interval that is narrow by chance, upon
+ * which rounds end, is wrong more often than others. */
 #define VERDICT_ALPHA_ROUNDS 0.04
 
 enum verdict_is {
-	VERDICT_TOO_FEW_ROUNDS, /* no number of them could decide */
+	VERDICT_TOO_FEW_ROUNDS, /* whatever the costs were, these rounds could not decide */
 	VERDICT_LESS,
 	VERDICT_MORE,
 	VERDICT_SAME,           /* the whole interval is within the tolerance */
 	VERDICT_NOT_COMPARABLE, /* of another setup: decided where rows are paired */
-	VERDICT_UNDECIDED, /* neither: it may be as far from 0 as the farther end of the interval */
+	VERDICT_UNDECIDED, /* the change may be 0, or as much as the farther end of the interval */
 };
 extern const char *const verdict_names[]; /* as in JSON */
 static inline bool verdict_decides(enum verdict_is is)
@@ -35,9 +37,9 @@ struct verdict {
 	enum verdict_is is;
 	unsigned rounds; /* in which both rows have a cost */
 	unsigned least;  /* fewest rounds that can decide */
-	/* Relative changes against the first row: 0.05 is 5 % more.  NaN: unknown.  low and high
-	 * are the ends of the interval whose level is at least 1 - VERDICT_ALPHA_ROUNDS /
-	 * comparisons. */
+	/* Relative changes against the first row: 0.05 is 5 % more.  NaN: unknown.  low and
+	 * high are the ends of the interval whose level is at least 1 -
+	 * VERDICT_ALPHA_ROUNDS / comparisons. */
 	double change, low, high;
 	double half_width; /* of the interval of logarithms; INFINITY: too few rounds */
 	double level, p;   /* the level reached; the two-sided p value; NaN: unknown */
@@ -45,26 +47,26 @@ struct verdict {
 
 /* Puts numbers in order, the smallest first. */
 void numbers_sort(double *numbers, size_t count);
-/* Does so, and returns the median; NaN: there are none. */
+/* Sorts the numbers, and returns their median; NaN: there are none. */
 double numbers_median(double *numbers, size_t count);
 
-/* first and row: `rounds` costs each, in the order of the rounds; a visit that is missing is NaN, 0
- * or less.  Of more than VERDICT_ROUNDS_MAX the last count, as the work grows with their cube.
- * comparisons: rows of the group less one, at least 1.  within: the relative change that counts as
- * the same, such as 0.05. */
+/* The verdict on `row` against `first`: both have `rounds` costs, in the order of the rounds; a
+ * missing visit is NaN, 0 or less.  Only the last VERDICT_ROUNDS_MAX rounds are used, since the
+ * work grows with the cube of their number.  comparisons: the number of intervals that hold
+ * together, at least 1.  within: the relative change that counts as the same, such as 0.05. */
 enum { VERDICT_ROUNDS_MAX = 1000 };
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within);
 
-/* The same of differences, in their unit: change, low, high and half_width are.  Within +-limit
- * they are the same. */
+/* The verdict on differences instead of ratios: change, low, high and half_width are in their unit,
+ * and an interval within +-limit means "the same". */
 struct verdict verdict_of_differences(const double *differences, unsigned rounds,
 				      unsigned comparisons, double limit);
 
-/* Costs of whole runs made at different times, which cannot be paired: the same of their ratio, now
- * over before, by Hodges and Lehmann's shift of two samples.  Each end of the interval is wrong in
- * VERDICT_ALPHA / comparisons of all cases at most.  All costs are above 0; of more than
- * VERDICT_RUNS_MAX runs a side the last count.  `rounds` is the smaller number of runs. */
+/* The verdict on whole runs made at different times, which cannot be paired: on the ratio of their
+ * costs, now over before, by Hodges and Lehmann's shift of two samples.  Each end of the interval
+ * is wrong in at most VERDICT_ALPHA / comparisons of all cases.  All costs are above 0, and only
+ * the last VERDICT_RUNS_MAX of each side are used.  `rounds` is the smaller number of runs. */
 enum { VERDICT_RUNS_LEAST = 5, VERDICT_RUNS_MAX = 25 };
 struct verdict verdict_of_runs(const double *before, unsigned before_count, const double *now,
 			       unsigned now_count, unsigned comparisons, double within);

@@ -64,8 +64,8 @@ static void answer_metrics(struct ctl *ctl, int fd, bool with_body)
 
 	if (!to)
 		return;
-	/* glibc lets it be set.  What ctl_warn() prints becomes the body of the answer; this
-	 * process ends with it. */
+	/* The messages of ctl_warn() become the body of the answer.  glibc lets a program set
+	 * stderr; this process ends after the answer. */
 	stderr = to;
 	if (ctl_call(ctl, "GetStats", NULL, &stats) == CTL_DONE) {
 		status = "200 OK";
@@ -168,8 +168,8 @@ static int serve(struct ctl *ctl, int listening)
 	struct sigaction child = { .sa_handler = on_child };
 	unsigned running = 0;
 
-	/* Without SA_RESTART: accept4() returns when a scrape has ended, so that none stays a
-	 * zombie. */
+	/* Without SA_RESTART: accept4() returns when a scrape has ended, so that none
+	 * stays a zombie. */
 	sigaction(SIGCHLD, &child, NULL);
 	for (;;) {
 		int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
@@ -186,8 +186,8 @@ static int serve(struct ctl *ctl, int listening)
 			scrape(ctl, fd);
 			_exit(EXIT_SUCCESS);
 		}
-		/* If fork() has failed the client sees the connection close, and scrapes again
-		 * later. */
+		/* If fork() has failed the client sees the connection close, and
+		 * scrapes again later. */
 		running += pid > 0;
 		close(fd);
 	}

@@ -19,7 +19,8 @@ static void put_attribute(FILE *to, const char *name, const char *value)
 	putc('"', to);
 }
 
-/* What cannot be compared is an error of the run, no failure of what was measured. */
+/* Writes a test case.  A row that cannot be compared is an "error", as the run is at fault and not
+ * the measured program, which would be a "failure". */
 static void put_case(struct suite *s, const char *class, const char *row, const char *name,
 		     enum gate gate, const char *text)
 {

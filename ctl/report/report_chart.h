@@ -32,8 +32,8 @@ unsigned report_series(const struct report *r, const struct group *g, unsigned i
 /* The unit of the figure's column, with its Greek letter; never NULL. */
 const char *page_unit(enum figure figure);
 
-/* A line of squares with words, which is wrapped at the width; y: of the first base line.  Returns
- * where it ends. */
+/* Draws a line of coloured squares with words, which is wrapped at the width; y: of the first base
+ * line. Returns the y below it. */
 struct chart_key {
 	const char *class, *text;
 	bool shown;

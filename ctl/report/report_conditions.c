@@ -85,7 +85,7 @@ static void put_mitigations(FILE *to, const json_t *mitigations)
 	fputs("</dd>\n", to);
 }
 
-/* Many words, which a comparison with other rows tells where they differ. */
+/* Puts the CPU's flags, many words, into an element that the reader can open. */
 static void put_flags(FILE *to, const char *flags)
 {
 	unsigned count = 1;
@@ -243,7 +243,7 @@ void report_conditions(FILE *to, const struct measures *m)
 		svg_element(to, "dd", "%s to %s", first, last);
 		fputs("</dl>\n", to);
 	}
-	/* What measures all of it again: ports that a run chose are gone with it. */
+	/* The command that measures all of it again.  Ports that the run chose are not in it. */
 	put_words(to, m, make_invocation, "<dl><dt>measured by</dt>", "dd", "</dl>\n");
 	report_nics(to, m);
 	if (json_array_size(hosts))
@@ -269,7 +269,8 @@ void report_subtitle(FILE *to, const struct measures *m)
 
 /* ---- Commands ---- */
 
-/* As the user gave it: ports that a run chose are gone with it. */
+/* The command with its placeholders, as the user gave it: the ports of a run are of no use later.
+ */
 static json_t *make_command(const struct measure *visit)
 {
 	json_t *command = field_get(visit->conditions, "command_given");

@@ -6,9 +6,10 @@
 #include "svg.h"
 #include "util.h"
 
-enum { NICS_MAX = 16 }; /* columns: where interrupts wander each visit has its own */
+enum { NICS_MAX = 16 }; /* columns; without a limit interrupts that move make one for each visit */
 
-/* As those of the generator's hosts have it, with the host first. */
+/* The facts of the listener's interface in the form of those of the generator's hosts, which begin
+ * with the host. */
 static json_t *make_nic(const struct measure *visit)
 {
 	json_t *nic = field_get(visit->conditions, "nic"), *made;
@@ -51,7 +52,7 @@ static json_t *facts_of(const json_t *nics, size_t count)
 	return facts;
 }
 
-/* Marked where it is not as in the first column. */
+/* Puts a row with one fact, and marks values that differ from the first column. */
 static void put_fact(FILE *to, const char *fact, const json_t *nics, size_t count)
 {
 	const json_t *first = json_object_get(json_array_get(nics, 0), fact);

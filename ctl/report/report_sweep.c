@@ -122,7 +122,8 @@ static void draw_axes(const struct chart *c)
 	}
 }
 
-/* Over a value listeners stand beside each other, or their intervals would hide each other. */
+/* The x of a listener's mark over a value.  Listeners stand beside each other, as their intervals
+ * would hide each other otherwise. */
 static double x_at(const struct chart *c, unsigned i, const struct measure *row, unsigned place)
 {
 	double beside = place - (c->curve->groups[i]->count - 1) / 2.0;

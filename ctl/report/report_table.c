@@ -10,7 +10,7 @@ struct cell {
 	char text[96], small[80]; /* "": there is none; small is below text */
 };
 
-/* The columns: what names the row and what is known of it, its cost, then all other figures. */
+/* The columns: the names of the row, its cost and the verdict on it, then all other figures. */
 enum { COLUMN_LISTENER, COLUMN_ENGINE, COLUMN_COST, COLUMN_AGAINST, COLUMN_VISITS, COLUMN_FIGURES };
 enum { COLUMN_COUNT = COLUMN_FIGURES + FIGURE_COUNT };
 
@@ -79,7 +79,8 @@ static void fill_cell(struct cell *cell, unsigned column, const struct group *g,
 		against_cell(cell, g, i);
 }
 
-/* Also the figure that the column of the cost shows. */
+/* Is the column to be left out: it has no value, or shows the same figure as the column
+ * of the cost? */
 static bool is_empty(unsigned column, const struct group *g)
 {
 	struct cell cell;

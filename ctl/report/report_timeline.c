@@ -1,5 +1,5 @@
-/* Throughput over time: a strip for each row, with a line for each of its visits.  See
- * report_chart.h. */
+/* Throughput over time: a strip for each row, with a line for each of its
+ * visits.  See report_chart.h. */
 #include <math.h>
 
 #include "human.h"

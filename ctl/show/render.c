@@ -128,8 +128,8 @@ bool table_is_empty(const struct table *t)
 	return t->row_count == 0;
 }
 
-/* Widens columns to their texts.  Widths never shrink, so that a table printed again stays
- * aligned. */
+/* Widens columns to their texts.  Widths never shrink, so that a table printed
+ * again stays aligned. */
 static void measure_columns(struct table *t)
 {
 	for (unsigned j = 0; j < t->column_count; j++) {

@@ -1,8 +1,8 @@
 /* Printing: tables that fit the terminal, colour where it is wanted, JSON.
  *
- * A table measures its cells, then fits them to the width: first gaps shrink, then the columns of
- * the highest `rank` are dropped, and a line under the table names these.  Knows nothing about the
- * daemon. */
+ * A table measures its cells, then fits them to the width: first gaps shrink, then the columns
+ * of the highest `rank` are dropped, and a line under the table names these.  Knows nothing
+ * about the daemon. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

@@ -164,8 +164,8 @@ void svg_text_fit(FILE *to, const char *class, double x, double y, double width,
 
 static const char *const series_classes[] = { "s0", "s1", "s2", "s3", "s4", "s5" };
 
-/* Paths around the origin.  Their number and that of the colours have no common divisor, so that 30
- * series differ. */
+/* Paths around the origin.  Their number and that of the colours have no common divisor, so that
+ * 30 series differ. */
 static const char *const marks[] = {
 	"M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z",
 	"M-3.5,-3.5H3.5V3.5H-3.5Z",

@@ -11,13 +11,13 @@
  * for attributes in double quotes. */
 void svg_escape(FILE *to, const char *text);
 void svg_escape_format(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* An element of HTML or XML with text that is escaped, on a line: its name, which attributes may
- * follow. */
+/* An element of HTML or XML with text that is escaped, on a line: its name, which
+ * attributes may follow. */
 void svg_element(FILE *to, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* title: description for screen readers.  style: style sheet for a separate file; NULL: the page
- * has it. */
+/* title: description for screen readers.  style: style sheet for a separate file; NULL: the
+ * page has it. */
 void svg_begin(FILE *to, double width, double height, const char *title, const char *style);
 void svg_end(FILE *to);
 /* An image of what has been drawn into the stream of text_open(), which it closes; frees *drawn. */

@@ -1,5 +1,5 @@
-/* The table of connections and how it can be sorted.  Works on the daemon's reply in place.  See
- * connections_table.h. */
+/* The table of connections and how it can be sorted.  Works on the daemon's reply in
+ * place.  See connections_table.h. */
 #include "connections_table.h"
 
 #include <stdlib.h>

@@ -280,8 +280,8 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 	measures_free(&m);
 }
 
-/* Keeps the document, as the next interval begins there.  False ends the stream: the output is
- * closed. */
+/* Keeps the document, as the next interval begins there.  False ends the stream: the
+ * output is closed. */
 static bool watch_reply(void *context, const json_t *document)
 {
 	struct watch *w = context;

@@ -64,8 +64,8 @@ char *top_sparkline(const struct top *top, const char *listener, enum top_series
 	for (unsigned i = 0; i < width; i++) {
 		double level = max > 0 ? means[i] / max * (SPARK_LEVELS - 1) : 0;
 
-		/* A value above 0 shows at least the lowest bar, unless the series has a fixed
-		 * scale. */
+		/* A value above 0 shows at least the lowest bar, unless the series has
+		 * a fixed scale. */
 		level = full_scales[series] > 0 ? round(level) : ceil(level);
 		fputs(isnan(means[i]) ? " "
 		      : utf8          ? spark_utf8[(unsigned)level]

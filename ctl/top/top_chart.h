@@ -1,5 +1,5 @@
-/* Charts of `nbctl top`, drawn with characters: sparklines, bars, and the bins of a histogram.
- * Pure. */
+/* Charts of `nbctl top`, drawn with characters: sparklines, bars, and the bins of
+ * a histogram.  Pure. */
 #pragma once
 #include <stdbool.h>
 

@@ -416,8 +416,8 @@ static bool sort_key(struct top *top, int key)
 	return true;
 }
 
-/* A key while the filter is typed.  Enter keeps the text; Esc, or erasing an empty text, shows all
- * rows again. */
+/* A key while the filter is typed.  Enter keeps the text; Esc, or erasing an empty text, shows
+ * all rows again. */
 static void filter_key(struct top *top, int key)
 {
 	size_t bytes = strlen(top->filter);

@@ -54,9 +54,10 @@ struct top_track {
 struct top {
 	unsigned interval_ms;
 	json_t *last; /* the last document */
-	/* The document on the screen; the begin of the histogram, NULL: the daemon's start. */
+	/* The document on the screen; that at which the histogram begins, NULL: the daemon's start.
+	 */
 	json_t *shown, *base;
-	json_t *from;               /* the begin of the interval that is shown */
+	json_t *from;               /* the document at which the interval that is shown begins */
 	struct measures rows;       /* the rows of that interval, one for each listener, sorted */
 	struct measures operations; /* the same, not added up */
 	json_t *connections;        /* ListConnections' reply for the selected listener, or NULL */
@@ -95,15 +96,15 @@ void top_fini(struct top *top);
 /* Takes in a GetStats document, which ends any trouble. */
 void top_add(struct top *top, const json_t *stats);
 
-/* Takes in the connections of a listener, sorted by bytes; ignored if another listener is selected
- * now. */
+/* Takes in the connections of a listener, sorted by bytes; ignored if another listener
+ * is selected now. */
 void top_add_connections(struct top *top, const char *listener, json_t *reply);
 
 /* The listener of a row, which is another name than the row's if that is a worker. */
 const char *top_listener(const struct top *top, const char *row);
 
-/* Takes connections of other workers than the row's out of ListConnections' reply for its
- * listener. */
+/* Takes connections of other workers than the row's out of ListConnections' reply
+ * for its listener. */
 void top_keep_connections(const struct top *top, const char *row, json_t *reply);
 
 /* Carries out a key; false: quit. */

@@ -35,8 +35,8 @@ const char *page_sort_mark(const struct top *top, bool utf8);
 enum style page_row_style(const struct measure *row);
 void page_value_cell(struct table *t, const struct measure *row, enum top_column column);
 
-/* Titles, then `count` rows from `first` on, with sparklines; `mark`: the selected row is
- * marked. */
+/* Titles, then `count` rows from `first` on, with sparklines; `mark`: the selected
+ * row is marked. */
 void page_put_rows(struct page *p, const struct top *top, unsigned first, unsigned count,
 		   bool mark);
 
