@@ -252,7 +252,8 @@ static int find_target(struct ctl *ctl)
 	if (host && (!*host || *host == '-'))
 		return ctl_usage(ctl, "--host: expected [USER@]HOST, got '%s'", host);
 	if (host && ctl->command->here)
-		return ctl_usage(ctl, "%s works on this host: without -H", ctl->command->name);
+		return ctl_usage(ctl, "%s works on this host alone: leave out -H",
+				 ctl->command->name);
 	/* compare --on has another host as well. */
 	if (!host && ctl->target.nbctl && !ctl->command->runs_command)
 		return ctl_usage(ctl, "--nbctl is for another host: give -H HOST as well");
@@ -342,7 +343,7 @@ int main(int argc, char **argv)
 	argc -= optind;
 	argv += optind;
 	if (argc == 0)
-		return ctl_usage(&ctl, "which command?");
+		return ctl_usage(&ctl, "no command is given");
 	if (!strcmp(argv[0], "help")) {
 		if (argc > 1 && !find_command(argv[1]))
 			return unknown_command(&ctl, argv[1]);

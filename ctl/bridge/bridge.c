@@ -287,7 +287,7 @@ static bool serve(struct bridge *b, const char *text, size_t bytes)
 	bool more;
 
 	if (varlink_request_parse(text, bytes, &call) < 0) {
-		ctl_warn("bridge: that was no Varlink call: `nbctl -H HOST` makes them");
+		ctl_warn("bridge: expected a Varlink call on stdin, as `nbctl -H HOST` sends them");
 		return false;
 	}
 	if (!strncmp(call.method, host, strlen(host)))
@@ -336,7 +336,7 @@ const struct command command_bridge = {
 	.here = true,
 	.arguments = "",
 	.summary = "the far end of `nbctl -H HOST`, on stdin and stdout",
-	.details = "ssh runs it there; nobody else needs to.\n",
+	.details = "`nbctl -H HOST` starts it over ssh; there is no other use for it.\n",
 	.example = "nbctl bridge <calls >replies",
 	.json_instead = "nbctl status --json",
 	.run = run_bridge,

@@ -66,7 +66,8 @@ static json_t *failure(const char *program, int rc, int said)
 	text[MAX(n, (ssize_t)0)] = '\0';
 	if (!*text)
 		snprintf(text, sizeof(text), "%s: %s", program,
-			 rc < 0 && rc != -ECHILD ? strerror(-rc) : "it ended before it served");
+			 rc < 0 && rc != -ECHILD ? strerror(-rc)
+						 : "the daemon ended before it served");
 	made = json_string(text);
 	return json_pack("{s:o}", "message", made ? made : json_string("nbserved failed"));
 }

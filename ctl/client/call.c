@@ -58,7 +58,7 @@ const char *ctl_place(const struct ctl *ctl)
 
 static int unreachable_here(const char *where, const char *socket, int error)
 {
-	const char *why = error == EPROTO      ? "the answer was no Varlink"
+	const char *why = error == EPROTO      ? "the answer is not Varlink"
 			  : error == ETIMEDOUT ? "it does not answer"
 					       : strerror(error);
 
@@ -225,8 +225,8 @@ static int greet(const struct ctl *ctl, struct client *client, uint64_t end_ns)
 		return unreachable(ctl, client, -rc);
 	rc = CTL_DONE;
 	if (error || !is_our_version(field_text(reply, "version"))) {
-		ctl_warn("%s has nbctl %s, this is %s: install the same there", ctl->target.host,
-			 field_text(reply, "version"), NB_VERSION);
+		ctl_warn("%s has nbctl %s, and this host has %s: install the same version there",
+			 ctl->target.host, field_text(reply, "version"), NB_VERSION);
 		rc = CTL_UNREACHABLE;
 	}
 	json_decref(reply);

@@ -145,8 +145,7 @@ static int show_control(struct ctl *ctl, const struct measures *m)
 	groups_init(&groups, m);
 	text = groups_control(&groups, listener, &alike);
 	if (!text) {
-		ctl_warn("--control: '%s' is no listener that was compared with the first one",
-			 listener);
+		ctl_warn("--control: '%s' was not compared with the first listener", listener);
 		rc = CTL_USAGE;
 	} else if (!alike) {
 		ctl_warn("--control: the keys of '%s' are not those of the first one", listener);
@@ -381,7 +380,7 @@ const struct command command_compare = {
 		"the table says how many samples there were.  It runs from the moment a worker has a\n"
 		"request's bytes to the moment the kernel has taken the reply.  CPU time is that of\n"
 		"the listener's own threads and of the kernel's threads that work for them;\n"
-		"interrupts are charged by Linux to whoever they interrupt.\n"
+		"Linux charges interrupts to the threads that they interrupt.\n"
 		"\n"
 		"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n"
 		"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"

@@ -35,8 +35,9 @@ static int check_time(struct ctl *ctl, struct compare *c)
 	unsigned ms = ROUNDS_TIME_MS;
 
 	if (text && (!c->visits || ctl->values[VALUE_REPEAT]))
-		return ctl_usage(ctl, "--time is about rounds of visits, with {port} and without "
-				      "--repeat");
+		return ctl_usage(
+			ctl,
+			"--time limits rounds of visits: COMMAND needs {port}, and leave out --repeat");
 	if (text && ctl_interval(ctl, "time", text, 1, &ms))
 		return CTL_USAGE;
 	c->rounds.time_ns = ms * (uint64_t)NS_PER_MS * (text ? 1 : c->points.count);
@@ -62,9 +63,10 @@ static int check_columns(struct ctl *ctl, struct compare *c)
 	const char *name = ctl->values[VALUE_COLUMNS];
 
 	if (name && ctl->values[VALUE_WIDE])
-		return ctl_usage(ctl, "--wide shows all columns: without --columns");
+		return ctl_usage(ctl, "--wide shows all columns: leave out --columns");
 	if (name && (ctl->values[VALUE_CSV] || ctl->out.json))
-		return ctl_usage(ctl, "--columns is about the table: --csv and --json have all");
+		return ctl_usage(ctl,
+				 "--columns is about the table: --csv and --json have all figures");
 	while (name) {
 		size_t bytes = strcspn(name, ",");
 
@@ -118,14 +120,16 @@ static int check_served(struct ctl *ctl, const struct compare *c)
 				      "-- COMMAND {port}`");
 	if ((ctl->values[VALUE_PAIR] || ctl->values[VALUE_CONTROL] || ctl->values[VALUE_SEED]) &&
 	    !c->visits)
-		return ctl_usage(ctl, "--pair, --control and --seed are about visits: COMMAND "
-				      "needs {port} or its like");
+		return ctl_usage(
+			ctl,
+			"--pair, --control and --seed are about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
 	if (ctl->values[VALUE_CONTROL] && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]))
-		return ctl_usage(ctl, "--control is a listener beside the first one: without "
-				      "--build and --pair");
+		return ctl_usage(
+			ctl,
+			"--control names a listener beside the first one: leave out --build and --pair");
 	if (ctl->values[VALUE_PAIR] && (ctl->values[VALUE_BUILD] || ctl->word_count))
-		return ctl_usage(ctl, "--pair names the listeners: without others, and without "
-				      "--build");
+		return ctl_usage(ctl,
+				 "--pair names the listeners: leave out other names and --build");
 	return CTL_DONE;
 }
 
@@ -144,7 +148,7 @@ static int check_host(const struct ctl *ctl)
 
 	for (unsigned i = 0; ctl->target.host && i < ARRAY_SIZE(here); i++)
 		if (ctl->values[here[i].value])
-			return ctl_usage(ctl, "--%s %s: without -H", here[i].name, here[i].why);
+			return ctl_usage(ctl, "--%s %s: leave out -H", here[i].name, here[i].why);
 	return CTL_DONE;
 }
 
@@ -183,7 +187,7 @@ static int check_on(struct ctl *ctl, struct compare *c)
 
 		json_decref(sent);
 		if (!sent)
-			return ctl_usage(ctl, "--on: a word of COMMAND is no UTF-8");
+			return ctl_usage(ctl, "--on: a word of COMMAND is not UTF-8");
 	}
 	return CTL_DONE;
 }
@@ -330,7 +334,9 @@ static int check_points(struct ctl *ctl, struct compare *c)
 			bytes, unknown, bytes, unknown);
 	c->visits = ctl->rest && placeholders_used(ctl->rest);
 	if (texts.sweeps && !c->visits)
-		return ctl_usage(ctl, "--sweep is about visits: COMMAND needs {port} or its like");
+		return ctl_usage(
+			ctl,
+			"--sweep is about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
 	return CTL_DONE;
 }
 
@@ -342,7 +348,8 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	if (check_command(ctl) || check_host(ctl) || check_on(ctl, c) || check_points(ctl, c))
 		return CTL_USAGE;
 	if (interval && ctl->rest)
-		return ctl_usage(ctl, "the interval is the command's run time: no --interval");
+		return ctl_usage(ctl,
+				 "the interval is the command's run time: leave out --interval");
 	if (interval && ctl_interval(ctl, "interval", interval, 1, &c->interval_ms))
 		return CTL_USAGE;
 	if (ctl->values[VALUE_QUIET] && !ctl->rest)
@@ -354,7 +361,7 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	if (ctl->values[VALUE_STACKS] && !ctl->values[VALUE_LAYERS] && !ctl->values[VALUE_LOAD])
 		return ctl_usage(ctl, "--stacks saves what --layers has sampled");
 	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
-		return ctl_usage(ctl, "one of --csv, --markdown and --json");
+		return ctl_usage(ctl, "choose one of --csv, --markdown and --json");
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
 	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
 	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||

@@ -67,7 +67,7 @@ const struct command command_report = {
 		   "nbctl report --svg rows.jsonl >cost.svg",
 	.options = {
 		[VALUE_SVG] = { "svg", OPTION_FLAG, NULL, "only the picture of the costs, as SVG" },
-		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "then and now: what got worse or better than these" },
+		[VALUE_AGAINST] = { "against", OPTION_VALUE, "FILE", "compare with these saved rows: what got worse or better" },
 		[VALUE_FORCE] = { "force", OPTION_FLAG, NULL, "... even if command, host or keys differ" },
 	},
 	.words_min = 1,

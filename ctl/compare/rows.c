@@ -77,8 +77,8 @@ int rows_load(const char *path, struct measures *m)
 	if (from != stdin)
 		fclose(from);
 	if (rc == -EPROTONOSUPPORT) {
-		ctl_warn("%s:%u: a row of a newer nbctl, whose form this one does not know", path,
-			 line);
+		ctl_warn("%s:%u: this row was saved by a newer nbctl: use that one to read it",
+			 path, line);
 		return CTL_USAGE;
 	}
 	if (rc == -EINVAL) {

@@ -129,10 +129,10 @@ static void add_port(int map, const json_t *listener, const char *address, uint3
 	if (bpf_map_update_elem(map, &port, &slot, BPF_NOEXIST) == 0)
 		return;
 	if (bpf_map_lookup_elem(map, &port, &other) == 0 && other != slot)
-		ctl_warn("--softirq: the listeners '%s' and '%s' have the same port %u: what both "
-			 "take is said of '%s'",
-			 field_text(json_array_get(listeners, other - 1), "name"), name,
-			 port.number, field_text(json_array_get(listeners, other - 1), "name"));
+		ctl_warn(
+			"--softirq: the listeners '%s' and '%s' have the same port %u: the packets of both are charged to '%s'",
+			field_text(json_array_get(listeners, other - 1), "name"), name, port.number,
+			field_text(json_array_get(listeners, other - 1), "name"));
 }
 
 static void add_ports(struct softirq *s)

@@ -239,11 +239,10 @@ static int targets_all(struct targets *t, const struct way *ways)
 			targets_add(t, ways, listener);
 	for (unsigned j = 1; j < t->count; j++)
 		if (strcmp(t->list[j].service, t->list[0].service) != 0) {
-			ctl_warn(
-				"which listeners?  They serve different things (%s: %s, %s: %s): name "
-				"those that COMMAND is to visit",
-				t->list[0].listener, t->list[0].service, t->list[j].listener,
-				t->list[j].service);
+			ctl_warn("the listeners serve different services (%s: %s, %s: %s): name "
+				 "those that COMMAND is to visit",
+				 t->list[0].listener, t->list[0].service, t->list[j].listener,
+				 t->list[j].service);
 			return CTL_USAGE;
 		}
 	json_array_foreach(field_get(t->status, "listeners"), i, listener)

@@ -142,8 +142,9 @@ int layers_see(struct layers *l, const json_t *document, struct reason *reason)
 		unsigned at = find(l, field_text(listener, "name"));
 
 		if (!threads)
-			return reason_set(reason, -EPROTO,
-					  "this daemon is too old: it does not tell its threads");
+			return reason_set(
+				reason, -EPROTO,
+				"this daemon is too old: GetStats does not name its threads");
 		json_array_foreach(threads, j, tid)
 			see_thread(l, at, (pid_t)field_uint(tid, ""));
 	}

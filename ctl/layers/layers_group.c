@@ -213,14 +213,14 @@ char *layers_warnings(const struct layers_group *l)
 	}
 	if (!stripped && !far)
 		return NULL;
-	return text_new("%s%s%s",
-			far ? "The samples' time is off from a listener's by more than 2 % and "
-			      "chance: shares may be, too."
-			    : "",
-			far && stripped ? " " : "",
-			stripped ? "nbserved has no symbols (it was stripped): service, engine and "
-				   "store are part of its core."
-				 : "");
+	return text_new(
+		"%s%s%s",
+		far ? "The time of the samples differs from a listener's CPU time by more than 2 % and chance: the shares of layers may be wrong by as much."
+		    : "",
+		far && stripped ? " " : "",
+		stripped ? "nbserved has no symbols (it was stripped): service, engine and "
+			   "store are part of its core."
+			 : "");
 }
 
 char *layers_other(const struct layers_group *l, unsigned row)

@@ -132,7 +132,7 @@ static void render_notes(struct output *out, const struct layers_group *l)
 		out, STYLE_DIM, 2,
 		"A layer costs its share of the samples times the CPU time charged; sampled "
 		"is the samples' own time against that, and how far chance may put it off. Sampling is the cost in sampled "
-		"rounds against that in the others, each third.");
+		"rounds against that in every third round, which has none.");
 	if (warnings)
 		output_wrapped(out, STYLE_WARN, 2, "%s", warnings);
 	free(warnings);

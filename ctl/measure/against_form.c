@@ -9,7 +9,7 @@
 #include "text.h"
 
 const char against_nothing_changed[] =
-	"Nothing that both have saved of host, versions, build, command and keys has changed.";
+	"No change is known: host, versions, build, command and keys are the same, as far as both have saved them.";
 
 struct phrase against_words(const struct against *a, unsigned i)
 {

@@ -371,8 +371,7 @@ static char *control_text(const struct group *g, unsigned row)
 	return text_new(
 		"The control %s is configured as %s: %s.%s", name, first, verdict.text,
 		verdict_decides(g->verdicts[row].is)
-			? " Differences of that size are between listeners of one daemon, not "
-			  "between what they do."
+			? " Differences of this size occur between listeners with the same keys."
 			: "");
 }
 

@@ -32,8 +32,7 @@ FIGURE(CYCLE, cycle_of(row),
 	.name = "connections_over_rate_ns", .title = "cycle", .unit = "us",
 	.words = "connections over rate",
 	.meaning = "open connections over the rate (of requests, else of operations): the "
-		   "time from one request of a connection to its next, so its whole round "
-		   "trip if it has one under way at a time",
+		   "time from one request of a connection to its next, which is the round trip if it has one request in flight at a time",
 	.scale = 1e-3, .apart = true, .rank = 5)
 FIGURE(P50, latency(&row->latency, 0.5),
 	.name = "p50_ns", .title = "p50", .unit = "us", .words = "p50",
@@ -60,8 +59,7 @@ FIGURE(SAMPLES, (double)row->latency.count,
 FIGURE(TURN_P99, is_busy(row) ? latency(&row->turn, 0.99) : NAN,
 	.name = "turn_p99_ns", .title = "turn99", .unit = "us", .words = "turn p99",
 	.meaning = "the 99th percentile of the length of a worker's turn, while the "
-		   "workers are busy: so long may a request wait in its socket before "
-		   "p50 and p99 begin to count",
+		   "workers are busy: a request may wait that long in its socket before p50 and p99 begin to count",
 	.scale = 1e-3, .pooled = true, .rank = 6)
 FIGURE(CPU_PER_REQUEST, PER_REQUEST(row->cpu_ns),
 	.name = "cpu_ns_per_request", .title = "CPU/req", .unit = "us",

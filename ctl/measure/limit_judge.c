@@ -154,7 +154,7 @@ void limits_render(struct output *out, const struct limits *l)
 	}
 	if (l->count == 0)
 		output_wrapped(out, STYLE_WARN, 2,
-			       "--fail-if: there is no row to hold against a limit.");
+			       "--fail-if: there is no row to judge by a limit.");
 	else
 		output_wrapped(out, gate_styles[l->gate], 2,
 			       "--fail-if: of %u row%s and limit%s %u passed, %u failed, %u "

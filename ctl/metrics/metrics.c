@@ -93,7 +93,7 @@ static const struct {
 } refusals[] = {
 	[METRICS_ELSEWHERE] = { "404 Not Found", "the metrics are at /metrics\n" },
 	[METRICS_METHOD] = { "405 Method Not Allowed", "only GET and HEAD\n" },
-	[METRICS_BAD] = { "400 Bad Request", "this is no HTTP/1.1 request\n" },
+	[METRICS_BAD] = { "400 Bad Request", "this is not an HTTP/1.x request\n" },
 };
 
 static void scrape(struct ctl *ctl, int fd)

@@ -58,7 +58,7 @@ static void put_limits(struct suite *s, const struct limits *l)
 	}
 	if (l->count == 0)
 		put_case(s, "nbctl compare", "--fail-if", "rows", GATE_NOT_COMPARABLE,
-			 "there is no row to hold against a limit");
+			 "there is no row to judge by a limit");
 }
 
 static void put_against(struct suite *s, const struct against *a)

@@ -72,7 +72,7 @@ static int run_config(struct ctl *ctl)
 	bool diff = ctl->values[VALUE_DIFF];
 
 	if (diff && ctl->out.json)
-		return ctl_usage(ctl, "--diff prints a file: without --json");
+		return ctl_usage(ctl, "--diff prints a file: leave out --json");
 	return ctl_show(ctl, "GetConfig",
 			diff ? json_pack("{s:b}", "diff", true) : text_wanted(ctl), render_config);
 }

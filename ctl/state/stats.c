@@ -324,7 +324,7 @@ static int run_stats(struct ctl *ctl)
 	if (active && (interval || openmetrics || ctl->out.json))
 		return ctl_usage(ctl, "--active is about the table of all listeners");
 	if (openmetrics && ctl->values[VALUE_BY_WORKER])
-		return ctl_usage(ctl, "--openmetrics is by listener: without --by-worker");
+		return ctl_usage(ctl, "--openmetrics is by listener: leave out --by-worker");
 	if (openmetrics && (interval || ctl->out.json))
 		return ctl_usage(ctl, "--openmetrics goes neither with --watch nor with --json");
 	if (interval && *interval &&

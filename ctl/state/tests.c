@@ -98,7 +98,7 @@ const struct command command_tests = {
 	.name = "tests",
 	.arguments = "[LISTENER]",
 	.summary = "the last tests of iperf3 and netperf clients, by both sides' counts",
-	.details = "100 of each listener since it began, the newest first.  A client of iperf3 sends\n"
+	.details = "The last 100 of each listener, the newest first.  A client of iperf3 sends\n"
 		   "its figures to the server, one of netperf does not.\n",
 	.example = "nbctl tests iperf3 --limit 10",
 	.options = {

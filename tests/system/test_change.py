@@ -141,7 +141,7 @@ def test_changes_are_limited(start_daemon):
 
 def test_usage(start_daemon):
     daemon = start_daemon(listener("a", engine="epoll"))
-    assert "without --json" in change(daemon, "config", "--diff", "--json", status=2)
+    assert "leave out --json" in change(daemon, "config", "--diff", "--json", status=2)
     assert "LISTENER KEY=VALUE" in change(daemon, "set", "a", status=2)
     assert "--confirm: expected a number" in change(daemon, "add", "echo", "--confirm", "0", status=2)
 

@@ -116,4 +116,4 @@ def test_a_running_daemon_is_swept_as_well(start_daemon, tmp_path):
     assert [row["label"] for row in json.loads(done.stdout)["rows"]] == ["c=1", "c=2"]
     done = run(tmp_path, "-s", daemon.control, "compare", "echo", "--sweep", "c=1,2", "--", "true", "{c}", check=2,
                program=NBCTL)  # fmt: skip
-    assert "COMMAND needs {port} or its like" in done.stderr
+    assert "COMMAND needs {port}, {host}, {uri} or {listener}" in done.stderr
