@@ -234,7 +234,9 @@ static int greet(const struct ctl *ctl, struct client *client, uint64_t end_ns)
 	return rc;
 }
 
-int ctl_open(struct ctl *ctl, struct client **ret_client)
+/* Connects to the daemon, and on another host waits until it answers.  The caller closes the
+ * client. CTL_DONE, or CTL_UNREACHABLE with the error printed. */
+static int open_client(struct ctl *ctl, struct client **ret_client)
 {
 	int rc = client_open(&ctl->target, ret_client);
 
@@ -283,7 +285,7 @@ static int take_client(struct ctl *ctl, struct client **ret_client)
 	if (kept && ctl->steady)
 		rc = unreachable(ctl, kept, ECONNRESET);
 	client_close(kept);
-	return rc == CTL_DONE ? ctl_open(ctl, ret_client) : rc;
+	return rc == CTL_DONE ? open_client(ctl, ret_client) : rc;
 }
 
 /* Connects and sends; prints an error on failure.  The client is the caller's. */

@@ -94,10 +94,6 @@ extern const struct command command_reload, command_confirm, command_set, comman
 extern const struct command command_doctor, command_config;
 extern const struct command command_bridge;
 
-/* Connects to the daemon, and on another host waits until it answers.  The caller closes the
- * client. CTL_DONE, or CTL_UNREACHABLE with the error printed. */
-int ctl_open(struct ctl *ctl, struct client **ret_client);
-
 /* Connects to the hosts of all `count` elements of the list at the same time, and keeps
  * the connections in them.  CTL_DONE, or CTL_UNREACHABLE with the error of each host
  * that failed printed. */

@@ -34,7 +34,7 @@ struct conditions {
 	const char *by_ssh; /* the value of {host}, if it is the address that ssh uses; else NULL */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */
-	uint64_t throttled;   /* host_throttled() of its host at the end of the last visit */
+	uint64_t throttled;   /* as host_read() of its host told at the end of the last visit */
 };
 
 /* conditions_begin() sets the conditions of this run of nbctl.  conditions_ask() asks for those of

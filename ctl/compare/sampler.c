@@ -22,6 +22,11 @@ enum {
 	SILENT_NAMED_MAX = 4,
 };
 
+static const json_t *sampler_first(const struct sampler *s)
+{
+	return json_array_get(s->documents, 0);
+}
+
 static void samples_remove(struct sampler *s, size_t i)
 {
 	size_t count = json_array_size(s->documents);
@@ -285,11 +290,6 @@ void sampler_free(struct sampler *s)
 	json_decref(s->begin);
 	json_decref(s->parameters);
 	json_decref(s->documents);
-}
-
-const json_t *sampler_first(const struct sampler *s)
-{
-	return json_array_get(s->documents, 0);
 }
 
 const json_t *sampler_last(const struct sampler *s)

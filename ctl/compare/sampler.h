@@ -53,11 +53,10 @@ struct watcher sampler_watcher(struct sampler *s);
 int sampler_end(struct sampler *s, const struct use *use);
 void sampler_free(struct sampler *s);
 
-/* Borrowed references: the samples between which the load was. */
-const json_t *sampler_first(const struct sampler *s);
+/* The last document, borrowed. */
 const json_t *sampler_last(const struct sampler *s);
-/* Appends the rows of that span to m, with what happened over its time and their links, see
- * link_set(). label NULL: none.  An exit code: the daemon may have been restarted. */
+/* Appends the rows of the span of load to m, with their timelines and their links, see link_set().
+ * label NULL: none.  An exit code: the daemon may have been restarted. */
 int sampler_rows(const struct sampler *s, const char *label, const json_t *interfaces,
 		 uint64_t link_bps, struct measures *m);
 /* Sets the CPU time of the machine in the rows of m from `first` on, and that of the generator in

@@ -284,7 +284,9 @@ static uint64_t cgroup_throttled(pid_t pid)
 	return read_counter(path, "nr_throttled ");
 }
 
-uint64_t host_throttled(pid_t pid)
+/* The number of times that CPUs have been throttled so far: by heat, or in the cgroup of the
+ * process because it had used up its time.  Counters that this host lacks count as 0. */
+static uint64_t throttled(pid_t pid)
 {
 	uint64_t count = cgroup_throttled(pid) + cgroup_throttled(getpid());
 	glob_t found;
@@ -348,7 +350,7 @@ json_t *host_read(pid_t pid, const char *listener)
 	made = json_pack("{s:o}", "machine", measure_machine_to_json(&machine));
 	if (pid <= 0)
 		return made;
-	json_object_set_new(made, "throttled", json_integer((json_int_t)host_throttled(pid)));
+	json_object_set_new(made, "throttled", json_integer((json_int_t)throttled(pid)));
 	host_listener_cpus(pid, listener, &cpus);
 	if (host_cpus_text(&cpus, list, sizeof(list)))
 		json_object_set_new(made, "listener_cpus", json_string(list));

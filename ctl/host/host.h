@@ -21,16 +21,13 @@ void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus);
 /* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes);
 
-/* The number of times that CPUs have been throttled so far: by heat, or in the cgroup of a process
- * because it had used up its time.  Counters that this host lacks count as 0. */
-uint64_t host_throttled(pid_t pid);
-
 /* Names this host and network namespace: "" if that cannot be read. */
 enum { HOST_NETWORK_BYTES = 96 };
 void host_network(char text[HOST_NETWORK_BYTES]);
 
 /* A new reference: machine (see measure_machine_to_json()), and of a process, if pid is not 0,
- * throttled (see host_throttled()) and listener_cpus, as "0-3". */
+ * throttled (how often CPUs have been throttled so far, by heat or in the cgroup of the process)
+ * and listener_cpus, as "0-3". */
 json_t *host_read(pid_t pid, const char *listener);
 
 /* A new reference: kernel, machine, cpu (its model), cpu_flags ("fpu vme ..."), cpus (how many are

@@ -73,7 +73,7 @@ struct generator_sum generator_sum(const struct generator_part *parts, unsigned 
 	/* The load of each ended when its generator did. */
 	uint64_t first_end_ns = UINT64_MAX, last_end_ns = 0;
 	double first_start_ns = (double)UINT64_MAX, last_start_ns = 0, all_ns, common_ns;
-	struct generator_sum sum = { .load_ns = 0 };
+	struct generator_sum sum = { 0 };
 	bool understood = true;
 
 	for (unsigned i = 0; i < count; i++) {
@@ -87,7 +87,6 @@ struct generator_sum generator_sum(const struct generator_part *parts, unsigned 
 	}
 	all_ns = MAX((double)last_end_ns - first_start_ns, 1.0);
 	common_ns = (double)first_end_ns - last_start_ns;
-	sum.load_ns = (uint64_t)all_ns;
 	sum.overlap = MAX(common_ns, 0.0) / all_ns;
 	if (!understood)
 		return sum;

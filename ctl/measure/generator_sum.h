@@ -23,8 +23,7 @@ struct generator_sum {
 	 * lie between their lowest and their highest: these are the highest.  All 0 if the result
 	 * of any host is unknown. */
 	struct generator_result result;
-	uint64_t load_ns; /* that time */
-	double overlap;   /* the part of it in which all hosts had load, 0 to 1 */
+	double overlap; /* the part of that time in which all hosts had load, 0 to 1 */
 };
 
 struct generator_sum generator_sum(const struct generator_part *parts, unsigned count);

@@ -91,7 +91,8 @@ static const uint64_t latency_bounds_ns[] = {
 
 /* ---- Pieces of a line ---- */
 
-void openmetrics_escape(FILE *to, const char *text)
+/* Writes the value of a label, with \, " and newline escaped. */
+static void put_escaped(FILE *to, const char *text)
 {
 	bool printable;
 
@@ -112,7 +113,7 @@ static void put_label(FILE *to, const char **separator, const char *name, size_t
 		      const char *value)
 {
 	fprintf(to, "%s%.*s=\"", *separator, (int)name_bytes, name);
-	openmetrics_escape(to, value);
+	put_escaped(to, value);
 	putc('"', to);
 	*separator = ",";
 }

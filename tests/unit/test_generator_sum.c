@@ -36,7 +36,6 @@ static void requests_are_added_over_the_whole_time(void **state)
 
 	(void)state;
 	/* From 200 to 1300 ms; both from 300 to 1200. */
-	assert_int_equal(sum.load_ns, 1100 * (uint64_t)NS_PER_MS);
 	assert_true(fabs(sum.overlap - 900.0 / 1100) < 1e-6);
 	assert_true(sum.result.requests == 4000 && sum.result.bytes == 40000);
 	assert_true(fabs(sum.result.requests_per_s - 4000 / 1.1) < 1e-3);
