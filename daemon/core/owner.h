@@ -12,7 +12,7 @@
 
 /* Starts the thread: 0, or -errno with the reason.  The caller has zeroed w and set service,
  * engine, options, owner, owner_context, listener, index and name.  Takes ownership of the sockets
- * even on failure; accepting begins with worker_listen(). */
+ * even on failure; accepting begins with REQUEST_LISTEN. */
 int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
 /* After worker_spawn(): waits until the worker's engine is ready (0) or has failed (-errno with the
@@ -23,16 +23,9 @@ int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason)
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
 
-/* Requests: these return at once; the worker carries them out in a later turn. */
-void worker_listen(struct worker *w);
-/* Accept the connections that wait in the queue, even if the kernel woke another worker for them:
- * see owner->accept_ended(). */
-void worker_accept_waiting(struct worker *w);
-/* Close the listening sockets.  Connections may finish until deadline_ns (CLOCK_MONOTONIC); those
- * that are silent for WORKER_QUIET_NS are closed.  owner->accept_ended() and ->drained() follow. */
-void worker_drain(struct worker *w, uint64_t deadline_ns);
-void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns);
-void worker_set_peers_max(struct worker *w, uint64_t peers_max);
+/* Makes a request and returns at once; the worker carries it out in a later turn.  value: see enum
+ * worker_requested; 0 if the request has none. */
+void worker_request(struct worker *w, enum worker_requested which, uint64_t value);
 
 /* Makes the counters of idle workers exact: worker_flush_counters() has a worker that sleeps with
  * unreaped completions (`counters_lag`) count them; counter_flush_wait() waits for all such

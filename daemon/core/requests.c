@@ -93,7 +93,7 @@ static void worker_do_stop(struct call *call)
 
 /* Runs on the owner's thread.  The value is stored before `posted` is tested: either this posts the
  * call, or the call that is posted already reads the new value. */
-static void worker_request(struct worker *w, enum worker_requested which, uint64_t value)
+void worker_request(struct worker *w, enum worker_requested which, uint64_t value)
 {
 	static void (*const run[])(struct call *) = {
 		[REQUEST_STOP] = worker_do_stop,
@@ -122,31 +122,6 @@ void worker_request_stop(struct worker *w)
 void worker_call(struct worker *w, struct call *call)
 {
 	mailbox_post(&w->mailbox, call);
-}
-
-void worker_listen(struct worker *w)
-{
-	worker_request(w, REQUEST_LISTEN, 0);
-}
-
-void worker_accept_waiting(struct worker *w)
-{
-	worker_request(w, REQUEST_ACCEPT_WAITING, 0);
-}
-
-void worker_drain(struct worker *w, uint64_t deadline_ns)
-{
-	worker_request(w, REQUEST_DRAIN, deadline_ns);
-}
-
-void worker_set_idle_timeout(struct worker *w, uint64_t idle_timeout_ns)
-{
-	worker_request(w, REQUEST_IDLE_TIMEOUT, idle_timeout_ns);
-}
-
-void worker_set_peers_max(struct worker *w, uint64_t peers_max)
-{
-	worker_request(w, REQUEST_PEERS_MAX, peers_max);
 }
 
 /* ---- Flushing counters ---- */
@@ -198,8 +173,8 @@ static void worker_do_flush_counters(struct call *call)
 	free(c);
 }
 
-/* Asks w to count what it has not reaped.  settling is cleared by the answer only, so that a worker
- * that hangs is asked once and costs one allocation. */
+/* Asks w to reap and count its finished sends.  Only the answer clears `settling`, so a worker that
+ * hangs is asked once, and costs one allocation. */
 void worker_flush_counters(struct worker *w, struct counter_flush *s)
 {
 	struct flush_call *c;
@@ -321,6 +296,6 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 		*ret_features = w->features;
 	worker_request_stop(w);
 	if (worker_await_end(w, rc == 0 ? UINT64_MAX : 0))
-		free(w); /* else the thread hangs and still uses w: its memory is left to it */
+		free(w); /* otherwise the thread hangs and still uses w, which is leaked */
 	return rc;
 }

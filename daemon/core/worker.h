@@ -90,7 +90,7 @@ struct worker_socket {
 	int fd;
 	bool shared;      /* other workers accept from the same socket: they take turns */
 	unsigned address; /* index of the socket's address in the owner's list */
-	/* NULL, or the address that the owner binds it to before worker_listen(): a UDP socket
+	/* NULL, or the address that the owner binds it to before REQUEST_LISTEN: a UDP socket
 	 * receives as soon as it is bound.  Valid as long as the worker. */
 	const struct sockaddr_storage *late;
 };
@@ -131,7 +131,8 @@ struct acceptor {
 	uint16_t port; /* local port of its connections; 0: it has none */
 	bool paused;   /* not accepting: out of descriptors, or draining */
 	bool deaf;     /* paused as listen(2) has failed, which is tried again */
-	/* Set by the owner before worker_drain(): another worker accepts from the same queue. */
+	/* Set by the owner before a drain: another worker or process
+	 * accepts from the same queue. */
 	bool given;
 	/* The engine's requests in flight that may still bring connections, even while paused. */
 	unsigned armed;
@@ -148,11 +149,16 @@ struct arrival {
  * next one of its kind. */
 enum worker_requested {
 	REQUEST_STOP,
-	REQUEST_LISTEN,
+	REQUEST_LISTEN, /* begin to accept */
+	/* Accept the connections that wait in the queue, even if the kernel woke another worker for
+	 * them: see owner->accept_ended(). */
 	REQUEST_ACCEPT_WAITING,
+	/* Close the listening sockets.  Connections may finish until `value` (CLOCK_MONOTONIC, ns);
+	 * those that are silent for WORKER_QUIET_NS are closed.  owner->accept_ended() and
+	 * ->drained() follow. */
 	REQUEST_DRAIN,
-	REQUEST_IDLE_TIMEOUT,
-	REQUEST_PEERS_MAX,
+	REQUEST_IDLE_TIMEOUT, /* value: options.idle_timeout_ns */
+	REQUEST_PEERS_MAX,    /* value: options.peers_max */
 	REQUEST_COUNT
 };
 struct worker_request {
@@ -223,9 +229,9 @@ struct worker_pressure {
 	/* Lowest place of a connection that waits for the pool alone; 0: none. */
 	uint64_t first;
 	uint64_t look_ns; /* time of the next look at connections that hold chunks */
-	/* Since the last look a connection that waited for the pool alone was served. */
+	/* A connection that waited for the pool alone was served since the last look. */
 	bool moves;
-	unsigned stuck;        /* successive looks without such a service */
+	unsigned stuck;        /* successive looks in which no such connection was served */
 	struct chunk *reserve; /* the chunk of which conn_reserve() gives parts; NULL: none */
 	struct timer timer;    /* for the next look; armed while connections wait */
 };
@@ -245,7 +251,7 @@ struct worker_bulk {
 	struct timer timer; /* to notice that `busy` is silent; armed while it has a mark */
 };
 
-/* turn.c, after worker_drain(). */
+/* turn.c: a drain. */
 struct worker_drain_state {
 	bool on;
 	bool done; /* owner->drained() was called */
@@ -272,7 +278,7 @@ struct worker_accept {
 	 * by the owner.  The count is 0 for other engines. */
 	struct sockaddr_storage *endpoints;
 	unsigned endpoint_count;
-	/* Likewise, that such an engine joins. */
+	/* Likewise: the multicast groups that such an engine joins. */
 	const struct worker_group *groups;
 	unsigned group_count;
 };
@@ -349,10 +355,12 @@ struct worker {
 	uint64_t watched_turns;       /* used by the watchdog on the main thread only */
 	/* A mask of enum engine_feature; bits may be added while it serves. */
 	_Atomic uint64_t features;
-	/* It may sleep with sends whose result it has not reaped: its counters then lag. */
+	/* The worker may sleep with sends whose results it has not reaped: its
+	 * counters then lag behind. */
 	_Atomic bool counters_lag;
-	_Atomic bool settling; /* it has not answered a worker_flush_counters() yet */
-	_Atomic bool idle;     /* asleep, or about to be: the watchdog expects no turns */
+	_Atomic bool settling; /* the worker has not answered a worker_flush_counters() yet */
+	/* the worker sleeps, or is about to: the watchdog expects no turns */
+	_Atomic bool idle;
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 	struct worker_thread thread;
 
@@ -389,8 +397,8 @@ bool socket_is_local(int fd);
 /* The local port of a socket; 0: it has none. */
 uint16_t socket_port(int fd);
 
-/* Called by engines: a connection was accepted (fd, whose ownership passes), or accepting failed
- * (-errno).  peer may be NULL: not known. */
+/* Called by engines: a connection was accepted (fd, which the worker now owns), or accepting failed
+ * (fd is -errno).  peer NULL: not known. */
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
 /* Accepts nothing for WORKER_RETRY_NS, or until a descriptor is free. */
 void worker_pause_accept(struct acceptor *a, int error);
@@ -409,7 +417,7 @@ static inline void worker_fd_freed(struct worker *w)
 }
 
 /* An engine's wait() calls it once, after sleeping and before it runs any done().  From here on the
- * watchdog regards a worker without progress as hung, not as asleep. */
+ * watchdog regards a worker that makes no progress as hung, not as asleep. */
 static inline void worker_awake(struct worker *w)
 {
 	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */

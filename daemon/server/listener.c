@@ -162,7 +162,7 @@ void listener_serve(struct listener *l)
 		listening_start(&l->workers[i], l->name);
 	listener_announce(l, true);
 	for (unsigned i = 0; i < l->worker_count; i++)
-		worker_listen(&l->workers[i]);
+		worker_request(&l->workers[i], REQUEST_LISTEN, 0);
 	fdstore_store(l);
 }
 
@@ -171,7 +171,7 @@ void listener_accept_waiting(struct listener *l)
 {
 	for (unsigned i = 0; l->inherited && l->state == LISTENER_SERVING && i < l->worker_count;
 	     i++)
-		worker_accept_waiting(&l->workers[i]);
+		worker_request(&l->workers[i], REQUEST_ACCEPT_WAITING, 0);
 }
 
 static bool is_unavailable(const struct listener *l, const char *reason)
@@ -258,9 +258,10 @@ void listener_change(struct listener *l, const struct listener_config *config)
 {
 	if (config->options.idle_timeout_ns != l->config->options.idle_timeout_ns)
 		for (unsigned i = 0; i < l->worker_count; i++)
-			worker_set_idle_timeout(&l->workers[i], config->options.idle_timeout_ns);
+			worker_request(&l->workers[i], REQUEST_IDLE_TIMEOUT,
+				       config->options.idle_timeout_ns);
 	for (unsigned i = 0; i < l->worker_count; i++)
-		worker_set_peers_max(&l->workers[i], listener_peers_max(l, config));
+		worker_request(&l->workers[i], REQUEST_PEERS_MAX, listener_peers_max(l, config));
 	if (l->tls)
 		log_certificate(l, tls_stage_commit(l->tls));
 	admission_set(l->admission, config);
@@ -283,7 +284,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 			listening_give(l, i); /* the next process accepts from the queue */
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
-		worker_drain(&l->workers[i], deadline_ns);
+		worker_request(&l->workers[i], REQUEST_DRAIN, deadline_ns);
 }
 
 void listener_await_accept_ended(struct listener *l, uint64_t end_ns)

@@ -239,7 +239,7 @@ static void drain_answers_what_was_received(void **state)
 	p->room = 0;
 	fake_send(f, p, data, 2000);
 	fake_settle(f);
-	worker_drain(&f->worker, clock_ns() + 3600ULL * NS_PER_S);
+	worker_request(&f->worker, REQUEST_DRAIN, clock_ns() + 3600ULL * NS_PER_S);
 	fake_settle(f);
 	assert_non_null(p->conn);
 	assert_int_equal(f->drained, 0);
@@ -257,7 +257,7 @@ static void drain_of_an_idle_worker_is_said_once(void **state)
 {
 	struct fake *f = *state;
 
-	worker_drain(&f->worker, clock_ns());
+	worker_request(&f->worker, REQUEST_DRAIN, clock_ns());
 	fake_settle(f);
 	fake_settle(f);
 	assert_int_equal(f->drained, 1);
@@ -271,7 +271,7 @@ static void the_drain_deadline_ends_even_a_busy_connection(void **state)
 	p->room = 0;
 	fake_send(f, p, data, 2000);
 	fake_settle(f);
-	worker_drain(&f->worker, clock_ns());
+	worker_request(&f->worker, REQUEST_DRAIN, clock_ns());
 	fake_settle(f);
 	assert_null(p->conn);
 	assert_int_equal(p->service_end, 1 + CONN_END_DRAIN);
@@ -311,7 +311,7 @@ static void an_idle_timeout_that_is_set_later_counts(void **state)
 
 	fake_settle(f);
 	assert_int_equal(f->worker.deadlines.wake_ns, 0);
-	worker_set_idle_timeout(&f->worker, 20 * MS);
+	worker_request(&f->worker, REQUEST_IDLE_TIMEOUT, 20 * MS);
 	fake_turn(f);
 	await_end(f, p);
 	assert_int_equal(p->service_end, 1 + CONN_END_IDLE);

@@ -278,7 +278,7 @@ static void chargen_sends_after_a_fin_and_ends_with_a_drain(void **state)
 		assert_non_null(p->conn);
 	}
 	assert_int_equal(p->out_bytes, 5 * 300000);
-	worker_drain(&f->worker, clock_ns() + 3600ULL * NS_PER_S);
+	worker_request(&f->worker, REQUEST_DRAIN, clock_ns() + 3600ULL * NS_PER_S);
 	fake_take(f, p, SIZE_MAX);
 	fake_settle(f);
 	assert_null(p->conn);

@@ -49,7 +49,7 @@ static void completions_in_another_order_swap_no_bytes(void **state)
 	s.bench->worker.options.features_off =
 		FEATURE_BIT(incremental_buffers) | FEATURE_BIT(eager_io);
 	worker_begin(&s.bench->worker, listen_at(&s.bench->place), false);
-	worker_listen(&s.bench->worker);
+	worker_request(&s.bench->worker, REQUEST_LISTEN, 0);
 	for (unsigned i = 0; i < 2; i++) {
 		fds[i] = client_connect(&s.bench->place);
 		while (atomic_load(&s.bench->owner.admitted) <= i)

@@ -157,7 +157,7 @@ static void drain_answers_what_is_open_and_accepts_no_more(void **state)
 		int fd = client_connect(&b->place), late;
 
 		assert_int_equal(client_echo(fd), 1);
-		worker_drain(&b->worker, clock_ns() + 3600ULL * NS_PER_S);
+		worker_request(&b->worker, REQUEST_DRAIN, clock_ns() + 3600ULL * NS_PER_S);
 		assert_int_equal(client_echo(fd), 1);
 		assert_int_equal(b->owner.drained, 0);
 		late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -186,7 +186,7 @@ static void drain_ends_silent_connections(void **state)
 
 		assert_int_equal(client_echo(fd), 1);
 		start_ns = clock_ns();
-		worker_drain(&b->worker, clock_ns() + 3600ULL * NS_PER_S);
+		worker_request(&b->worker, REQUEST_DRAIN, clock_ns() + 3600ULL * NS_PER_S);
 		await(&b->owner.event);
 		assert_in_range(elapsed_ms(start_ns), 900, 5000);
 		assert_true(client_is_ended(fd));
@@ -336,7 +336,7 @@ static void a_turn_of_a_reactor_receives_once_from_each(void **state)
 		fd = listen_at(&b->place);
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){ sizeof(data) }, sizeof(int));
 		worker_begin(&b->worker, fd, false);
-		worker_listen(&b->worker);
+		worker_request(&b->worker, REQUEST_LISTEN, 0);
 		most_held = 0;
 		fd = client_connect(&b->place);
 		assert_int_equal(send(fd, data, 1, 0), 1);

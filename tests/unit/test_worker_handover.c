@@ -16,7 +16,7 @@ static void bench_start(struct bench *b, struct worker *w, const struct engine *
 {
 	worker_prepare(w, &b->owner, engine, echo());
 	worker_begin(w, dup(b->fd), b->place.sa.ss_family == AF_UNIX);
-	worker_listen(w);
+	worker_request(w, REQUEST_LISTEN, 0);
 }
 
 static struct bench *bench_new(sa_family_t family)
@@ -66,10 +66,10 @@ static void drain_and_connect(struct bench *b, bool behind, int *fds)
 	stall(&b->old, &gather);
 	await(&gather.there);
 	if (behind)
-		worker_drain(&b->old, deadline_ns);
+		worker_request(&b->old, REQUEST_DRAIN, deadline_ns);
 	stall(&b->old, &s);
 	if (!behind)
-		worker_drain(&b->old, deadline_ns);
+		worker_request(&b->old, REQUEST_DRAIN, deadline_ns);
 	sem_post(&gather.go);
 	await(&s.there);
 	clients_connect(b, fds);
@@ -111,7 +111,7 @@ static void hand_over(const struct engine *engine, sa_family_t family, bool behi
 	settle(&b->new);
 	b->old.accept.acceptors[0].given = true;
 	drain_and_connect(b, behind, fds);
-	worker_accept_waiting(&b->new);
+	worker_request(&b->new, REQUEST_ACCEPT_WAITING, 0);
 	clients_echo(engine, fds);
 	bench_free(b);
 }

@@ -34,7 +34,7 @@ static struct bench *bench_start(const struct engine *engine, const struct servi
 		options_set(&w->options, &ring_key_table,
 			    &(struct ring_options){ .zero_copy_min = 8192 });
 		worker_begin(w, i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0), count > 1);
-		worker_listen(w);
+		worker_request(w, REQUEST_LISTEN, 0);
 	}
 	return b;
 }

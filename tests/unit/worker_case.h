@@ -29,7 +29,7 @@ static inline struct bench *bench_start(const struct engine *engine, const struc
 	struct bench *b = bench_new(engine, service);
 
 	worker_begin(&b->worker, listen_at(&b->place), false);
-	worker_listen(&b->worker);
+	worker_request(&b->worker, REQUEST_LISTEN, 0);
 	return b;
 }
 

@@ -116,7 +116,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", reason.text);
 		return 1;
 	}
-	worker_listen(&worker);
+	worker_request(&worker, REQUEST_LISTEN, 0);
 	printf("%u\n", ntohs(in->sin_port));
 	fflush(stdout);
 	while (getchar() != EOF)
