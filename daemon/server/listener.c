@@ -1,5 +1,5 @@
 /* Listeners: serving, draining and stopping.  See listener.h. */
-#include "listener_internal.h"
+#include "listener.h"
 
 #include <semaphore.h>
 #include <stdio.h>

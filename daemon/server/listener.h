@@ -22,7 +22,8 @@ enum listener_state {
 };
 extern const char *const listener_state_names[];
 
-/* own: at the last reading; retired: of the kernel's and stores' threads that have ended. */
+/* The cost of one worker.  own: of its thread, at the last reading; retired: of threads of the
+ * kernel and of stores that worked for it and have ended. */
 struct worker_cost {
 	struct proc_cost own, retired;
 };
@@ -56,12 +57,16 @@ struct listener {
 	bool inherited;
 	/* Addresses for an engine that binds them itself; NULL: the listener has sockets. */
 	struct sockaddr_storage *endpoints;
-	struct worker_group *groups; /* likewise, config->group_count of them */
+	/* the multicast groups that such an engine joins: config->group_count of them */
+	struct worker_group *groups;
 	struct admission *admission;
 	struct tls_stage *tls;          /* around its service; NULL: none */
 	struct server_export **exports; /* references to config->exports; NULL: not served */
 	void *shared;                   /* state of the service: see service->shared_new() */
 };
+
+/* The callbacks of workers whose owner is a listener: listener_worker.c. */
+extern const struct worker_owner listener_owner;
 
 /* The engine of config, or the one that `auto` selects on this host. */
 const struct engine *listener_pick_engine(const struct listener_config *config);
@@ -70,10 +75,13 @@ const struct engine *listener_pick_engine(const struct listener_config *config);
  * process may use. */
 unsigned listener_workers(const struct listener_config *config);
 
-/* Takes those of `exports` that config names, binds the addresses and begins to start the workers;
- * does not accept yet.  going: listeners whose
- * sockets it may take over, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; any
- * other error is reported by listeners_await_start(). */
+/* Maximum of clients of each worker of l over an engine that forgets them; 0: no limit. */
+uint64_t listener_peers_max(const struct listener *l, const struct listener_config *config);
+
+/* Takes references to the exports that config names, binds the addresses and begins to
+ * start the workers; does not accept yet.  going: listeners whose sockets it may take
+ * over, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; any other error
+ * is reported by listeners_await_start(). */
 int listener_begin(struct listeners *all, const struct exports *exports,
 		   const struct listener_config *config, struct listener *const *going,
 		   struct listener **ret_listener, struct reason *reason);

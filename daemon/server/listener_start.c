@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "groups.h"
-#include "listener_internal.h"
+#include "listener.h"
 #include "listener_sockets.h"
 #include "listeners.h"
 #include "listening.h"

@@ -4,7 +4,7 @@
 #include <semaphore.h>
 #include <string.h>
 
-#include "listener_internal.h"
+#include "listener.h"
 #include "listeners.h"
 #include "log.h"
 

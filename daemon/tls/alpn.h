@@ -2,7 +2,16 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-/* Where `name` is in a list as a client sends it, a byte with its length before each name; NULL: it
- * is not in there.  A list that ends within a name ends before it. */
-const uint8_t *alpn_find(const uint8_t *list, size_t bytes, const char *name);
+/* Finds `name` in a list as a client sends it, with a byte for its length before each name; NULL:
+ * it is not in the list.  A list that ends within a name ends before that name. */
+static inline const uint8_t *alpn_find(const uint8_t *list, size_t bytes, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (size_t at = 0; at < bytes && list[at] < bytes - at; at += 1U + list[at])
+		if (list[at] == length && !memcmp(list + at + 1, name, length))
+			return list + at + 1;
+	return NULL;
+}
