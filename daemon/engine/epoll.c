@@ -47,7 +47,7 @@ static const struct key epoll_keys[] = {
 	  KEY_FIELD(struct epoll_options, mode), KEY_CHOICE, .words = epoll_mode_words,
 	  .streams = true },
 };
-const struct key_table epoll_key_table = KEY_TABLE(epoll_keys, struct epoll_options);
+static const struct key_table epoll_key_table = KEY_TABLE(epoll_keys, struct epoll_options);
 
 enum epoll_mode epoll_mode(const struct worker_options *options)
 {
@@ -92,8 +92,9 @@ void epoll_leave(struct conn *c)
 	c->flags |= EPOLL_LEFT;
 }
 
-/* epoll reports the peer's end until c is closed or leaves the set.  A Unix peer that has closed
- * without an error may have left input to be read later; sends to it fail at once. */
+/* Called when the peer has disconnected while c's input is off: takes the socket out of the set,
+ * since epoll would report the end in every turn.  A Unix peer that closed without an error may
+ * have left input to be read later; sends to it fail at once. */
 void epoll_gone(struct conn *c)
 {
 	int error = 0;
@@ -142,7 +143,8 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 		epoll_rare_event(c, ready);
 }
 
-/* Did c's first packets come through a queue that can be polled?  Not on loopback. */
+/* Did c's first packets come through a queue of a network card, which can be polled?
+ * Those of loopback do not. */
 static bool epoll_has_queue(struct conn *c)
 {
 	unsigned id = 0;
@@ -185,9 +187,9 @@ static void epoll_flush(struct conn *c)
 		epoll_interest(c, sent ? c->events & ~(uint32_t)EPOLLOUT : c->events | EPOLLOUT);
 }
 
-/* Nothing of the engine is ever in flight.  While the stores have requests of c its socket stays
- * open.  A reset by the peer is level-triggered: in the set it would wake the worker again and
- * again until the store answers, on a hung device for ever. */
+/* The engine itself never has operations in flight, but while the stores have requests of c its
+ * socket stays open.  It must leave the set until then: a reset by the peer is level-triggered, and
+ * would wake the worker in every turn until the stores answer, on a hung device for ever. */
 static void epoll_close(struct conn *c)
 {
 	if (c->io.count > 0 && !(c->flags & (EPOLL_LEFT | CONN_FRESH)))
@@ -343,8 +345,8 @@ static int epoll_sleep(struct worker *w, uint64_t deadline_ns)
 	return epoll_poll(w, (int)MIN((left_ns + NS_PER_MS - 1) / NS_PER_MS, 3600 * 1000));
 }
 
-/* Polls repeatedly before it sleeps: for what does not come through a queue that the kernel can
- * poll. */
+/* Polls the set repeatedly before it sleeps, as not all events come through a queue
+ * that the kernel can poll. */
 static int epoll_spin(struct worker *w)
 {
 	uint64_t end_ns = w->spin.begun_ns + w->spin.ns, wake_ns = w->deadlines.wake_ns;

@@ -43,7 +43,6 @@ int epoll_open(struct conn *c);
 
 /* The mode that the key `epoll-mode` chooses. */
 enum epoll_mode epoll_mode(const struct worker_options *options);
-extern const struct key_table epoll_key_table;
 
 /* conn.flags: the socket is not in the epoll set. */
 enum { EPOLL_LEFT = CONN_ENGINE << 0 };

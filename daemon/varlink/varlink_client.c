@@ -1,7 +1,7 @@
 /* The connections of a Varlink server: input, the call being answered, and output.  See varlink.h.
  *
  * A client is freed only from its own event sources (client_run()) and from varlink_free(), never
- * within a handler: code that finds an error marks the client by varlink_client_drop(). */
+ * within a handler: code that finds an error marks the client by client_drop(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,8 @@ void varlink_client_kick(struct varlink_client *c)
 		sd_event_source_set_enabled(c->kick, SD_EVENT_ONESHOT);
 }
 
-void varlink_client_drop(struct varlink_client *c, const char *why)
+/* Ends the client; it is freed later, from the event loop. */
+static void client_drop(struct varlink_client *c, const char *why)
 {
 	if (!c->dropped)
 		c->dropped = why;
@@ -142,7 +143,7 @@ static void client_flush(struct varlink_client *c)
 		return;
 	sent = send(c->fd, o->data + o->start, o->bytes - o->start, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-		varlink_client_drop(c, "it went away");
+		client_drop(c, "it went away");
 		return;
 	}
 	if (sent > 0) {
@@ -168,11 +169,11 @@ void varlink_client_send(struct varlink_client *c, json_t *message)
 	uint64_t begin_ns = varlink_clock_ns();
 
 	if (!message)
-		varlink_client_drop(c, "no memory");
+		client_drop(c, "no memory");
 	else if (c->dropped)
 		;
 	else if (client_queue(c, message) < 0)
-		varlink_client_drop(c, "an answer is too large");
+		client_drop(c, "an answer is too large");
 	else
 		client_flush(c);
 	json_decref(message);
@@ -187,13 +188,13 @@ static bool client_handle_next(struct varlink_client *c)
 	int rc = varlink_reader_next(&c->reader, &text, &bytes);
 
 	if (rc == -EMSGSIZE)
-		varlink_client_drop(c, "a message is too long");
+		client_drop(c, "a message is too long");
 	if (rc <= 0)
 		return false;
 	client_await(c, VARLINK_WAIT_NONE);
 	rc = varlink_request_parse(text, bytes, &c->call.request);
 	if (rc < 0)
-		varlink_client_drop(c, rc == -ENOMEM ? "no memory" : "not a Varlink call");
+		client_drop(c, rc == -ENOMEM ? "no memory" : "not a Varlink call");
 	else
 		c->varlink->on_call(&c->call);
 	return true;
@@ -262,9 +263,9 @@ static void client_receive(struct varlink_client *c)
 	if (received == 0)
 		c->eof = true;
 	else if (received > 0 && varlink_reader_feed(&c->reader, data, (size_t)received) < 0)
-		varlink_client_drop(c, "no memory");
+		client_drop(c, "no memory");
 	else if (received < 0 && errno != EAGAIN && errno != EINTR)
-		varlink_client_drop(c, "it went away");
+		client_drop(c, "it went away");
 }
 
 static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *userdata)
@@ -276,7 +277,7 @@ static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *
 	if (events & EPOLLIN)
 		client_receive(c);
 	else if (events & (EPOLLHUP | EPOLLERR) && (c->call.method || varlink_client_owed(c)))
-		varlink_client_drop(c, "it went away");
+		client_drop(c, "it went away");
 	if (events & EPOLLOUT)
 		client_flush(c);
 	client_run(c, begin_ns);
@@ -291,7 +292,7 @@ static int client_on_timer(sd_event_source *source, uint64_t time_us, void *user
 	if (c->wait == VARLINK_WAIT_SHARE)
 		client_await(c, VARLINK_WAIT_NONE);
 	else
-		varlink_client_drop(c, waits[c->wait].dropped);
+		client_drop(c, waits[c->wait].dropped);
 	client_run(c, varlink_clock_ns());
 	return 0;
 }

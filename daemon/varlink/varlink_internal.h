@@ -95,9 +95,6 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 		       struct varlink_user *user, unsigned slot);
 void varlink_client_free(struct varlink_client *c);
 
-/* Ends the client; it is freed later, from the event loop. */
-void varlink_client_drop(struct varlink_client *c, const char *why);
-
 /* Takes ownership of message; NULL: no memory.  A failure drops the client. */
 void varlink_client_send(struct varlink_client *c, json_t *message);
 
