@@ -4,15 +4,15 @@
 #include <stdint.h>
 
 enum {
-	GREETING_SAID_MAX = 56, /* bytes; InfiniBand always pads to this with zeros */
-	GREETING_REPLY_MAX = 32,
+	CONNECT_DATA_MAX = 56, /* bytes; InfiniBand always pads to this with zeros */
+	CONNECT_REPLY_MAX = 32,
 };
 
 struct connect_data {
-	/* The client's data.  NULL: the connection is refused for a reason other than the service's
-	 * (limits, no memory), and the service only writes the reply. */
-	const uint8_t *said;
-	size_t said_bytes;
+	/* The client's data.  NULL: the connection is refused already, for a reason that is not the
+	 * service's (limits, no memory), and the service only writes its reply. */
+	const uint8_t *data;
+	size_t data_bytes;
 	unsigned reads; /* RDMA reads of its own memory that the client allows in flight */
 
 	/* Filled in by the service. */
@@ -20,5 +20,5 @@ struct connect_data {
 	unsigned receives;
 	uint32_t message_max; /* bytes of the longest such message; 0: a chunk */
 	uint8_t reply_bytes;
-	uint8_t reply[GREETING_REPLY_MAX];
+	uint8_t reply[CONNECT_REPLY_MAX];
 };

@@ -70,8 +70,8 @@ struct engine_remote {
 	int (*region)(struct conn *c, size_t bytes, struct region *ret_region);
 
 	/* For services that have message(). */
-	void (*spill)(const struct conn *c, struct region *ret_region);
-	unsigned (*send_spill)(struct conn *c, uint32_t bytes);
+	void (*scratch_region)(const struct conn *c, struct region *ret_region);
+	unsigned (*send_scratch)(struct conn *c, uint32_t bytes);
 
 	/* For services with SERVICE_EXCHANGES: see pair.h. */
 	int (*pair_mtu)(struct conn *c);
@@ -87,27 +87,28 @@ struct engine {
 	 * engine of their name. */
 	const struct key_table *keys;
 
-	/* Of a variant: does it take the place of the engine of its name, with these options? */
+	/* Of a variant: do workers with these options use it in place of the engine of its name? */
 	bool (*suits)(const struct worker_options *options);
 
-	/* Why this build lacks the engine; then only what is above, `forgets` and init() are set.
-	 * NULL: the build has it. */
+	/* The reason why this build lacks the engine; then only the members above, `forgets` and
+	 * init() are set.  NULL: the build has it. */
 	const char *absent;
 
 	/* Its transport carries messages: each view of c->rx is one as it was received, each view
 	 * of c->tx is sent as one.  The core neither joins nor splits them. */
 	bool messages;
 
-	/* One turn in this many is sampled; more for engines that time sends by a call. */
+	/* One turn in this many is sampled; more for engines for which timing a
+	 * send costs a system call. */
 	unsigned sample_turns;
 
 	/* Bits of enum engine_feature that this engine uses on hosts which offer them; without the
 	 * bits that become known only with the first connection. */
 	uint64_t features;
 
-	/* It serves over its listening sockets: no connection is accepted, and a client's first
-	 * datagram begins one.  The memory of its connections needs no limit of its own, since
-	 * receiving stops while sends cannot proceed. */
+	/* The engine serves over its listening sockets: no connection is accepted, and a client's
+	 * first datagram begins one.  The memory of its connections needs no limit of its own,
+	 * since the engine stops receiving while sends cannot proceed. */
 	bool connectionless;
 
 	/* No event tells that a client has gone.  The engine forgets a client that was silent for
@@ -163,10 +164,11 @@ struct engine {
 	 * there is only c->fd. */
 	void (*release)(struct conn *c);
 
-	/* Updates the counters that only the kernel knows, such as drops.  Optional. */
+	/* Updates the counters of events that only the kernel counts, such as drops.  Optional. */
 	void (*flush_counters)(struct worker *w);
 
-	/* NULL: its connections are sockets, as getpeername() and getsockname() know them. */
+	/* NULL: its connections are sockets, whose addresses
+	 * getpeername() and getsockname() tell. */
 	const struct engine_clients *clients;
 
 	/* One-sided operations, see remote.h.  NULL: none. */

@@ -52,14 +52,14 @@ int remote_room(struct worker *w, struct bufq *q, size_t bytes)
 	return 0;
 }
 
-void conn_spill(const struct conn *c, struct region *ret_region)
+void conn_scratch_region(const struct conn *c, struct region *ret_region)
 {
-	c->worker->engine->remote->spill(c, ret_region);
+	c->worker->engine->remote->scratch_region(c, ret_region);
 }
 
-unsigned conn_send_spill(struct conn *c, uint32_t bytes)
+unsigned conn_send_scratch(struct conn *c, uint32_t bytes)
 {
-	return c->worker->engine->remote->send_spill(c, bytes);
+	return c->worker->engine->remote->send_scratch(c, bytes);
 }
 
 void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes)

@@ -181,8 +181,8 @@ static void a_queue_is_promised_what_it_asks_for_or_refused(void **state)
 	disk_open(&d, 1, 4096);
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint8_t said[56] = { 0 };
-		struct connect_data g = { .said = said,
-					  .said_bytes = cases[i].bytes,
+		struct connect_data g = { .data = said,
+					  .data_bytes = cases[i].bytes,
 					  .reads = cases[i].reads };
 		int rc;
 
@@ -190,7 +190,7 @@ static void a_queue_is_promised_what_it_asks_for_or_refused(void **state)
 		put_le16(said + 2, cases[i].qid);
 		put_le16(said + 4, cases[i].receives);
 		put_le16(said + 6, cases[i].commands);
-		rc = nvme_rdma_greet(&d.t->worker, &g);
+		rc = nvme_rdma_connect(&d.t->worker, &g);
 		assert_int_equal(rc, cases[i].status ? -EPROTO : 0);
 		if (cases[i].status) {
 			assert_int_equal(g.reply_bytes, NVME_RDMA_REJECT);
@@ -202,7 +202,7 @@ static void a_queue_is_promised_what_it_asks_for_or_refused(void **state)
 		assert_int_equal(g.reply_bytes, NVME_RDMA_ACCEPT);
 		assert_int_equal(get_le16(g.reply + 2), g.receives);
 	}
-	assert_int_equal(nvme_rdma_greet(&d.t->worker, &nobody), -EPROTO);
+	assert_int_equal(nvme_rdma_connect(&d.t->worker, &nobody), -EPROTO);
 	assert_int_equal(get_le16(nobody.reply + 2), NVME_RDMA_RESOURCES);
 	disk_close(&d);
 }

@@ -77,8 +77,8 @@ static void rdma_conn_end(struct conn *c)
 	rdma_conn_become(r, r->state == RDMA_ACCEPTED ? RDMA_ENDED : RDMA_REFUSED);
 }
 
-/* iWARP ends a connection whose message finds no receive without telling why: was this the reason?
- */
+/* iWARP ends a connection whose message finds no receive, and does not report that reason.  Counts
+ * the end if it was the reason here. */
 static void rdma_conn_judge(const struct rdma_conn *r)
 {
 	struct conn *c = r->conn;
@@ -119,8 +119,10 @@ static void rdma_conn_drain(const struct rdma *e)
 		rdma_device_drain(d);
 }
 
-/* A destroyed queue pair completes nothing more.  Its completions are polled both before, as some
- * devices drop them then and a shared receive would be lost, and after, as others do not. */
+/* Frees connections that have ended.  A destroyed queue pair completes nothing more, so
+ * its completions are polled before, since some devices drop them then and a shared
+ * receive would be lost; and after, since other devices do not, and they name a connection
+ * that is about to be freed. */
 static void rdma_conn_end_all(struct rdma *e)
 {
 	struct rdma_conn *list = e->ending, *r;
@@ -188,7 +190,7 @@ static void rdma_conn_flush(struct conn *c)
 	 * ends a connection whose message finds no receive. */
 	rdma_conn_feed(r);
 	rdma_send_chain_init(&chain, r);
-	all = rdma_remote_add(r, &chain) && rdma_send_chain_spills(&chain, r) &&
+	all = rdma_remote_add(r, &chain) && rdma_send_chain_scratch(&chain, r) &&
 	      rdma_send_chain_messages(&chain, r);
 	if (!all)
 		stat_add(c->worker->stats.tx_blocked, 1);
@@ -269,7 +271,7 @@ static void rdma_conn_read(struct rdma_device *d, void *of, const struct ibv_wc 
 	rdma_conn_lane_done(of, RDMA_LANE_IN, wc);
 }
 
-/* The next signalled one of its lane says that it is done. */
+/* No accounting: the next signalled request of the lane covers this one. */
 static void rdma_conn_unheard(struct rdma_device *d, void *of, const struct ibv_wc *wc)
 {
 	(void)d;
@@ -448,8 +450,8 @@ static const struct engine_clients rdma_conn_clients = {
 static const struct engine_remote rdma_conn_remote = {
 	.submit = rdma_remote_submit,
 	.region = rdma_region,
-	.spill = rdma_spill,
-	.send_spill = rdma_send_spill,
+	.scratch_region = rdma_scratch_region,
+	.send_scratch = rdma_send_scratch,
 	.pair_mtu = rdma_pair_mtu,
 	.pair = rdma_pair,
 	.is_pair = rdma_is_pair,

@@ -89,8 +89,8 @@ const char *rdma_conn_refusal(const struct worker *w, int rc)
 
 void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 {
-	struct connect_data connect_data = { .said = request->said,
-					     .said_bytes = request->said_bytes };
+	struct connect_data connect_data = { .data = request->data,
+					     .data_bytes = request->data_bytes };
 	struct reason reason = { "" };
 	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
 	struct rdma_conn *r;
@@ -105,7 +105,7 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 	connect_data.reads = d->reads ? request->initiator_depth : 0;
 	if (w->service->connect && w->service->connect(w, &connect_data) < 0) {
 		stat_add(w->stats.closed_protocol, 1);
-		rdma_request_refuse_greeting(request, &connect_data);
+		rdma_request_refuse_connect(request, &connect_data);
 		return;
 	}
 	rc = rdma_conn_admit(w, d, &request->peer, &connect_data, &ticket);

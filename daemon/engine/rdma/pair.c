@@ -238,7 +238,7 @@ static const char *rdma_pair_begin(struct rdma_conn *r, struct reason *reason)
 	struct rdma_pair *p = r->pair;
 	const struct conn *c = p->exchange->conn;
 	struct worker *w = c->worker;
-	struct connect_data connect_data = { .said = NULL };
+	struct connect_data connect_data = { .data = NULL };
 	struct rdma_device *d;
 	void *ticket = NULL;
 	int rc;

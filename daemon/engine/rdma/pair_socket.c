@@ -1,7 +1,8 @@
 /* Engine `rdma`: sockets.  See pair_socket.h.
  *
- * They are edge-triggered, so nothing is changed in the epoll set while a connection's input is
- * off; what was left in the socket is reported again when it is set once more. */
+ * They are registered edge-triggered and stay in the epoll set while a connection's
+ * input is off.  When it is on again, the registration is set anew, and epoll then
+ * reports what is left in the socket. */
 #include "pair_socket.h"
 
 #include <errno.h>
@@ -159,7 +160,8 @@ static void rdma_exchanges_due(struct timer *t, uint64_t now_ns)
 	rdma_exchanges_interest(all, EPOLLIN);
 }
 
-/* As worker_pause_accept(): the sockets would be reported again and again. */
+/* Like worker_pause_accept(): without a pause epoll would report the
+ * waiting sockets again at once. */
 static void rdma_exchanges_pause(struct rdma_exchanges *all, int error)
 {
 	struct worker *w = all->worker;

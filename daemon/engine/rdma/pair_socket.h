@@ -9,7 +9,7 @@
 
 struct rdma_exchange;
 
-/* Of a queue pair; owned by r. */
+/* State of a queue pair that was agreed on over a socket; owned by r. */
 struct rdma_pair {
 	struct rdma_pair *next;
 	struct rdma_exchange *exchange; /* NULL: it has ended */
@@ -51,7 +51,6 @@ void rdma_pair_event(struct rdma_conn *r, enum rdma_cm_event_type type);
 int rdma_pair_accept(struct rdma_conn *r);
 /* The queue pair of the connection was destroyed: the socket ends, too. */
 void rdma_pair_gone(struct rdma_pair *p);
-/* The socket ends: its pairs are those of no exchange any more, and those without a connection are
- * freed.  May be repeated. */
+/* The socket ends: detaches its pairs, and frees those without a connection.  May be repeated. */
 void rdma_pairs_part(struct rdma_exchange *x);
 void rdma_pair_free(struct rdma_pair *p);

@@ -23,16 +23,16 @@ void rdma_examine(engine_found *found, void *context);
 void rdma_conn_requested(struct worker *w, struct rdma_request *request);
 /* A connection in RDMA_NEW, without an identifier.  NULL: no memory. */
 struct rdma_conn *rdma_conn_new(void);
-/* It is to use the device, at the port of its identifier. */
+/* Has r use the device, at the port of its identifier. */
 void rdma_conn_use(struct rdma_conn *r, struct rdma_device *d,
 		   const struct connect_data *connect_data);
-/* May a client of this address have it?  0 or more as conn_admit(), or -errno, and the refusal is
- * counted.  rdma_conn_refusal(): the error as text. */
+/* May a client with this address have a connection?  0 or more as conn_admit(); -errno: no, and the
+ * refusal was counted.  rdma_conn_refusal(): the error as text. */
 int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 		    const struct sockaddr_storage *peer, const struct connect_data *connect_data,
 		    void **ret_ticket);
 const char *rdma_conn_refusal(const struct worker *w, int rc);
 /* Answers the request, when the queue pair is ready: 0 or -errno. */
 int rdma_conn_accept(struct rdma_conn *r);
-/* Releases what these have made, once the queue pair and the identifier are destroyed. */
+/* Frees r with its resources, once the queue pair and the identifier are destroyed. */
 void rdma_conn_free(struct rdma_conn *r);

@@ -160,7 +160,7 @@ static const struct nvme_verb *find_verb(const struct nvme_queue *q, uint8_t opc
 	return &invalid_verb;
 }
 
-/* Starts to receive the host's data: in the capsule, or by asking for it. */
+/* Starts to receive the host's data: from the capsule, or by asking the host for it. */
 static void command_fetch(struct nvme_command *d, uint32_t capsule_bytes)
 {
 	d->page_bytes = d->length;

@@ -150,7 +150,8 @@ static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
 	if (runs || !ran)
 		return NVME_SUCCESS;
 	nvme_set_state(n, NVME_STOPPING);
-	if (!q->alive_ns) /* without keep-alive it is to be enabled again, or to go */
+	/* without keep-alive the host has to enable it again in time, or is disconnected */
+	if (!q->alive_ns)
 		q->alive_ns = q->conn->worker->turn.now_ns + NVME_ENABLE_NS;
 	return NVME_SUCCESS;
 }

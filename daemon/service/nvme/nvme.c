@@ -107,8 +107,9 @@ static void run_ending(struct nvme_queue *q)
 		conn_close(c, CONN_END_PROTOCOL);
 }
 
-/* Must this queue end: is its controller stopping, or has the host shut it down?  One that has sent
- * the reason of an error ends by run_ending(), but its controller does not wait for that. */
+/* Must this queue end?  It must if its controller is stopping, or the host has shut that
+ * down.  A queue that has sent the reason of an error ends by run_ending(), but its
+ * controller does not wait for that. */
 static bool must_end(const struct nvme_queue *q)
 {
 	const struct nvme_member *m = q->member;
@@ -175,7 +176,7 @@ const struct service service_nvme = {
 	.describe = nvme_describe,
 	.flags = SERVICE_EXPORTS | SERVICE_MESSAGES | SERVICE_KEEPS_ALIVE | SERVICE_DELAYS,
 	.message_max = NVME_SQE,
-	.connect = nvme_rdma_greet,
+	.connect = nvme_rdma_connect,
 	.held_max = BLOCK_HELD_MAX,
 	.shared_new = nvme_target_new,
 	.shared_free = nvme_target_free,

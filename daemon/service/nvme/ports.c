@@ -81,7 +81,8 @@ bool nvme_ports_many(const char *nqn)
 
 /* ---- The Discovery log ---- */
 
-/* Is p only where hosts ask for the log?  Its listener then has another port for what they find. */
+/* Does p only serve the Discovery log?  It does if its listener has another
+ * port for the namespaces. */
 static bool is_for_discovery_locked(const struct port *p)
 {
 	if (p->rdma || sockaddr_port(&p->sa) != NVME_TCP_DISCOVERY_PORT)

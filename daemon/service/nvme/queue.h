@@ -25,9 +25,9 @@ enum {
 	NVME_BLOCK = 4096,             /* bytes; the default */
 	NVME_ADMIN_ENTRIES_MAX = 1024, /* of an admin queue */
 	NVME_ADMIN_CAPSULE = 8192,     /* bytes of data behind an admin or Fabrics command */
-	/* Commands of a queue with memory that is not the pool's, at most: 4 KiB each, or the data
-	 * of an admin command.  No further command is taken until one of them ends.  As many more
-	 * may have such memory while they wait for their data's next PDU; a further one fails. */
+	/* Maximum of a queue's commands with memory outside of the pool: 4 KiB each, or the data of
+	 * an admin command.  No further command is taken until one of them ends.  As many more may
+	 * have such memory while they wait for the next PDU of their data; a further one fails. */
 	NVME_PAGES_MAX = 16,
 };
 
@@ -88,7 +88,7 @@ struct nvme_verb {
 	uint16_t (*start)(struct nvme_command *d);
 };
 
-/* Commands of a type of queue; before Connect only that. */
+/* The commands that a type of queue accepts; before Connect that is the only one. */
 struct nvme_verbs {
 	const struct nvme_verb *list;
 	unsigned count;
@@ -229,7 +229,8 @@ bool nvme_page_new(struct nvme_command *d, size_t bytes);
 void nvme_page_free(struct nvme_command *d);
 /* Marks a command whose page waits for the next PDU of its data, or no longer does. */
 void nvme_page_split(struct nvme_command *d, bool split);
-/* Must what needs a page wait?  Not for commands that are split: their data may be behind it. */
+/* Must a command that needs a page wait?  Not for commands that are `split`: the PDUs with their
+ * data may come after it. */
 static inline bool nvme_pages_are_short(const struct nvme_queue *q)
 {
 	return q->pages - q->split >= NVME_PAGES_MAX;
@@ -271,7 +272,7 @@ bool nvme_receive_go_on(struct nvme_queue *q);
 /* nvme/rdma.c */
 
 /* service->connect */
-int nvme_rdma_greet(const struct worker *w, struct connect_data *connect_data);
+int nvme_rdma_connect(const struct worker *w, struct connect_data *connect_data);
 /* nvme_transport.in_capsule and .queues */
 uint32_t nvme_rdma_in_capsule(const struct worker *w);
 unsigned nvme_rdma_queues(const struct worker *w);

@@ -33,14 +33,14 @@ unsigned nvme_rdma_queues(const struct worker *w)
 	return MAX(room / chunks, 1U) * MAX(w->team.count, 1U);
 }
 
-int nvme_rdma_greet(const struct worker *w, struct connect_data *connect_data)
+int nvme_rdma_connect(const struct worker *w, struct connect_data *connect_data)
 {
 	struct nvme_rdma_request request = { 0 };
 	enum nvme_rdma_status status = NVME_RDMA_RESOURCES;
 
-	if (connect_data->said)
+	if (connect_data->data)
 		status = nvme_rdma_parse_request(
-			connect_data->said, connect_data->said_bytes,
+			connect_data->data, connect_data->data_bytes,
 			(uint32_t[]){ RDMA_ADMIN_ENTRIES_MAX, nvme_entries(w) }, &request);
 	if (!status && connect_data->reads == 0)
 		status = NVME_RDMA_READS;
@@ -116,8 +116,8 @@ static void rdma_written(struct remote *remote, int result)
 		nvme_command_set(d, d->done_bytes < d->length ? NVME_FILL : NVME_REPLY);
 }
 
-/* The completion is queued right after the last part without waiting for that, as it arrives later.
- */
+/* The completion is queued right after the last part, before that has arrived: messages and writes
+ * arrive in the order in which they were posted. */
 static bool rdma_send(struct nvme_command *d)
 {
 	bool last = d->done_bytes + d->data.bytes == d->length;

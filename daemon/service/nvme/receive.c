@@ -54,8 +54,9 @@ static void receive_digest(struct nvme_queue *q)
 		receive_fail(q->receiving, NVME_TRANSPORT_ERROR);
 }
 
-/* After a PDU that ends within a list or a block.  The rest may be behind any other PDU, so nothing
- * can wait for it: the host repeats what is too much. */
+/* Called after a PDU that ends within a list or a block.  The PDU with the rest may come after PDUs
+ * of other commands, so nothing can wait for it: beyond the limit of such commands this one fails,
+ * and the host repeats it. */
 static void receive_split(struct nvme_command *d)
 {
 	if (d->queue->split < NVME_PAGES_MAX) {

@@ -1,9 +1,9 @@
 /* perftest without -R: the client's messages over TCP, before and after its data.
  *
- * One rule serves every test and any number of queue pairs, as no message tells which test it is:
- * a key with a new queue pair gets one of ours, which is ready before its key is answered; a key
- * that was told before gets the same answer again.  So each later message by which the client waits
- * for its server is answered, too. */
+ * No message says which test follows, so one rule serves all tests and any number of queue pairs.
+ * A key with a new queue pair gets one of ours, which is ready to receive before the key is
+ * answered; a key that came before gets the same answer again.  Later in the test the client uses
+ * such messages to wait for its server, and the rule answers these as well. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 			     .client = { said->number, said->sequence, said->reads, { 0 } },
 			     .mtu = x->mtu };
 	struct exchange_key own = { 0 };
-	struct region spill;
+	struct region scratch;
 	int rc;
 
 	memcpy(pair.client.gid, said->gid, sizeof(pair.client.gid));
@@ -92,12 +92,12 @@ static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 	if (!x->tests)
 		conn_op_begin(c, OPERATION_TEST);
 	x->tests = true;
-	conn_spill(pair.conn, &spill);
+	conn_scratch_region(pair.conn, &scratch);
 	own.reads = (uint16_t)pair.own.reads;
 	own.number = pair.own.number;
 	own.sequence = pair.own.sequence;
-	own.key = spill.key;
-	own.address = (uintptr_t)spill.base;
+	own.key = scratch.key;
+	own.address = (uintptr_t)scratch.base;
 	memcpy(own.gid, pair.own.gid, sizeof(own.gid));
 	exchange_write_key(&own, x->message);
 	return 0;
@@ -155,7 +155,8 @@ void exchange_run(struct conn *c)
 		if (!exchange_serve(c, x) || !conn_goes_on(c, &limit))
 			return;
 	}
-	/* Data may flow for ever, but what has begun is to end. */
+	/* Data may flow without a limit of time, but a message or a beginning
+	 * that is incomplete has one. */
 	if ((!x->tests || x->have > 0) &&
 	    !conn_await_input(c, EXCHANGE_TIMEOUT_NS,
 			      exchange_bytes(&x->exchange, x->message, x->have) - x->have))

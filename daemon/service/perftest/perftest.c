@@ -1,18 +1,18 @@
-/* perftest: what the servers of ib_send_bw, ib_write_bw, ib_read_bw, ib_read_lat and
- * ib_send_lat do, for any number of clients at once.  exchange.c has the control
- * connections of clients without -R, which come by TCP; those with -R are here.
+/* perftest: the servers of ib_send_bw, ib_write_bw, ib_read_bw, ib_read_lat and ib_send_lat, for
+ * any number of clients at once.  exchange.c has the control connections of clients without -R,
+ * which come by TCP; those with -R are here.
  *
  * Control and data connections come to the same port; one that begins with a version message is
  * control.  Clients do not announce the type of test.  So there are two services: `perftest` drops
  * the messages of data connections, `perftest-lat` answers each with one of its length; both lend
- * memory.  Its contents, and those of messages, do not matter, so all clients of a worker share it
- * (see conn_spill()).
+ * memory.  Its contents, and those of messages, have no meaning, so all clients of a worker share
+ * it (see conn_scratch_region()).
  *
  * Over iWARP, a client of ib_send_bw needs credits: for each of its queue pairs it has memory into
- * which we write how many messages were taken.  Only the order of the connections tells the queue
- * pairs apart, so the clients of an address connect one after the other.  Clients do not tell how
- * many messages they send without a credit: a few with a small -n or -r.  So one is written as soon
- * as the write before it is done. */
+ * which this server writes how many messages it took.  Only the order of the connections tells the
+ * queue pairs apart, so the clients of an address connect one after the other.  Clients do not
+ * announce how many messages they send without a credit: a few with a small -n or -r.  So the next
+ * credit is written as soon as the write of the last one is done. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -203,15 +203,15 @@ static void queue_answer(struct conn *c, struct perftest_conn *p)
 {
 	struct perftest_queue q = perftest_get_queue(p->message);
 	struct perftest_test *t = test_of(p);
-	struct region spill;
+	struct region scratch;
 	bool known = q.number == 0;
 
 	for (unsigned i = 0; t && i < t->count; i++)
 		known |= t->queues[i].number == q.number;
 	if (t && !known && t->count < PERFTEST_QUEUES_MAX)
 		t->queues[t->count++] = q;
-	conn_spill(c, &spill);
-	perftest_set_memory(p->message, (uintptr_t)spill.base, spill.key);
+	conn_scratch_region(c, &scratch);
+	perftest_set_memory(p->message, (uintptr_t)scratch.base, scratch.key);
 }
 
 static void report_answer(const struct conn *c, struct perftest_conn *p)
@@ -297,7 +297,7 @@ static void data_message(struct conn *c, struct perftest_conn *p, uint32_t bytes
 	}
 	p->taken++;
 	if (c->worker->service->flags & SERVICE_ANSWERS) {
-		waiting = conn_send_spill(c, bytes);
+		waiting = conn_send_scratch(c, bytes);
 		p->piped |= waiting > 1;
 		if (!waiting)
 			conn_close(c, CONN_END_PROTOCOL);
@@ -370,7 +370,7 @@ static void perftest_close(struct conn *c)
 		session_leave(&p->of, NULL);
 }
 
-static int perftest_greet(const struct worker *w, struct connect_data *connect_data)
+static int perftest_connect(const struct worker *w, struct connect_data *connect_data)
 {
 	(void)w;
 	connect_data->receives = RECEIVES_IWARP;
@@ -383,7 +383,7 @@ static int perftest_greet(const struct worker *w, struct connect_data *connect_d
 	 SERVICE_EXCHANGES)
 #define PERFTEST                                                                                   \
 	.keys = &exchange_key_table, .shared_new = sessions_new, .shared_free = sessions_free,     \
-	.connect = perftest_greet, .open = perftest_open, .run = perftest_run,                     \
+	.connect = perftest_connect, .open = perftest_open, .run = perftest_run,                   \
 	.message = perftest_message, .close = perftest_close
 
 const struct service service_perftest = {

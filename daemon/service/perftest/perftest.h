@@ -11,8 +11,8 @@ enum {
 	OPERATION_MESSAGE = 1,
 };
 
-/* Is the position-th value of a report (from 0) to be zero?  A side that sends no pongs has nothing
- * to report for its own direction. */
+/* Must the value at `position` (from 0) of a report be zero?  It must for the direction of a side
+ * that sends no pongs, and so has nothing to report. */
 static inline bool perftest_reports_zero(const struct conn *c, unsigned position)
 {
 	enum { SIZE_AND_COUNT = 2 };

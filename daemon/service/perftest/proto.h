@@ -67,7 +67,7 @@ struct exchange {
 	uint8_t reports; /* messages of the present report that were parsed */
 };
 
-/* What one side says of a queue pair. */
+/* The properties of a queue pair that one side announces. */
 struct exchange_key {
 	uint16_t lid, reads;
 	uint32_t number, sequence; /* 24 bits each */

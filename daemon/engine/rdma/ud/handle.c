@@ -1,6 +1,7 @@
-/* Engine `rdma`, datagrams: address handles are made.  See ud.h.
+/* Engine `rdma`, datagrams: makes address handles.  See ud.h.
  *
- * The worker owns all queues and gives its helper one client at a time: the two share no lock. */
+ * The worker owns all queues and gives its helper thread one client at a time, by a semaphore; an
+ * eventfd tells the worker that the helper is done.  So the two share no lock. */
 #include "ud.h"
 
 #include <errno.h>
@@ -39,7 +40,8 @@ struct rdma_ud_queue {
 	unsigned each;           /* of one client */
 };
 
-/* When something was last seen of an address; a later one may take its place. */
+/* The times at which addresses were last seen; a table in which a later address
+ * may replace another one. */
 struct rdma_ud_memory {
 	struct in6_addr address[RDMA_UD_KNOWN];
 	uint64_t seen_ns[RDMA_UD_KNOWN]; /* 0: never */
@@ -247,8 +249,8 @@ bool rdma_ud_hold(struct rdma_ud *ud, const struct rdma_ud_client *client, struc
 
 /* ---- The helper ---- */
 
-/* The library looks for the address that the datagram was sent to among ours, which a group's is
- * not. */
+/* The library looks for the local address that the datagram was sent to.  The address of a group is
+ * none of ours, so for datagrams to groups our own is given. */
 static struct ibv_ah *rdma_ud_handle_make(struct rdma_ud_job *job)
 {
 	const struct rdma_ud *ud = job->ud;

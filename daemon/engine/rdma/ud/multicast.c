@@ -22,7 +22,8 @@ struct rdma_ud_group {
 	struct rdma_cm_id *id;
 };
 
-/* The library compares all bytes of an address, and sin_zero has the interface. */
+/* The group's address without the interface, which is in sin_zero: the
+ * library compares all bytes. */
 static struct sockaddr_storage group_address(const struct worker_group *of)
 {
 	struct sockaddr_storage sa = of->group;

@@ -68,8 +68,9 @@ void rdma_ud_forget_sends(struct rdma_ud *ud)
 
 /* ---- Address handles ---- */
 
-/* rxe has the number of a handle in a queued request, even an inline one, and fails the queue pair
- * if it finds none. */
+/* Destroying a handle has to wait for the requests that use it: rxe keeps its number
+ * in a queued request, even an inline one, looks it up when it sends, and fails the
+ * queue pair if there is none. */
 void rdma_ud_destroy_handle(struct rdma_peer *peer)
 {
 	struct rdma_ud *ud = peer->ud;

@@ -89,9 +89,9 @@ static inline void rdma_ud_failed(struct rdma_ud *ud)
  * long as the queue pair exists.  Failures are logged. */
 void rdma_ud_groups_join(struct rdma_ud *ud);
 void rdma_ud_groups_leave(struct rdma_ud *ud);
-/* 0, or -errno with the reason: a group is joined by no queue pair. */
+/* Can each group be joined by a queue pair?  0, or -errno with the reason. */
 int rdma_ud_groups_check(const struct worker *w, struct reason *reason);
-/* rdma_mode.event(): of an identifier that joins. */
+/* rdma_mode.event() for an identifier that joins a group. */
 void rdma_ud_group_event(void *context, enum rdma_cm_event_type type);
 
 /* send.c */

@@ -281,8 +281,8 @@ void rdma_request_refuse(struct rdma_request *request, const char *why)
 	rdma_request_free(request);
 }
 
-void rdma_request_refuse_greeting(struct rdma_request *request,
-				  const struct connect_data *connect_data)
+void rdma_request_refuse_connect(struct rdma_request *request,
+				 const struct connect_data *connect_data)
 {
 	rdma_reject(request->id, connect_data->reply, connect_data->reply_bytes);
 	rdma_destroy_id(request->id);
@@ -370,9 +370,9 @@ static struct rdma_request *rdma_cm_read(const struct rdma_conn_param *wanted)
 		return NULL;
 	request->responder_resources = wanted->responder_resources;
 	request->initiator_depth = wanted->initiator_depth;
-	request->said_bytes = (uint8_t)MIN(wanted->private_data_len, GREETING_SAID_MAX);
+	request->data_bytes = (uint8_t)MIN(wanted->private_data_len, CONNECT_DATA_MAX);
 	if (wanted->private_data)
-		memcpy(request->said, wanted->private_data, request->said_bytes);
+		memcpy(request->data, wanted->private_data, request->data_bytes);
 	return request;
 }
 

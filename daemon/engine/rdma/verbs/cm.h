@@ -17,21 +17,21 @@ struct rdma_request {
 	struct rdma_cm_id *id;
 	struct sockaddr_storage peer;
 	uint8_t responder_resources, initiator_depth; /* as the client asked */
-	uint8_t said_bytes;
-	uint8_t said[GREETING_SAID_MAX]; /* the client's private data */
+	uint8_t data_bytes;
+	uint8_t data[CONNECT_DATA_MAX]; /* the client's private data */
 };
 
 /* Frees the request, but not request->id, which the caller then owns. */
 void rdma_request_free(struct rdma_request *request);
 /* Refuses the client with the reason why, and frees the request. */
 void rdma_request_refuse(struct rdma_request *request, const char *why);
-/* Refuses the client of this identifier.  Its private data is why as text, or the reply of the
- * service's greet(). */
+/* Refuses the client of this identifier.  The private data of the refusal is `why` as text or, for
+ * a service with connect(), the reply of that. */
 void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *why);
-/* Refuses a request that the service's greet() has refused, with connect_data->reply, and frees it.
- */
-void rdma_request_refuse_greeting(struct rdma_request *request,
-				  const struct connect_data *connect_data);
+/* Refuses a request that the service's connect() has refused, with
+ * connect_data->reply, and frees it. */
+void rdma_request_refuse_connect(struct rdma_request *request,
+				 const struct connect_data *connect_data);
 /* The error rc of conn_admit() as text, for the log. */
 const char *rdma_cm_refusal(const struct worker *w, int rc);
 

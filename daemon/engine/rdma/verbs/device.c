@@ -45,7 +45,7 @@ int rdma_no_devices(struct reason *reason)
 
 /* ---- Completions and events ---- */
 
-unsigned rdma_device_poll(struct rdma_device *d)
+static unsigned poll_device(struct rdma_device *d)
 {
 	const struct rdma *e = d->worker->engine_state;
 	struct ibv_wc wc[RDMA_POLL_MAX];
@@ -69,14 +69,14 @@ unsigned rdma_poll(struct rdma *e)
 	unsigned n = 0;
 
 	for (struct rdma_device *d = e->devices; d; d = d->next)
-		n += rdma_device_poll(d);
+		n += poll_device(d);
 	return n;
 }
 
 void rdma_device_drain(struct rdma_device *d)
 {
 	for (unsigned taken = 0, n = 1; n > 0 && taken < d->cq_size; taken += n)
-		n = rdma_device_poll(d);
+		n = poll_device(d);
 }
 
 unsigned rdma_arm(struct rdma *e)
@@ -106,12 +106,12 @@ static void rdma_completion_event(struct op *op, int res, uint32_t flags)
 	stat_add(d->worker->stats.cq_events, 1);
 	ibv_ack_cq_events(d->cq, 1);
 	d->armed = false;
-	rdma_device_poll(d);
+	poll_device(d);
 }
 
-/* All workers share the device's context, so any worker may get the event of any connection.
- * Handling is limited to thread-safe calls; the worker that owns the connection learns of it by its
- * flushed requests. */
+/* An asynchronous event of the device.  All workers share its context, so any worker may get the
+ * event of any connection.  It therefore makes only calls that any thread may make; the worker that
+ * owns the connection learns of the failure by its flushed requests. */
 static void rdma_async_event(struct op *op, int res, uint32_t flags)
 {
 	struct rdma_device *d = container_of(op, struct rdma_device, async_op);
@@ -136,7 +136,8 @@ static void rdma_async_event(struct op *op, int res, uint32_t flags)
  * for devices and no reference is held; so each worker holds a reference to the devices that it
  * uses, and triggers a scan after it has released one. */
 
-struct ibv_context **rdma_hold(struct ibv_context *verbs)
+/* Keeps the device open until rdma_let_go(), even if it is unplugged.  NULL: no memory. */
+static struct ibv_context **hold(struct ibv_context *verbs)
 {
 	struct ibv_context **all = rdma_get_devices(NULL), **one = calloc(2, sizeof(verbs));
 	unsigned kept = 0;
@@ -175,7 +176,7 @@ void rdma_device_free(struct rdma_device *d)
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
 	e->mode->closing(d);
 	rdma_small_close(d);
-	rdma_region_free(d, d->spill);
+	rdma_region_free(d, d->scratch);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
 	if (d->channel)
@@ -282,7 +283,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 					 reason);
 	stat_add(w->stats.registered_bytes, d->mr->length);
 	if (w->service && w->service->message)
-		rc = rdma_region_new(d, (size_t)w->options.region_size, &d->spill);
+		rc = rdma_region_new(d, (size_t)w->options.region_size, &d->scratch);
 	if (rc < 0)
 		return rdma_device_refuse(d, rc, "cannot register region-size bytes",
 					  "; " RDMA_MEMLOCK_FIX ", or `region-size`", reason);
@@ -318,7 +319,7 @@ struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,
 	}
 	d->worker = w;
 	d->verbs = verbs;
-	d->held = rdma_hold(verbs);
+	d->held = hold(verbs);
 	if (rdma_device_open(d, reason) < 0) {
 		rdma_device_free(d);
 		return NULL;

@@ -105,7 +105,7 @@ struct rdma_device {
 	struct rdma_device *next;
 	struct worker *worker;
 	struct ibv_context *verbs; /* owned by librdmacm, one per process */
-	struct ibv_context **held; /* keeps verbs open: see rdma_hold() */
+	struct ibv_context **held; /* a reference that keeps verbs open: see rdma_let_go() */
 	struct ibv_device_attr limits;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr; /* registration of the worker's pool */
@@ -113,11 +113,11 @@ struct rdma_device {
 	struct ibv_cq *cq;
 	struct rdma_shared *shared; /* shared receives; NULL: each connection has its own */
 	struct rdma_small *small;   /* slots for small messages; NULL: none */
-	/* The spill, which all connections of a worker share and whose contents do not matter: the
-	 * part of a message that exceeds its receive buffer goes there, large messages are sent
-	 * from it, and clients may read and write it.  So messages of megabytes use no buffers of
-	 * the pool.  NULL: the service needs none. */
-	struct rdma_region *spill;
+	/* The scratch region: memory that all connections of a worker share and whose contents have
+	 * no meaning.  The part of a message that exceeds its receive buffer goes there, large
+	 * messages are sent from it, and clients may read and write it.  So messages of megabytes
+	 * use no buffers of the pool.  NULL: the service needs none. */
+	struct rdma_region *scratch;
 	struct rdma_ud *uds; /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
 	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices.list, by port
@@ -136,18 +136,16 @@ struct rdma_device {
 	bool loses_receives;
 	/* The device reads unsignalled sends from memory even after later completions. */
 	bool sends_late;
-	/* Its connections can read their clients' memory.  What is read over iWARP is written by
-	 * the peer (RFC 5040): devices other than siw want the pool open to its writes, which it is
-	 * not. */
+	/* Its connections can read their clients' memory.  Over iWARP the peer writes the data of a
+	 * read (RFC 5040): devices other than siw require that the pool is registered for writes of
+	 * the peer, which it is not. */
 	bool reads;
 };
 
 /* Runs op->done() whenever fd is readable.  0 or -errno. */
 int rdma_watch(struct worker *w, int fd, struct op *op);
 
-/* Handles completions; returns their number. */
-unsigned rdma_device_poll(struct rdma_device *d);
-/* rdma_device_poll() of all devices. */
+/* Handles completions of all devices; returns their number. */
 unsigned rdma_poll(struct rdma *e);
 /* Polls until the queue is empty, at most as often as it could have been filled. */
 void rdma_device_drain(struct rdma_device *d);
@@ -181,9 +179,8 @@ const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer);
 /* -errno, with the reason why this host has no devices.  Any thread. */
 int rdma_no_devices(struct reason *reason);
 
-/* Keeps the device open until rdma_let_go(), even if it is unplugged.  NULL: no memory. */
-struct ibv_context **rdma_hold(struct ibv_context *verbs);
-/* Releases held (may be NULL), and closes unplugged devices that are not held any more. */
+/* Releases a reference to an open device (may be NULL), and closes unplugged devices to which there
+ * is no reference any more. */
 void rdma_let_go(struct ibv_context **held);
 
 #define RDMA_MANAGER "/dev/infiniband/rdma_cm"

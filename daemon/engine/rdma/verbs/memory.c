@@ -92,7 +92,7 @@ unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct 
 
 struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr)
 {
-	/* As in rdma_device_poll().  NOLINTNEXTLINE(*-no-int-to-ptr) */
+	/* As in poll_device() of device.c.  NOLINTNEXTLINE(*-no-int-to-ptr) */
 	return (void *)(uintptr_t)(wr->wr_id & ~(uint64_t)RDMA_TAG_MASK);
 }
 

@@ -13,7 +13,7 @@ struct view;
 enum { RDMA_CHAIN_MAX = 64 }; /* receives posted by one call, once this many are missing */
 
 struct rdma_lent {
-	bool *is; /* by chunk id: is it lent? NULL: closed */
+	bool *is; /* by chunk id: is the chunk lent?  NULL: closed */
 	unsigned count, max;
 };
 

@@ -51,9 +51,9 @@ static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 	wr->imm_data = htobe32(remote->immediate);
 	wr->wr.rdma.rkey = remote->key;
 	wr->wr.rdma.remote_addr = remote->address + remote->progress;
-	/* The request has its place: what may run out are the entries of the chain's list.  One
-	 * without any is no request for nothing: siw reads with an entry that was left from an
-	 * earlier one. */
+	/* Room for the request was reserved; the entries of the chain's scatter/gather list
+	 * may run out.  A request without an entry must not be posted: siw would read into an
+	 * entry of an earlier request. */
 	while (remote->unposted && (unsigned)wr->num_sge < max &&
 	       chain->sge_count < ARRAY_SIZE(chain->sges)) {
 		rdma_send_chain_view(chain, wr, d, remote->unposted);
@@ -115,26 +115,26 @@ int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
 	return 0;
 }
 
-/* ---- The spill ---- */
+/* ---- The scratch region ---- */
 
-void rdma_spill(const struct conn *c, struct region *ret_region)
+void rdma_scratch_region(const struct conn *c, struct region *ret_region)
 {
 	const struct rdma_conn *r = c->engine_state;
-	const struct rdma_region *s = r->device->spill;
+	const struct rdma_region *s = r->device->scratch;
 
 	*ret_region = (struct region){ s->base, s->bytes, s->mr->rkey };
 }
 
-unsigned rdma_send_spill(struct conn *c, uint32_t bytes)
+unsigned rdma_send_scratch(struct conn *c, uint32_t bytes)
 {
 	struct rdma_conn *r = c->engine_state;
 
-	if (!rdma_conn_is_open(r) || bytes > r->device->spill->bytes ||
-	    (r->spills.count > 0 && r->spills.bytes != bytes))
+	if (!rdma_conn_is_open(r) || bytes > r->device->scratch->bytes ||
+	    (r->scratch_sends.count > 0 && r->scratch_sends.bytes != bytes))
 		return 0;
-	r->spills.bytes = bytes;
+	r->scratch_sends.bytes = bytes;
 	rdma_queue_want_receives(r);
-	return ++r->spills.count;
+	return ++r->scratch_sends.count;
 }
 
 void rdma_remote_open(struct rdma_conn *r)

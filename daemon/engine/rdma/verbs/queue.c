@@ -158,7 +158,7 @@ int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 		if (!r->posted)
 			return -ENOMEM;
 		attr.cap.max_recv_wr = r->posted_max;
-		attr.cap.max_recv_sge = d->spill ? 2 : 1;
+		attr.cap.max_recv_sge = d->scratch ? 2 : 1;
 	}
 	rc = rdma_device_reserve(d, d->sends_max + r->posted_max);
 	if (rc < 0)
@@ -263,7 +263,7 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 	struct pool *p = &w->pool;
 	struct ibv_recv_wr requests[RDMA_RECVS_CHAIN], *bad;
 	struct ibv_sge sges[RDMA_RECVS_CHAIN][2];
-	const struct rdma_region *spill = r->device->spill;
+	const struct rdma_region *scratch = r->device->scratch;
 	uint32_t bytes = rdma_queue_message_max(p, &r->connect_data);
 	unsigned n = 0;
 
@@ -275,12 +275,12 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 		slot.first = n == 0;
 		r->posted[(r->posted_first + r->posted_count + n) % r->posted_max] = slot;
 		sges[n][0] = (struct ibv_sge){ (uintptr_t)slot.data, bytes, r->device->mr->lkey };
-		if (spill)
-			sges[n][1] = rdma_region_sge(spill, spill->bytes);
+		if (scratch)
+			sges[n][1] = rdma_region_sge(scratch, scratch->bytes);
 		requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)r | RDMA_TAG_RECV,
 						    .next = &requests[n + 1],
 						    .sg_list = sges[n],
-						    .num_sge = spill ? 2 : 1 };
+						    .num_sge = scratch ? 2 : 1 };
 	}
 	if (n == 0)
 		return 0;
@@ -335,7 +335,7 @@ void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	r->posted_first = (r->posted_first + 1) % r->posted_max;
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
-	if (bytes > 0 && r->device->spill)
+	if (bytes > 0 && r->device->scratch)
 		conn_message(c, slot.data + header, bytes);
 	else if (bytes > 0)
 		conn_input(c, slot.chunk, slot.data + header, bytes);

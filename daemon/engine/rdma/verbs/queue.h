@@ -91,9 +91,9 @@ struct rdma_posted {
 	bool first;    /* the first of the receives posted by one call */
 };
 
-/* Messages to be sent from the spill memory.  All have the same length: a service that answers in
+/* Messages to be sent from the scratch region.  All have the same length: a service that answers in
  * the client's length has to wait until those of another length have been posted. */
-struct rdma_spills {
+struct rdma_scratch_sends {
 	uint32_t bytes; /* of each */
 	unsigned count;
 };
@@ -127,7 +127,7 @@ struct rdma_conn {
 	struct connect_data connect_data;
 	struct rdma_lane lanes[RDMA_LANE_COUNT];
 	struct rdma_slots slots; /* by the place of a request in RDMA_LANE_OUT */
-	struct rdma_spills spills;
+	struct rdma_scratch_sends scratch_sends;
 	struct rdma_remotes unposted; /* in order of submission; the first may be posted in part */
 	struct rdma_region *regions;
 	uint32_t inline_max;
@@ -149,7 +149,7 @@ static inline bool rdma_conn_is_open(const struct rdma_conn *r)
 /* The connection has something to post that is not in tx. */
 static inline bool rdma_conn_has_unsent(const struct rdma_conn *r)
 {
-	return !STAILQ_EMPTY(&r->unposted) || r->spills.count > 0;
+	return !STAILQ_EMPTY(&r->unposted) || r->scratch_sends.count > 0;
 }
 
 /* ---- Queue pair ---- */
@@ -220,8 +220,8 @@ struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rd
 					enum rdma_request_kind kind);
 void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
 			  const struct rdma_device *d, const struct view *v);
-/* Appends messages from the spill memory, as far as there is room; false: not all. */
-bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r);
+/* Appends messages from the scratch region, as far as there is room; false: not all. */
+bool rdma_send_chain_scratch(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* Appends messages of c->tx, as far as there is room; false: not all. */
 bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* Posts the chain, which is not empty.  all: the connection has nothing else to post. */
@@ -235,8 +235,8 @@ struct rdma_signalled rdma_queue_sent(struct rdma_conn *r, enum rdma_lane_kind k
 /* Functions of struct engine. */
 void rdma_remote_submit(struct remote *remote);
 int rdma_region(struct conn *c, size_t bytes, struct region *ret_region);
-void rdma_spill(const struct conn *c, struct region *ret_region);
-unsigned rdma_send_spill(struct conn *c, uint32_t bytes);
+void rdma_scratch_region(const struct conn *c, struct region *ret_region);
+unsigned rdma_send_scratch(struct conn *c, uint32_t bytes);
 
 /* To be called before the other functions. */
 void rdma_remote_open(struct rdma_conn *r);

@@ -33,7 +33,8 @@ static void check_qp_type(struct key_check *check)
 		check->refuse(check, "srq", "requires qp-type = rc (qp-type is %s)", type);
 }
 
-/* Shared receives need room for two pieces each, and are promised to no connection. */
+/* Shared receives are refused for services whose messages need a scratch region (two pieces per
+ * receive), or that promise each client a number of receives. */
 static void check_srq(struct key_check *check)
 {
 	const struct rdma_options *o = rdma_options(check->options);

@@ -113,12 +113,12 @@ bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r
 	return !v;
 }
 
-bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r)
+bool rdma_send_chain_scratch(struct rdma_send_chain *chain, struct rdma_conn *r)
 {
 	struct stats *s = &r->conn->worker->stats;
-	struct rdma_spills *spills = &r->spills;
+	struct rdma_scratch_sends *sends = &r->scratch_sends;
 
-	for (; spills->count > 0; spills->count--) {
+	for (; sends->count > 0; sends->count--) {
 		struct ibv_send_wr *wr;
 
 		if (!rdma_send_chain_has_room(chain))
@@ -126,13 +126,13 @@ bool rdma_send_chain_spills(struct rdma_send_chain *chain, struct rdma_conn *r)
 		wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
 		wr->opcode = IBV_WR_SEND;
 		wr->num_sge = 1;
-		chain->sges[chain->sge_count++] = rdma_region_sge(r->device->spill, spills->bytes);
-		if (spills->bytes <= r->inline_max) {
+		chain->sges[chain->sge_count++] = rdma_region_sge(r->device->scratch, sends->bytes);
+		if (sends->bytes <= r->inline_max) {
 			wr->send_flags = IBV_SEND_INLINE;
 			stat_add(s->wr_inline, 1);
 		}
-		stat_add(s->bytes_out, spills->bytes);
-		r->conn->bytes_out += spills->bytes;
+		stat_add(s->bytes_out, sends->bytes);
+		r->conn->bytes_out += sends->bytes;
 	}
 	return true;
 }
@@ -160,8 +160,9 @@ static void rdma_send_chain_signal(struct rdma_send_chain *chain, struct rdma_co
 	}
 }
 
-/* Signals each large request, as siw sends an unsignalled one without a copy even after it has
- * completed; these completions are not accounted for. */
+/* Signals each large request.  siw sends a request of this size without a copy, and reads an
+ * unsignalled one from memory even after a later one has completed.  These extra completions are
+ * not accounted for. */
 static void rdma_send_chain_pin(struct rdma_send_chain *chain, const struct rdma_conn *r)
 {
 	for (struct ibv_send_wr *wr = chain->requests; wr; wr = wr->next) {
