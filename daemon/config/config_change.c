@@ -43,8 +43,8 @@ int config_change_set(const char *listener, const char *const *settings, unsigne
 	return rc;
 }
 
-/* Has `in_force` a section of a name that the text has?  A text with errors has none: they are
- * reported when it is read for good. */
+/* Does the text open a section whose name `in_force` already has?  For a text with errors: no; the
+ * errors are reported when it is read as a part of the configuration. */
 static bool is_taken(const struct config *in_force, const char *text)
 {
 	struct config_errors errors = { 0 };
@@ -80,7 +80,7 @@ int config_change_add(const struct config *in_force, char *spec, char **ret_text
 			  CONFIG_LISTENERS_MAX);
 }
 
-/* A change without the sections of a listener; NULL: there is no other listener in it. */
+/* The text of a change without the sections of a listener; NULL: it has no other listener. */
 static char *without(const char *text, const char *listener)
 {
 	char header[CONFIG_SECTION_TEXT_MAX + 4], *left;

@@ -1,5 +1,5 @@
-/* Changes to a running daemon's configuration that are in no file: each is the text of one, which
- * is read behind the files (config_load_again()).  Pure. */
+/* Changes that commands have made to a running daemon's configuration.  They are in no file: each
+ * is the text of one, which is read after the files (config_load_again()).  Pure. */
 #pragma once
 #include "config.h"
 #include "reason.h"
@@ -14,11 +14,11 @@ int config_change_set(const char *listener, const char *const *settings, unsigne
 int config_change_add(const struct config *in_force, char *spec, char **ret_text,
 		      struct reason *reason);
 
-/* The changes of `in_force` without the section of a listener that one of them has added, and
- * without what was added with it if no listener is left of that.  The caller frees each of
- * ret_texts.  Their number, or -EINVAL with the reason: it is in a file. */
+/* The changes of `in_force` without the section of a listener that one of them has added; if no
+ * listener is left of that change, also without its other sections.  The caller frees each of
+ * ret_texts.  Returns their number, or -EINVAL with the reason: the listener is in a file. */
 int config_change_remove(const struct config *in_force, const char *listener,
 			 char *ret_texts[static CONFIG_CHANGES_MAX], struct reason *reason);
 
-/* Is it from such a change that the configuration has a value? */
+/* Does a value with this origin come from a change? */
 bool config_change_made(const struct config *config, struct config_origin origin);

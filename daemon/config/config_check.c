@@ -29,8 +29,8 @@ static const char *service_text(uint32_t flag)
 					 : "a service that TLS can serve";
 }
 
-/* True: the key has no effect here, so only its default is valid; also writes under which condition
- * it would have one, and what is the case instead. */
+/* True: the key has no effect here, so only its default is valid.  Also writes the condition under
+ * which it would have one, and the actual state. */
 static bool is_idle(const struct config_key *key, const void *section, struct reason *ret_needs)
 {
 	const struct listener_config *l = section;
@@ -237,7 +237,7 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	report_transport(r, l, "service", l->service->name, *able);
 }
 
-/* The kernel's TLS is one of TCP. */
+/* The kernel's TLS is for TCP sockets only. */
 static void check_tls(struct config_report *r, struct listener_config *l)
 {
 	char text[ADDRESS_TEXT_MAX];

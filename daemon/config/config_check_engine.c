@@ -21,7 +21,7 @@ bool config_has_datagrams(const struct listener_config *l)
 	return has;
 }
 
-/* The checks that the engines' own tables have. */
+/* Context of the check() functions of the engines' own tables. */
 struct own_check {
 	struct key_check of;
 	struct config_report *report;

@@ -61,7 +61,7 @@ static struct config_origin key_origin(const struct config_key *key, const void 
 	return at.file ? at : *config_key_origin(key, (void *)from);
 }
 
-/* Said of what was in force: a reload drops it. */
+/* A remark about a value that a change had set and that a reload drops. */
 static const char *remark(const struct config *config, struct config_origin origin)
 {
 	return config_change_made(config, origin) ? ", which was in no file" : "";

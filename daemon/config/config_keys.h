@@ -19,8 +19,10 @@ struct config_list {
 	/* Writes text that read() reads back to the same. */
 	void (*write)(const void *entry, char text[static CONFIG_TEXT_MAX]);
 	const char
-		*others; /* a list with a word, its default: what other entries are; NULL: none */
-	size_t count;    /* of the number of entries */
+		/* for a list with a word, its default: a description of the other
+		 * entries; NULL: it has no word */
+		*others;
+	size_t count;         /* offset of the number of entries */
 	size_t offset, bytes; /* of the first entry; of one entry */
 	unsigned max;         /* entries that there is room for */
 	/* Of the first one's origin, and how far it is to the next; 0: origins are not kept. */
@@ -71,18 +73,22 @@ struct config_key {
 	const char *word; /* a word that is valid instead of a number, and its value */
 	uint64_t word_value;
 	const char *const *words; /* of config_choice */
-	/* The only engine with which it may differ from the default: the key's owner. */
+	/* The only engine with which the key may differ from its default: the key's owner. */
 	const struct engine *engine;
-	const struct key_table *table; /* only services with these keys may: the key's owners */
-	const struct key *of;          /* as the owner describes it; NULL: a key of this folder */
-	bool streams;                  /* only transport tcp may, which has byte streams */
-	bool sockets;                  /* only transports tcp and udp may */
-	bool datagrams;                /* only listeners with config_has_datagrams() may */
-	bool of_files;                 /* export key, for files only */
-	bool plain;                    /* only listeners without `tls` may */
-	bool of_tls;                   /* listener key, with `tls` only */
-	bool of_user;                  /* not where the kernel makes records */
-	uint32_t of_services;          /* listener key, for services with this flag only */
+	/* may differ only with services that have these keys: the key's owners */
+	const struct key_table *table;
+	const struct key *of; /* as the owner describes it; NULL: a key of this folder */
+	/* may differ only with transport tcp, which has byte streams */
+	bool streams;
+	bool sockets; /* may differ only with transports tcp and udp */
+	/* may differ only in listeners with config_has_datagrams() */
+	bool datagrams;
+	bool of_files; /* export key, for files only */
+	bool plain;    /* may differ only in listeners without `tls` */
+	bool of_tls;   /* listener key, with `tls` only */
+	/* must have its default where the kernel makes TLS records */
+	bool of_user;
+	uint32_t of_services; /* listener key, for services with this flag only */
 };
 
 static inline void *config_field(const struct config_key *key, const void *section)
@@ -147,7 +153,8 @@ struct config_origin *config_entry_origin(const struct config_key *key, void *se
 /* Number of entries that format() can write; 1 if key is no list, or an empty list with a word. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
 
-/* Reports what l has other than an earlier listener that it serves as one with: see key.unites. */
+/* Reports keys in which l differs from an earlier listener although both
+ * serve as one: see key.unites. */
 struct config_report;
 void config_check_united(struct config_report *r, struct listener_config *l);
 

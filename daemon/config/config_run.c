@@ -16,7 +16,7 @@
 
 enum { RUN_KEYS_MAX = 64 };
 
-/* One of specs, split; its strings point into `words`. */
+/* One argument of --run, split; the strings point into `words`. */
 struct run {
 	char *words;
 	const struct service *service;
@@ -160,8 +160,8 @@ static const char *value_of(const struct run *run, const char *key)
 	return NULL;
 }
 
-/* Writes the export's section; without a file it is in memory.  What is made for it is filled, as
- * holes would be measured otherwise. */
+/* Writes the export's section; without a path it is in memory.  A file or memory that is made is
+ * filled with data: a measurement of holes would say nothing about the disk or the network. */
 static void write_export(FILE *to, const struct run *run, const char *name)
 {
 	bool file = run->export || value_of(run, "path"), null = false, made;
@@ -189,7 +189,7 @@ static void write_export(FILE *to, const struct run *run, const char *name)
 		fputs("fill = yes\n", to);
 }
 
-/* An address without a port, which is given apart or chosen: `10.0.0.1`, `[::1]`. */
+/* An address without a port, which `port=` gives or the kernel chooses: `10.0.0.1`, `[::1]`. */
 static bool lacks_port(const char *address)
 {
 	size_t bytes = strlen(address);

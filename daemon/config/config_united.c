@@ -1,5 +1,5 @@
-/* Listeners that serve as one, such as the ports of an NVMe subsystem: a key of their service has
- * the same value, so clients take what is behind them for the same.  Main thread; pure. */
+/* Listeners that serve as one, such as the ports of an NVMe subsystem: as a key of their service
+ * has the same value, clients take their exports for the same disks.  Main thread; pure. */
 #include <string.h>
 
 #include "config_keys.h"

@@ -15,8 +15,9 @@ void control_log_change(const struct varlink_call *call, const char *what, const
 		 (int)peer->pid);
 }
 
-/* changes, `count` of them: to be in force then; NULL: a reload.  reload_run() returns when the new
- * configuration is in force or refused.  Listeners that it replaced drain afterwards. */
+/* Has `changes`, `count` of them, in force in place of the present ones; NULL: a reload, without
+ * any. reload_run() returns when the new configuration is in force or refused.  Listeners that it
+ * replaced drain afterwards. */
 static void change_to(struct varlink_call *call, json_t *parameters, const char *object,
 		      char *const *changes, unsigned count)
 {

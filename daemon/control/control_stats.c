@@ -47,7 +47,7 @@ static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userd
 	struct stream *stream = userdata;
 	uint64_t now_us = due_us, begin_ns = varlink_clock_ns();
 
-	/* One may have been removed by a reload. */
+	/* A reload may have removed one of the listeners. */
 	if (control_lacks_listener(stream->call,
 				   json_object_get(stream->parameters, "listeners"))) {
 		stream_free(stream);

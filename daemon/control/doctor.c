@@ -123,8 +123,8 @@ static const struct doctor_options {
 	  { .zero_copy_receive = "copy", .zero_copy_area = 16 << 20 } },
 };
 
-/* What the engine, or its variant, gets with these options: adds to the features that were found,
- * and to those that it could have.  0, or -errno with the reason. */
+/* Starts a worker with the engine, or its variant, and these options.  Adds the features that it
+ * uses to *found, and those that it could use to *known.  0, or -errno with the reason. */
 static int doctor_try(const struct engine *engine, const struct doctor_options *of, uint64_t *found,
 		      uint64_t *known, struct reason *reason)
 {
@@ -376,7 +376,8 @@ static bool all_served(const json_t *items)
 	return true;
 }
 
-/* Those of `nbserved --bench`, on $PATH.  A host that others load needs none. */
+/* Checks that the generators of `nbserved --bench` are on $PATH.  A host on which no
+ * generator runs needs none. */
 static void check_generators(json_t *checks)
 {
 	char *found = generators_installed();

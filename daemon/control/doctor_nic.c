@@ -13,7 +13,7 @@
 #include "text.h"
 #include "util.h"
 
-enum { CPUS_BYTES = 256, RARE = 1000 * 1000 /* one of so many packets is not worth a word */ };
+enum { CPUS_BYTES = 256, RARE = 1000 * 1000 /* one missed packet in this many is not reported */ };
 
 struct nic_case {
 	json_t *checks;
@@ -25,7 +25,7 @@ struct nic_case {
 
 /* ---- Facts ---- */
 
-/* -1: not told. */
+/* -1: the kernel or the driver does not say. */
 static long long number(const struct nic_case *c, const char *fact)
 {
 	const json_t *value = json_object_get(c->nic, fact);
@@ -33,7 +33,7 @@ static long long number(const struct nic_case *c, const char *fact)
 	return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
-/* NULL: not told. */
+/* NULL: the kernel or the driver does not say. */
 static const char *text(const struct nic_case *c, const char *fact)
 {
 	return json_string_value(json_object_get(c->nic, fact));
@@ -44,7 +44,7 @@ static bool is_true(const struct nic_case *c, const char *fact)
 	return json_is_true(json_object_get(c->nic, fact));
 }
 
-/* Takes ownership of value and fix; "eth1 queues". */
+/* Adds a check with a name like "eth1 queues".  Takes ownership of value and fix. */
 static void add(const struct nic_case *c, const char *what, bool ok, char *value,
 		const char *reason, char *fix)
 {
@@ -77,7 +77,8 @@ static char *mask_text(const cpu_set_t *cpus)
 	return made;
 }
 
-/* The CPUs on which the work belongs: `cpus`, or else all that this process may use. */
+/* The CPUs that should do the network's work: `cpus` of the listeners, or else all
+ * that this process may use. */
 static void work_cpus(const struct nic_case *c, cpu_set_t *ret)
 {
 	*ret = c->use->cpus;
@@ -191,7 +192,7 @@ static void check_xps(const struct nic_case *c)
 
 /* ---- Interrupts ---- */
 
-/* Where they arrive, as seen from `cpus`. */
+/* Describes where the interrupts arrive in relation to the listeners' CPUs. */
 static const char *place_of(const struct nic_case *c, const cpu_set_t *irqs)
 {
 	cpu_set_t both, siblings;

@@ -17,8 +17,8 @@ enum { HOST_TEXT_BYTES = 256, SQUEEZES_RARE = 1000 };
 
 /* ---- The host ---- */
 
-/* It leaves its socket, or the file with its process's number, there; which it is, is the
- * distribution's choice. */
+/* Is irqbalance running?  Depending on the distribution it leaves its socket
+ * or its PID file in /run. */
 static void check_irqbalance(json_t *checks, const struct nic_host *host)
 {
 	static const char *const traces[] = { "/run/irqbalance", "/run/irqbalance.pid" };

@@ -279,7 +279,7 @@ static json_t *part_to_stats(const struct part *p)
 	return document_fields(part_to_json(p), listener_statistics, &n);
 }
 
-/* A listener without workers is there as it is. */
+/* A listener without workers gets one element even if by_worker. */
 static void append_stats(json_t *list, struct listener *l, bool by_worker)
 {
 	struct part part = all_of(l);
