@@ -99,7 +99,7 @@ static void print_word(const char *word)
 	fputs(plain ? "" : "'", stderr);
 }
 
-/* What to type instead, to change something. */
+/* Prints the equivalent `--run` command, for a user who wants to change a part of it. */
 static void print_command(const struct run_mode *run)
 {
 	fputs("nbserved", stderr);
@@ -129,7 +129,7 @@ static char *next_word(char **rest)
 	return *word ? word : NULL;
 }
 
-/* Tells nbctl a value that the user did not choose. */
+/* Adds an option for nbctl with a value that the user did not choose. */
 static char *choose(struct run_mode *run, const char *option, char *value)
 {
 	run->options[run->option_count++] = (char *)option;

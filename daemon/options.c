@@ -64,7 +64,8 @@ static int run_option(struct run_mode *run, const char *name, char *value)
 	return 0;
 }
 
-/* nbctl measures it; the checks here need the values, too. */
+/* nbctl carries out the sweep; this program needs the values as well,
+ * to check the configuration. */
 static int add_sweep(struct run_mode *run, const char *text)
 {
 	struct reason reason = { "" };

@@ -180,8 +180,8 @@ static bool has_text(char *const *words, const char *text)
 	return false;
 }
 
-/* Does the command know the address of a listener?  It does by a placeholder
- * (ctl/compare/placeholders.h), or by a port that the user chose. */
+/* Does the command contain the address of a listener?  It does if it has a placeholder
+ * (ctl/compare/placeholders.h), or a port that the user chose. */
 static bool knows_a_listener(char *const *command, const struct config *config)
 {
 	char port[8];
@@ -284,7 +284,8 @@ int run_compare(struct run_mode *run)
 	sigemptyset(&signals);
 	for (unsigned i = 0; i < ARRAY_SIZE(caught); i++)
 		sigaddset(&signals, caught[i]);
-	/* nohup(1) ignores it; a blocked signal would come in spite of that. */
+	/* nohup(1) ignores SIGHUP; sigwaitinfo() would return it in spite of
+	 * that if it were blocked. */
 	if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
 		sigdelset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
@@ -396,6 +397,7 @@ bool run_interrupt(struct run_mode *run, const struct signalfd_siginfo *info, un
 			kill(run->child, (int)info->ssi_signo);
 		return true;
 	}
-	/* Whoever sends SIGTERM does not look at the output. */
+	/* Only Ctrl-C comes from a user who looks at the output; a
+	 * service manager sends SIGTERM. */
 	return count == 1 && info->ssi_signo == SIGINT && start_stats(run) == 0;
 }

@@ -39,8 +39,9 @@ int run_compare(struct run_mode *run);
 /* Without a command, to be called when s serves: prints where.  0, or -errno, logged. */
 int run_start(struct run_mode *run, struct server *s);
 
-/* Handles the signal number `count` (1: the first) to end.  True: the server is to continue until
- * nbctl has shown its results, which a second signal hastens; false: the server is to end. */
+/* Called for the first signal to end (count 1) and for the second.  True: the server
+ * continues until nbctl has shown its results, which a second signal cuts short;
+ * false: the server is to end. */
 enum { RUN_SIGNALS_MAX = 2 };
 struct signalfd_siginfo;
 bool run_interrupt(struct run_mode *run, const struct signalfd_siginfo *info, unsigned count);

@@ -1,6 +1,6 @@
-/* Words in braces in a text: `{port}` stands for a value, `{{port}}` for the text `{port}`.  What a
- * shell or a format reads, `${name}` and `%{name}`, is no such word, nor is anything but lower-case
- * letters and underscores.  Pure. */
+/* Placeholders in a text: `{port}` stands for a value, `{{port}}` for the text `{port}`.  Not a
+ * placeholder: `${name}` and `%{name}`, which a shell or a format string reads, and anything but
+ * lower-case letters and underscores.  Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,8 +17,9 @@ bool brace_find(const char *text, struct brace *ret);
 /* Is it `{name}`? */
 bool brace_is(const struct brace *b, const char *name);
 
-/* The text with value()'s results for its words, to be freed; one with NULL stays as it is. Doubled
- * words lose a pair of braces if this is the last filling, or stay, too. */
+/* Replaces each placeholder by the result of value(); one for which that is NULL stays as it is.
+ * The caller frees the text.  last: no further replacement follows, so doubled braces become single
+ * ones; otherwise they stay. */
 char *brace_fill(const char *text,
 		 const char *(*value)(const void *context, const struct brace *brace),
 		 const void *context, bool last);

@@ -3,11 +3,11 @@
 #include <sched.h>
 #include <stdbool.h>
 
-/* The CPUs of a list such as "0-3,8", as far as it is one. */
+/* The CPUs of a list such as "0-3,8"; what follows an invalid part is ignored. */
 void cpus_parse(const char *text, cpu_set_t *ret);
 
-/* Of `candidates` those that are another hardware thread of a core of one of `cpus`; empty:
- * unknown, too. */
+/* The `candidates` that are other hardware threads of the cores of `cpus`; empty
+ * also if that is not known. */
 void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings);
 
 /* Are all of `b` on other NUMA nodes than `a`?  False if that is not known. */

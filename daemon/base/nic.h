@@ -9,7 +9,7 @@
 
 struct sockaddr_storage;
 
-/* Where facts come from. */
+/* The source of facts about interfaces: this host, or a test's files. */
 struct nic_host {
 	const char *root; /* before /sys, /proc and /run */
 	/* SIOCETHTOOL: command is a struct of linux/ethtool.h.  0 or -errno. */
@@ -27,9 +27,9 @@ struct nic_names {
 	char list[NIC_NAMES_MAX][IF_NAMESIZE];
 };
 
-/* Adds each once, as far as there is room: the interface that has the address; of a wildcard all
- * that are up and have an address, but for loopback.  Of a VLAN, a bond or a bridge the cards below
- * it. */
+/* Adds names of interfaces, each once, as far as there is room: of the interface that has the
+ * address; for a wildcard, of all interfaces that are up and have an address, except loopback.  A
+ * VLAN, a bond or a bridge is replaced by the cards below it. */
 void nic_names_add(const struct nic_host *host, const struct sockaddr_storage *sa,
 		   struct nic_names *to);
 
@@ -37,8 +37,8 @@ void nic_names_add(const struct nic_host *host, const struct sockaddr_storage *s
 void nic_names_put(const struct nic_host *host, const char *name, struct nic_names *to);
 
 /* A new reference: { "name": "eth1", "card": true, "driver": "mlx5_core", "speed_mbit": 25000, ...
- * }. card: the interface is of a device, and not made by software alone, as loopback and veth are.
- * A fact that is not told is not there.  rps_cpus and xps_cpus are empty where no CPUs are set. */
+ * }.  card: the interface belongs to a device; false for one made by software alone, like loopback
+ * and veth.  Unknown facts are left out.  rps_cpus and xps_cpus are empty where no CPUs are set. */
 json_t *nic_describe(const struct nic_host *host, const char *name);
 
 /* Adds what the driver tells to nic_describe()'s object. */
@@ -47,9 +47,9 @@ void nic_tool_describe(const struct nic_host *host, const char *name, json_t *to
 /* A counter of /sys/class/net/NAME/statistics; 0: there is none. */
 uint64_t nic_statistic(const struct nic_host *host, const char *name, const char *statistic);
 
-/* Frames of an interface since it is there, by /proc/net/dev, which is that of this network
- * namespace: bytes without checksum, preamble and gap; of an interface made by software a packet
- * may be many frames.  False: there is no such interface. */
+/* Counts of an interface since it was made, from /proc/net/dev of this network namespace.  bytes:
+ * without checksum, preamble and gap; a packet of an interface made by software may be many frames.
+ * False: there is no such interface. */
 struct nic_counters {
 	uint64_t received_bytes, received_packets, sent_bytes, sent_packets;
 };

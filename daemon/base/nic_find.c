@@ -52,7 +52,8 @@ static void search_ipv4(struct search *s)
 		const struct sockaddr_in *sa = (const void *)&list[i].ifr_addr;
 
 		list[i].ifr_name[IFNAMSIZ - 1] = '\0';
-		list[i].ifr_name[strcspn(list[i].ifr_name, ":")] = '\0'; /* of an alias */
+		/* cuts the number of an alias, `eth0:1` */
+		list[i].ifr_name[strcspn(list[i].ifr_name, ":")] = '\0';
 		look_at(s, list[i].ifr_name, &sa->sin_addr);
 	}
 }

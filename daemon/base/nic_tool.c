@@ -121,8 +121,8 @@ static void describe_rss(const struct nic_host *host, const char *name, json_t *
 
 /* ---- Offloads ---- */
 
-/* Features whose state is told, by the kernel's names, which `ethtool -K` takes; wanted: nearly any
- * load pays for their absence. */
+/* Offloads that are reported, by the kernel's names, which `ethtool -K` takes.  wanted: nearly any
+ * load suffers from its absence. */
 static const struct offload {
 	const char *name;
 	bool wanted;
@@ -156,7 +156,7 @@ struct features {
 	struct ethtool_gfeatures *bits;
 };
 
-/* 0: not told. */
+/* 0: the driver does not say. */
 static uint32_t count_features(const struct nic_host *host, const char *name)
 {
 	uint64_t room[(sizeof(struct ethtool_sset_info) + sizeof(uint32_t)) / sizeof(uint64_t) +

@@ -1,5 +1,5 @@
-/* What has gone through network interfaces, as GetStats tells it of the daemon's host, and nbctl of
- * a generator's. */
+/* Traffic of network interfaces, in GetStats for the daemon's host and in nbctl for
+ * the host of a generator. */
 #pragma once
 #include <jansson.h>
 

@@ -12,7 +12,9 @@ struct process_how {
 	int in, out, err; /* its stdin, stdout and stderr; < 0: as ours */
 	int parent_end;   /* the signal that it gets when the calling thread ends */
 	bool apart;       /* in a process group of its own: Ctrl-C does not reach it */
-	bool deaf;        /* it ignores SIGINT and SIGQUIT: Ctrl-C ends us alone, and we end it */
+	/* it ignores SIGINT and SIGQUIT: Ctrl-C ends this process alone,
+	 * which then ends the child */
+	bool deaf;
 };
 
 /* Starts argv, found on $PATH, without signals blocked and with SIGPIPE as by default; signals that

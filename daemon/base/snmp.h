@@ -14,7 +14,7 @@ struct snmp_counters {
 	uint64_t send_buffer; /* not sent: the socket's buffer, or a device's queue, was full */
 	/* ICMP reports that a destination cannot be reached, about packets of any protocol. */
 	uint64_t unreachable;
-	/* Of TCP: segments that were sent, without those that were sent again; and these. */
+	/* TCP segments that were sent, without retransmissions; and the retransmissions. */
 	uint64_t segments_sent, segments_retransmitted;
 };
 

@@ -6,7 +6,8 @@
 
 #include "util.h"
 
-enum { SUGGEST_PREFIX = 3 }; /* bytes; shorter texts are not taken for beginnings or ends */
+/* bytes; a shorter text is not compared as the beginning or end of a name */
+enum { SUGGEST_PREFIX = 3 };
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {

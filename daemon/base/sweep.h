@@ -1,5 +1,6 @@
-/* The values of `--sweep NAME=VALUE,...`, and what `{NAME}` in a text becomes in each combination
- * of them.  Pure. */
+/* Sweeps: `--sweep NAME=VALUE,...` runs a comparison once with each value, and several
+ * sweeps with each combination of their values.  Replaces `{NAME}` in texts by the value
+ * in one combination.  Pure. */
 #pragma once
 #include <stdbool.h>
 
@@ -22,7 +23,7 @@ struct sweeps {
 int sweeps_add(struct sweeps *s, const char *text, struct reason *reason);
 void sweeps_fini(struct sweeps *s);
 
-/* At least 1; more than SWEEP_COMBINATIONS_MAX: there are too many. */
+/* The number of combinations, at least 1.  A caller refuses more than SWEEP_COMBINATIONS_MAX. */
 unsigned sweeps_combinations(const struct sweeps *s);
 
 /* The value of sweep i in a combination; the last sweep is the first to change. */
@@ -31,5 +32,5 @@ const char *sweeps_value(const struct sweeps *s, unsigned i, unsigned combinatio
 /* The text with the values of a combination, to be freed.  last: see brace_fill(). */
 char *sweeps_fill(const struct sweeps *s, unsigned combination, const char *text, bool last);
 
-/* Has the text `{name}` of sweep i? */
+/* Does the text contain `{NAME}` of sweep i? */
 bool sweeps_names(const struct sweeps *s, unsigned i, const char *text);

@@ -26,7 +26,8 @@ char *text_new(const char *format, ...)
 
 FILE *text_open(char **ret_text)
 {
-	static _Thread_local size_t bytes; /* which open_memstream() wants to tell */
+	/* not used, but open_memstream() needs a place to write it */
+	static _Thread_local size_t bytes;
 	FILE *to = open_memstream(ret_text, &bytes);
 
 	if (!to)

@@ -1,10 +1,13 @@
 /* When requests gather, and for how long.  See batch.h.
  *
- * A client that waits for each answer has nothing in flight once it was answered: when its worker
- * is about to sleep, no input can be there.  If input is there, and a connection brought several
- * requests in a turn, then its client has more requests in flight than arrive in a turn, and each
- * takes two turns or more: a delay of one turn is at most half of an operation's latency.  So the
- * delay grows while each look finds this, shrinks when one does not, and while there is no delay
+ * A delay must not slow down clients that send one request at a time.  Such a client has nothing in
+ * flight once it was answered, so no input can be waiting when its worker is about to sleep.  If
+ * input is waiting, and a connection brought several requests in the turn, its client has more
+ * requests in flight than arrive in one turn: each of them takes two turns or more, and a delay of
+ * one turn is at most half of its latency.
+ *
+ * So the engine looks for input now and then before it sleeps (batch_look()).  The delay grows with
+ * each look that finds both conditions and shrinks with each that does not; while there is no delay
  * the looks become rare. */
 #include "batch.h"
 

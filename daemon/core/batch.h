@@ -23,9 +23,10 @@ enum {
 	BATCH_WORK = 4096, /* a request counts once more for each of these bytes of its data */
 };
 
-/* Called once, when the worker starts. */
+/* Called once, when the worker starts, before engine->init(). */
 void batch_init(struct worker *w);
-/* Called by engine->init() if the engine polls, with no wait that a delay could be part of. */
+/* Called by engine->init() if the engine never sleeps in wait(), so that
+ * there is no sleep to delay. */
 void batch_off(struct worker *w);
 
 /* Called by the engine before the worker sleeps.  True: the engine checks whether input has arrived

@@ -1,7 +1,8 @@
 /* When bulk receivers' input comes in larger pieces.  See bulk.h.
  *
- * A mark is only for one bulk receiver at a time: several bring larger pieces by themselves while
- * others are read, and with a mark each they wait for one another's clients. */
+ * Only one bulk receiver at a time has a mark.  Several do not need it: while the worker reads from
+ * one of them, the input of the others collects in their sockets.  With a mark each, the worker
+ * would sleep although input of all of them waits, until one of them has BULK_MARK bytes. */
 #include "bulk.h"
 
 #include <sys/socket.h>
@@ -49,7 +50,8 @@ static void bulk_raise(struct conn *c)
 	worker_arm(c->worker, &c->worker->bulk.timer, c->worker->turn.now_ns + BULK_NS);
 }
 
-/* Called when c has brought at least BULK_PIECE in this turn. */
+/* Called when c has brought at least BULK_PIECE in this turn.  A receiver becomes `busy` by that,
+ * and takes the place of another one; its mark is raised once it alone has brought BULK_ALONE. */
 static void bulk_is_busy(struct conn *c)
 {
 	struct worker *w = c->worker;

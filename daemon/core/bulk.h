@@ -33,9 +33,10 @@ void bulk_take(struct conn *c);
  * it (MSG_TRUNC, tcp(7)): the bytes in c->rx are others, and only their number counts.  A Unix
  * socket copies all the same, and an engine without the feature `drop` goes on as before. */
 void bulk_drop(struct conn *c);
-/* Takes the mark of c back: the input that has arrived is wanted now. */
+/* Takes the mark of c back; the kernel then reports the input that has arrived below it. */
 void bulk_end(struct conn *c);
-/* Ends the state of the busy bulk receiver, w->bulk.busy, which has no mark any more. */
+/* Ends the state of the busy bulk receiver, w->bulk.busy.  Its mark must have been taken back, or
+ * its socket is about to be closed. */
 void bulk_forget(struct worker *w);
 
 /* Called by an engine that is about to receive from c, which has CONN_BULK.  Returns the bytes that

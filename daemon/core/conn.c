@@ -275,8 +275,9 @@ void conn_failed(struct conn *c, int error)
 
 /* ---- Input ---- */
 
-/* Input that follows the last view in memory only makes that view longer; small input is copied
- * into the room behind it, so that a peer that sends single bytes cannot pin a chunk for each. */
+/* Input that follows the last view in memory only makes that view longer; small input
+ * is copied behind it.  Otherwise a peer that sends single bytes would hold a whole
+ * chunk with each of them. */
 static inline bool conn_input_append(struct conn *c, struct chunk *k, const uint8_t *data,
 				     uint32_t len)
 {
@@ -311,7 +312,8 @@ void conn_reserve_used(struct conn *c, struct view *reserve, size_t bytes)
 
 	if (bytes > 0)
 		conn_input(c, k, reserve->data, (uint32_t)bytes);
-	/* The last view of the chunk returns its unused end, for the next one. */
+	/* The view at the end of the used part returns its unused bytes to the
+	 * chunk, for the next view. */
 	if (reserve->data + reserve->len == k->base + k->used)
 		k->used -= reserve->len - (uint32_t)bytes;
 	view_free(&c->worker->pool, reserve);
@@ -360,7 +362,8 @@ static bool conn_gather(struct conn *c)
 	return true;
 }
 
-/* Would memory that others wait for be free without c's first view? */
+/* Would freeing c's first view free memory that others wait for?  It would if the view is alone in
+ * its chunk, or if the chunk is a page of an area. */
 static bool conn_pins(const struct conn *c)
 {
 	const struct chunk *k = c->rx.head->chunk;
@@ -426,7 +429,8 @@ bool conn_is_filled(const struct conn *c)
 	       conn_held_views(c) >= c->worker->limits.views_max;
 }
 
-/* All that was received before the peer's FIN was answered, and the service has nothing to do. */
+/* Everything received before the peer's FIN has been answered, and the
+ * service has nothing left to do. */
 static bool conn_finished(const struct conn *c)
 {
 	return !c->tx.head && !conn_in_flight(c) && !(c->flags & (CONN_NO_MEMORY | CONN_READY));
@@ -455,8 +459,8 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 			conn_keep_open(c);
 		conn_update_wait(c);
 	}
-	/* Not while c is on the ready list, whose link it holds: the turn that takes it from there
-	 * runs it again. */
+	/* Not freed while c is on the ready list, which is linked through c: the turn that takes c
+	 * from the list runs it again, and that run frees it. */
 	if ((c->flags & CONN_CLOSING) && !conn_in_flight(c) && !(c->flags & CONN_READY))
 		conn_free(c);
 }

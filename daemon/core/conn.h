@@ -34,31 +34,34 @@ enum conn_flags {
 	CONN_CLOSING = 1 << 3,   /* engine->close() was called */
 	CONN_RECV_OFF = 1 << 4,  /* input is paused by backpressure */
 	CONN_OPEN = 1 << 5,      /* service->open() succeeded */
-	CONN_FED = 1 << 6,       /* run by us, not by the client: does not reset the idle timer */
+	/* run by the worker, not by the client's input: does not reset the idle timer */
+	CONN_FED = 1 << 6,
 	/* Set by the service: run it when tx has drained; always set for a source. */
 	CONN_WATCH_TX = 1 << 7,
 	CONN_NO_INPUT = 1 << 8, /* waits for chunks to receive into */
 	CONN_DUE = 1 << 9,      /* the service's deadline has passed */
-	/* It waited for a chunk: its next receive may take the chunk reserved for it. */
+	/* The connection waited for a chunk, and one is reserved for its next receive. */
 	CONN_GRANTED = 1 << 10,
 	/* Set by the service: a drain does not close the connection just because it is silent. */
 	CONN_LASTING = 1 << 11,
 	/* datagrams: the client's address is not forged; see engine_clients.verified(). */
 	CONN_TRUSTED = 1 << 12,
-	/* waits for memory, and the socket holds output that the peer has not acknowledged. */
+	/* The connection waits for memory, and its socket holds output that the
+	 * peer has not acknowledged. */
 	CONN_UNREAD = 1 << 13,
 	/* Set by the service: tx is its last output; see conn_close_when_sent(). */
 	CONN_LAST = 1 << 14,
 	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->keep_open() */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST |
 			    CONN_NO_MEMORY,
-	CONN_COARSE = 1 << 16, /* it receives in larger pieces: see bulk.h */
+	/* the socket has a low-water mark, so input comes in larger pieces: see bulk.h */
+	CONN_COARSE = 1 << 16,
 	CONN_BULK =
 		1 << 17, /* a bulk receiver that has brought much in one turn: see bulk_share() */
 	CONN_DROPS = 1 << 18, /* its input is only counted: the kernel drops it, see bulk_drop() */
-	/* Set by a stage: it receives by itself.  The engine receives in its open() at most, runs c
-	 * when there is something to receive, and receives again from the recv() that follows the
-	 * end of the flag. */
+	/* Set by a stage that receives by itself.  The engine then receives nothing but in its
+	 * open(): it runs c when the socket has input.  After the stage has cleared the flag, the
+	 * next engine->recv() makes the engine receive again. */
 	CONN_RAW = 1 << 19,
 	CONN_ENGINE = 1 << 20, /* this bit and all above belong to the engine */
 };
@@ -69,7 +72,7 @@ enum conn_end {
 	CONN_END_RESET,
 	CONN_END_IDLE,
 	CONN_END_PROTOCOL,
-	/* Ended by the transport: messages arrived faster than they were received. */
+	/* The transport ended it: messages arrived faster than they were received. */
 	CONN_END_OVERRUN,
 	CONN_END_DRAIN,
 	CONN_END_ERROR,
@@ -78,7 +81,8 @@ enum conn_end {
 /* How a connection waits for the pool: pressure.c's, `moved` and `stalled` pressure_check.c's. */
 struct conn_wait {
 	struct conn *next, *prev; /* links in the queue that it is in */
-	/* Its place in the order of all that wait, lowest first; 0: it never waited. */
+	/* Its place in the order of all connections that wait, lowest
+	 * first; 0: it has never waited. */
 	uint64_t place;
 	uint64_t place_in; /* bytes_in when it was given that place */
 	uint64_t moved;    /* conn_moved() when worker_check_pressure() last looked */
@@ -93,7 +97,8 @@ struct conn {
 	uint32_t pending; /* the engine's operations in flight that name this connection */
 	struct bufq rx;   /* received, not yet consumed by the service */
 	struct bufq tx;   /* to send */
-	/* Completion engines: handed to the kernel, whose completion has not arrived yet. */
+	/* Completion engines: output that was handed to the kernel, and whose
+	 * completion has not arrived yet. */
 	struct bufq sending;
 	struct conn *ready_next;
 	uint64_t op_start_ns; /* begin of the operation that is being timed; 0: none is */
@@ -165,8 +170,8 @@ static inline bool conn_waits_for_tx(const struct conn *c)
 	return c->rx.head || (c->flags & CONN_WAITS_FOR_TX);
 }
 
-/* The same when q has drained.  c->tx itself drains only within flush(), while c runs; after that
- * conn_run() looks at all other reasons anyway. */
+/* conn_waits_for_tx() when q has drained.  c->tx itself drains only within flush(), while c runs;
+ * conn_run() checks all other reasons after that anyway. */
 static inline bool conn_waits_for(const struct conn *c, const struct bufq *q)
 {
 	return q == &c->tx ? c->rx.head || (c->flags & CONN_WATCH_TX) : conn_waits_for_tx(c);
@@ -202,9 +207,11 @@ static inline void conn_io_end(struct conn *c, const struct bufq *data)
 /* Takes ownership of fd in every case.  Asks the owner's admit(); may close fd at once. */
 void conn_new(struct worker *w, int fd);
 
-/* The two halves of conn_new(), for engines without sockets.  conn_admit(): may peer connect?  1:
- * yes, `allow` names it; 0: yes; -errno: no, and the refusal is counted.  conn_start() begins the
- * connection: 0, or -ENOMEM, and engine_state stays the caller's. */
+/* The two halves of conn_new(), for engines without sockets.
+ *
+ * conn_admit(): may peer connect?  1: yes, and the key `allow` names it; 0: yes; -errno: no, and
+ * the refusal was counted.  conn_start() begins the connection.  0, or -ENOMEM: engine_state is
+ * still the caller's. */
 int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket);
 int conn_start(struct worker *w, int fd, void *engine_state, void *ticket);
 
@@ -261,7 +268,7 @@ void conn_failed(struct conn *c, int error);
 
 /* Called by engines and services. */
 
-/* NULL: c is a socket.  Engine rdma has some of these as well: see pair.h. */
+/* NULL: c is a socket.  Some connections of engine `rdma` are sockets as well: see pair.h. */
 static inline const struct engine_clients *conn_clients(const struct conn *c)
 {
 	return c->fd < 0 ? c->worker->engine->clients : NULL;
@@ -282,7 +289,7 @@ static inline size_t conn_queued_bytes(const struct conn *c)
 }
 
 /* Has the connection output that its peer has not taken?  Then it waits for the peer to read, not
- * for the pool: where chunks are short it comes after connections without output. */
+ * for the pool: where chunks are short, connections without such output come first. */
 static inline bool conn_has_unsent(const struct conn *c)
 {
 	return c->tx.head || c->sending.head;
@@ -302,7 +309,7 @@ static inline bool conn_may_receive(const struct conn *c)
 struct view *conn_reserve(struct conn *c);
 void conn_reserve_used(struct conn *c, struct view *reserve, size_t bytes);
 
-/* c will not receive now: gives up the chunk reserved by CONN_GRANTED. */
+/* Gives up the chunk that CONN_GRANTED reserves for c, since c will not receive now. */
 void conn_drop_grant(struct conn *c);
 
 /* Does the service wait for chunks (conn_wait_for_memory())?  False if only a receive does: such a
@@ -319,13 +326,13 @@ static inline size_t conn_work_bytes(const struct conn *c)
 }
 
 /* For services that answer several requests in a run, which begins with conn_run_begin(): may the
- * next step begin?  After CONN_RUN_BYTES the other requests wait for the next turn.  By then the
- * first answers are sent: their data is still in the CPU's cache, the next answers use their chunks
- * again, and the client has work.
+ * next step begin?  After CONN_RUN_BYTES the other requests wait for the next turn.  This is when
+ * the first answers are sent: their data is still in the CPU's cache, the next answers use their
+ * chunks again, and the client has work.
  *
- * The amount in flight is not limited: the next turn follows at once and begins as much again.
- * Each step counts as CONN_STEP_BYTES more than its data, as a step without data also costs CPU
- * time. */
+ * This limits one run, not the amount in flight: the next turn follows at once, and begins
+ * as much again.  Each step counts as CONN_STEP_BYTES more than its data, as a step without
+ * data costs CPU time, too. */
 enum { CONN_RUN_BYTES = 512 * 1024, CONN_STEP_BYTES = 2048 };
 static inline int64_t conn_run_begin(const struct conn *c)
 {
@@ -345,10 +352,10 @@ static inline bool conn_goes_on(struct conn *c, int64_t *limit)
 /* Called by a service: runs it again when the pool has chunks. */
 void conn_wait_for_memory(struct conn *c);
 void conn_wait_to_receive(struct conn *c); /* called by an engine: no chunk to receive into */
-/* To be called when c's output may have changed: a c that waits for memory and that began or ceased
- * to wait for its own peer moves to the other queue. */
+/* To be called when c's output may have changed.  If c waits for memory, and has begun or ceased to
+ * wait for its own peer as well, it moves to another queue. */
 void conn_update_wait(struct conn *c);
-/* c does not wait for chunks any more. */
+/* Takes c, which does not wait for chunks any more, out of its queue. */
 void conn_end_wait(struct conn *c);
 /* Other connections wait for chunks: c gives back what it can.  A small input is copied into a
  * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
@@ -361,16 +368,16 @@ static inline void conn_close_when_sent(struct conn *c, enum conn_end end)
 	c->end = (uint8_t)end;
 }
 
-/* Called by a service that has sent its last output and still drops input: the client learns the
- * end of the output now. */
+/* Called by a service that has sent its last output but still drops input: ends the output now
+ * (FIN), so that the client learns of it. */
 void conn_end_output(struct conn *c);
 
 /* Copies bytes behind tx: headers and small replies.  On engines with messages, up to buffer-size
  * bytes are one message.  0, or -ENOBUFS when the pool is exhausted and nothing was written: call
  * conn_wait_for_memory() to be run again. */
 int conn_write(struct conn *c, const void *data, size_t bytes);
-/* The same for services that have nothing else to do then: false, and c runs again when the pool
- * has chunks. */
+/* conn_write() for services that have nothing else to do without memory.  False: nothing was
+ * written, and c runs again when the pool has chunks. */
 bool conn_try_write(struct conn *c, const void *data, size_t bytes);
 
 /* A view of `bytes` to fill, aligned to `align` (a power of two) and with room for `head` bytes
@@ -414,9 +421,9 @@ static inline bool conn_is_full(const struct conn *c)
 /* For services that fill pool memory at a client's request (reads).
  *
  * conn_read_must_wait(): must the request wait?  It must while chunks are short and the client has
- * not taken its earlier answers.  It also must while CONN_RUN_BYTES are in flight, if the data is
- * `in_memory`: more in flight keeps no device busy, and threads (the kernel's as well) finish all
- * of it before the first answer is sent.
+ * not taken its earlier answers.  If the data is `in_memory`, it must also while CONN_RUN_BYTES are
+ * in flight: there is no device that more requests would keep busy, and threads (the kernel's as
+ * well) would finish all of them before the first answer is sent.
  *
  * conn_read_share(): how many of `bytes` the request may take at a time, a multiple of align if
  * `bytes` is one; 0: it must wait for memory. */

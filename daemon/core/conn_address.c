@@ -31,7 +31,8 @@ struct sockaddr_storage conn_peer_address(const struct conn *c)
 	return sa;
 }
 
-/* Users of an IPv6 network may choose the lower 64 bits, which tell no clients apart. */
+/* A user of an IPv6 network may choose the lower 64 bits freely, so these
+ * do not distinguish clients. */
 struct in6_addr conn_client(const struct conn *c)
 {
 	struct sockaddr_storage peer = conn_peer_address(c);

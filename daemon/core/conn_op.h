@@ -5,10 +5,10 @@
 
 #include "conn.h"
 
-/* Starts the clock of `count` operations at start_ns, or has it run for them as well: replies that
- * the kernel takes together are as many samples.  Operations of another kind than the first have a
- * histogram of their own, and are not sampled.  Inline, because a call would have echo_run() save
- * registers for each request. */
+/* Starts the clock of `count` operations at start_ns.  If a clock runs already, it now covers these
+ * operations as well: replies that the kernel takes together become as many samples of one time.
+ * An operation of another kind than the first one is not sampled, as each kind has its own
+ * histogram.  Inline, because a call would have echo_run() save registers for each request. */
 static inline void conn_op_sample(struct conn *c, unsigned operation, uint64_t start_ns,
 				  unsigned count)
 {
@@ -70,5 +70,5 @@ static inline void conn_op_reply(struct conn *c, unsigned operation, uint64_t st
 	}
 }
 
-/* Stops the clock of an operation that sends nothing. */
+/* Stops the clock of an operation that has no reply. */
 void conn_op_end(struct conn *c);

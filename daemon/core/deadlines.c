@@ -3,8 +3,8 @@
 
 #include "util.h"
 
-/* The most that a timer may be away from the present: half of the highest level, since its slots
- * are used in a circle. */
+/* How far in the future a timer may be put: half of the highest level, since the slots of a level
+ * are used in a circle.  A later timer is put there and moves again when its slot is reached. */
 #define DEADLINE_FAR (UINT64_C(1) << (DEADLINE_LEVELS * DEADLINE_SLOT_BITS - 1))
 
 /* The first tick in which a timer has to run or to move down; UINT64_MAX: there are no timers. */
@@ -79,7 +79,8 @@ void deadline_set(struct deadlines *d, struct timer *t, uint64_t ns, uint64_t no
 {
 	if (t->at)
 		deadline_unlink(d, t);
-	/* The present tick may advance while no slot begins in between: none is to be emptied. */
+	/* The present tick may move up to now_ns only if no slot between the two has to be emptied:
+	 * not if wake_ns has passed. */
 	if (!d->wake_ns || now_ns < d->wake_ns)
 		d->tick = MAX(d->tick, now_ns >> DEADLINE_TICK_BITS);
 	t->ns = ns;

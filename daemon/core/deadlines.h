@@ -1,9 +1,10 @@
 /* The timers of a worker: a hierarchical timing wheel.  The cost to arm a timer, to drop one and to
  * run a due one does not depend on their number.
  *
- * A tick is about a millisecond.  A slot of a level spans all slots of the level below it.  A timer
- * is in the lowest level whose slots tell its tick from the present one, and moves down when the
- * present reaches its slot.  Worker's thread only. */
+ * A tick is about a millisecond.  There are DEADLINE_LEVELS levels of 64 slots; one slot of a
+ * level spans all slots of the level below it.  A timer is in the lowest level in which its
+ * slot differs from the present one, and moves down a level when the present reaches its
+ * slot.  Worker's thread only. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,8 +63,8 @@ static inline void deadline_drop(struct deadlines *d, struct timer *t)
 		deadline_remove(d, t);
 }
 
-/* Has wake_ns be at most exact_ns (0: no limit), which is no multiple of a tick.  It stays in
- * force, even when it is past, until the next call. */
+/* Limits wake_ns to at most exact_ns (0: no limit), which need not be a multiple of a tick.  The
+ * limit stays in force until the next call, also when that time has passed. */
 void deadlines_set_exact(struct deadlines *d, uint64_t exact_ns);
 
 /* Runs the timers that are due.  It runs or moves down at most `max`; if more are due, wake_ns lies

@@ -27,7 +27,8 @@ struct delay_mark {
 	struct delay_op op;
 };
 
-/* What a connection holds back.  conn.delayed; begun by its first run(), ended by its close. */
+/* The output that a connection holds back; conn.delayed.  Made by its first
+ * run(), freed when it closes. */
 struct delayed {
 	struct conn *conn;
 	struct bufq held; /* empty while the service runs */
@@ -166,8 +167,8 @@ static struct delay_op op_take(struct conn *c)
 	return op;
 }
 
-/* Has the sending of tx stop the clock of op.  Only one can run: another that is due at the same
- * time ends now. */
+/* Lets the sending of tx stop the clock of op.  A connection has only one clock, so another
+ * operation that is due at the same time ends now. */
 static void op_give(struct conn *c, struct delay_op op, uint64_t now_ns)
 {
 	struct worker *w = c->worker;
@@ -200,8 +201,9 @@ static void amount_take(struct conn *c, struct bufq *to, struct bufq *from, size
 			bufq_move_view(to, from);
 }
 
-/* How much of tx was due before this run: of a byte stream the service's I/O may have added output
- * behind it since; datagrams are made by run() alone, and some of those due may be dropped. */
+/* How much of tx was due before this run.  All of it for datagrams, which run() alone adds, even if
+ * some of those due were dropped meanwhile.  For a byte stream only the part that had become due:
+ * I/O of the service may have added output behind it since. */
 static size_t amount_due(const struct conn *c, const struct delayed *d)
 {
 	return c->worker->engine->messages
@@ -278,7 +280,7 @@ static size_t delay_release(struct delayed *d, uint64_t now_ns)
 	return part;
 }
 
-/* Puts what is held back into tx, before output that did not come from run(). */
+/* Moves the output that is held back into tx, before output that did not come from run(). */
 static void delay_join(struct conn *c, struct delayed *d, size_t due_amount)
 {
 	struct bufq due = { 0 };
@@ -293,7 +295,7 @@ static void delay_join(struct conn *c, struct delayed *d, size_t due_amount)
 	bufq_prepend(&c->tx, &due);
 }
 
-/* Takes all but the first due_amount out of tx. */
+/* Moves all of tx but its first due_amount back to the output that is held. */
 static void delay_part(struct conn *c, struct delayed *d, size_t due_amount)
 {
 	struct bufq due = { 0 };
@@ -307,9 +309,9 @@ static void delay_part(struct conn *c, struct delayed *d, size_t due_amount)
 	conn_io_begin(c, &d->held);
 }
 
-/* May the service run?  What is held back is bounded as output that nobody reads is.  A byte stream
- * without any always runs: nothing else would run it again.  Datagrams leave the worker's socket
- * enough of the pool to receive those of others. */
+/* May the service run?  Output that is held back is bounded like output that the client does not
+ * read.  A byte stream that holds none back always runs, as no timer would run it again.  Datagrams
+ * must leave enough of the pool for the worker's socket to receive those of other clients. */
 static bool delay_has_room(const struct conn *c, const struct delayed *d)
 {
 	const struct worker *w = c->worker;
@@ -319,7 +321,8 @@ static bool delay_has_room(const struct conn *c, const struct delayed *d)
 	return d->count < DELAY_MARKS_MAX && !conn_is_full(c);
 }
 
-/* Drops the requests for which there is no room, where they cannot wait in the client's socket. */
+/* Drops the requests for which there is no room.  Only datagrams: a byte stream's requests wait in
+ * rx and in the client's socket. */
 static void delay_refuse(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -330,7 +333,8 @@ static void delay_refuse(struct conn *c)
 	bufq_clear(&w->pool, &c->rx);
 }
 
-/* service->run.  Output that is not due yet stays out of the engine's sight. */
+/* service->run.  Puts the held output into tx for the service, and takes out again what is not due:
+ * the engine never sees that. */
 static void delay_run(struct conn *c)
 {
 	struct worker *w = c->worker;

@@ -1,21 +1,23 @@
 /* Answers that are held back (`delay`, `stall`): the service answers late, by a timer.
  *
  * The listener's workers then have a copy of their service and of their engine, in which a few
- * functions are those of delay.c: what run() has put into tx stays with the connection until it is
- * due, and the engine sees it only then.  While run() is called it is in tx, as output to a slow
- * reader is, so that neither services nor engines know of it; outside of run() it counts as I/O in
- * flight (conn_io_begin()).  A listener without these keys has nothing of this in its path.
+ * functions are those of delay.c: output that run() has put into tx stays with the connection until
+ * it is due, and only then does the engine see it.  While run() is called the held output is in tx,
+ * like output to a slow reader, so neither services nor engines know of delays.  Outside of run()
+ * it counts as I/O in flight (conn_io_begin()), which keeps the connection from being freed.  A
+ * listener without these keys executes nothing of this file.
  *
- * All output that one run() has made is due together, and never before earlier output of the
- * connection.  The times are CLOCK_MONOTONIC's, and so is the phase of stalls: it is the same for
- * all workers and listeners of a host.  Worker's thread, but for delay_init() and delay_fini(). */
+ * All output of one run() is due together, and never before earlier output of the connection.  The
+ * times are CLOCK_MONOTONIC's, and so is the phase of stalls: it is the same for all workers and
+ * listeners of a host.  Worker's thread, but for delay_init() and delay_fini(). */
 #pragma once
 #include <stdint.h>
 
 #include "worker_options.h"
 
 enum {
-	/* Outputs that one connection may have held back; beyond, its service does not run. */
+	/* Outputs (of one run() each) that one connection may have held back; with more
+	 * its service does not run. */
 	DELAY_MARKS_MAX = 4096,
 	DELAY_CUT = 10, /* an exponential delay is at most this many times its mean */
 };

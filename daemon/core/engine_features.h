@@ -7,8 +7,9 @@
 
 /* Engine features that are really in use, as GetStats lists them: X(name, optional, needs).
  *
- * optional: the key `features` can switch it off: an engine works without it, and it has no key of
- * its own.  needs: what the doctor says of a host without it; NULL: a newer kernel. */
+ * optional: the key `features` can switch the feature off, since engines work without it
+ * and it has no key of its own.  needs: what the doctor says that a host without it
+ * lacks; NULL: a newer kernel. */
 #define ENGINE_FEATURES(X)                                                                         \
 	X(registered_ring, true, "Linux 5.18")                                                     \
 	X(restricted, true, "Linux 5.19")                                                          \

@@ -29,16 +29,17 @@ struct key {
 	bool common;
 	bool anywhere; /* of an engine: it may be set for a listener with another one as well */
 	bool power_of_two;
-	bool streams;      /* only transport tcp may differ from the default */
-	bool plain;        /* nor may a listener with `tls` */
-	bool of_user;      /* nor may one whose records the kernel makes */
+	bool streams; /* may differ from the default only with transport tcp */
+	bool plain;   /* must have its default in a listener with `tls` */
+	/* must have its default where the kernel makes TLS records (`tls = ktls-tx`, `ktls`) */
+	bool of_user;
 	uint64_t min, max; /* of numbers; a duration is in nanoseconds */
 	/* A word that is valid instead of a number, and its value; of KEY_TEXT it stands for "". */
 	const char *word;
 	uint64_t word_value;
 	const char *const *words; /* of KEY_CHOICE, NULL-terminated; the value is the index */
-	/* Of KEY_TEXT: is this valid?  The text is ASCII without white space.  `form` describes
-	 * what is. */
+	/* Of KEY_TEXT: is the text valid?  It is ASCII without white space.  `form` describes valid
+	 * texts, for error messages. */
 	bool (*valid)(const char *text);
 	const char *form;
 };
@@ -67,7 +68,7 @@ struct key_table {
 	void (*check)(struct key_check *check);
 };
 
-/* The values of a table's keys: what worker_options has of each. */
+/* The values of one table's keys, as worker_options holds them. */
 struct key_values {
 	const struct key_table *table; /* NULL: unused */
 	_Alignas(max_align_t) unsigned char bytes[KEY_VALUES_MAX];
@@ -75,7 +76,8 @@ struct key_values {
 
 /* Offset and size of a field, for struct key. */
 #define KEY_FIELD(type, field) offsetof(type, field), sizeof(((type *)0)->field)
-/* A table of that array of keys, which describe a struct of that type; then its other members. */
+/* A table of the keys in `array`, which describe a struct of that type;
+ * its other members follow. */
 #define KEY_TABLE(array, type, ...)                                                                \
 	{                                                                                          \
 		.keys = (array), .count = sizeof(array) / sizeof((array)[0]),                      \

@@ -18,7 +18,7 @@ enum {
 	PAIR_MTU_MAX = 5 /* the longest MTU, 4096 bytes, as enum ibv_mtu */
 };
 
-/* The queue pair's transport: reliable or unreliable connections, or datagrams. */
+/* The transport of a queue pair: reliable or unreliable connections, or datagrams. */
 enum pair_type { PAIR_RC, PAIR_UC, PAIR_UD };
 
 struct pair_end {
@@ -55,9 +55,9 @@ static inline int conn_pair_mtu(struct conn *c)
 	return c->worker->engine->remote->pair_mtu(c);
 }
 
-/* Makes the queue pair for the client's, or finds the one that an earlier call has made.  0, and it
- * is ready to receive; -EAGAIN: not yet, c runs again; other -errno: it is refused, and the reason
- * was logged. */
+/* Makes a queue pair for the client's, or finds the one that an earlier call made for it.  0: it is
+ * ready to receive; -EAGAIN: not yet, and c runs again; any other -errno: the client's is refused,
+ * and the reason was logged. */
 static inline int conn_pair(struct conn *c, struct pair *pair)
 {
 	return c->worker->engine->remote->pair(c, pair);

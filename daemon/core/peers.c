@@ -45,7 +45,8 @@ static unsigned peers_lasting_max(const struct peers *p)
 	return p->max - MIN(peers_probation_max(p), p->max);
 }
 
-/* Is there a free place for an established peer, or one whose peer is inactive? */
+/* Is there a free place for an established peer, or may one be freed
+ * because its peer is inactive? */
 static bool peers_may_establish(struct peers *p, uint64_t now_ns)
 {
 	unsigned max =

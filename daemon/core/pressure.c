@@ -51,8 +51,8 @@ static void worker_end_reserve(struct worker *w)
 	w->pressure.reserve = NULL;
 }
 
-/* May c have a chunk, or a view of the reserve, to receive into now?  The reserve is only to
- * connections without unread output. */
+/* May c have a chunk, or a view of the reserve, to receive into now?  Only connections without
+ * unread output get views of the reserve. */
 static bool conn_claim(struct conn *c)
 {
 	const struct worker *w = c->worker;
@@ -182,7 +182,8 @@ void conn_end_wait(struct conn *c)
 		return;
 	conn_dequeue(c);
 	c->flags &= ~(uint32_t)(CONN_NO_MEMORY | CONN_NO_INPUT);
-	/* Perhaps only conn_compact() used the scratch chunk. */
+	/* conn_compact() may have taken a scratch chunk only to join small inputs: given back, it
+	 * serves the next connection that waits. */
 	if (!w->pressure.waiting && w->scratch) {
 		chunk_put(&w->pool, w->scratch);
 		w->scratch = NULL;
@@ -216,10 +217,11 @@ void conn_wait_for_memory(struct conn *c)
 	conn_update_wait(c);
 }
 
-/* True: replies to reads must be small, because chunks are short.  Clients that do not take the
- * data that they asked for may tie up all chunks that reads may use; the rest must suffice for the
- * input of other clients, for small replies, and for the reserve.  Chunks posted to the kernel
- * serve no read, so the bound is the same fraction of those not posted. */
+/* True: replies to reads must be small, because chunks are short.  Clients that do not take
+ * the data that they asked for may hold all chunks that reads may use.  The other chunks must
+ * suffice for the input of other clients, for small replies, and for the reserve.  No read
+ * can use a chunk that is posted to the kernel, so the limit is the same fraction of the
+ * chunks that are not posted. */
 static bool reads_are_small(const struct worker *w)
 {
 	const struct pool *p = &w->pool;

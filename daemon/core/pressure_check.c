@@ -1,4 +1,4 @@
-/* Relief of connections that wait for the pool: serves them, and makes others release chunks.
+/* Connections that wait for the pool: serves them, and makes other connections release chunks.
  * Worker's thread only; see doc/engines.md, "Waiting for memory". */
 #include "conn.h"
 #include "engine.h"
@@ -7,8 +7,9 @@
 
 /* ---- Serving ---- */
 
-/* Serves c: it leaves its queue and runs in this turn or the next.  A chunk is reserved for a
- * receive that comes later, since other connections would take it first. */
+/* Serves c: it leaves its queue and runs in this turn or the next.  If it waits to receive, a chunk
+ * is reserved for that receive (CONN_GRANTED), which comes later: until then other connections
+ * could take the chunk. */
 static void conn_feed(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -28,7 +29,8 @@ static void conn_feed(struct conn *c)
 	conn_ready(c);
 }
 
-/* Serves services, while more chunks are free than when one last found too few. */
+/* Serves the connections of a queue whose services wait for chunks, as long as more chunks are free
+ * than when a service last found too few. */
 static void worker_feed_services(struct worker *w, enum wait_kind queue)
 {
 	struct conn *next;
@@ -86,7 +88,8 @@ static void worker_shed_views(struct worker *w)
 		conn_close(most, CONN_END_ERROR);
 }
 
-/* Its cost follows the number that it serves, not the number that wait. */
+/* Called in each turn while connections wait.  Its cost depends on the number of connections that
+ * it serves, not on the number that wait. */
 void worker_resume_waiting(struct worker *w)
 {
 	uint32_t free = w->pressure.free_lacked;

@@ -33,7 +33,8 @@ enum service_flag {
 	SERVICE_LOSSY = 1 << 4,
 	/* It may be used by listeners with `transport = udp`. */
 	SERVICE_UDP = 1 << 5,
-	/* Its clients send without waiting for answers: as many receives as can be are posted. */
+	/* Its clients send without waiting for answers, so engine rdma posts as
+	 * many receives as it can. */
 	SERVICE_ONE_WAY = 1 << 6,
 	/* It reads and writes its client's memory, or lends it some: see remote.h. */
 	SERVICE_REMOTE = 1 << 7,
@@ -58,7 +59,8 @@ enum service_flag {
 	/* It reads c->rx and appends to c->tx only within run(), and uses no socket: it may be used
 	 * by listeners with `tls`. */
 	SERVICE_TLS = 1 << 15,
-	/* With `tls` its connections begin in clear, and it calls w->service->secure(). */
+	/* With `tls` its connections begin without encryption, until
+	 * it calls w->service->secure(). */
 	SERVICE_STARTS_TLS = 1 << 16,
 };
 
@@ -148,8 +150,9 @@ struct service {
 	/* Set by a stage around a service, which ends the output in its own way: see
 	 * conn_end_output(). */
 	void (*end_output)(struct conn *c);
-	/* Set by a stage around a service with SERVICE_STARTS_TLS, which calls it within run() with
-	 * all input taken: tx is the last output in clear, and the next run() has TLS' contents. */
+	/* Set by a stage around a service with SERVICE_STARTS_TLS, which calls it within run() when
+	 * it has taken all input: tx is the last output without encryption, and in the next run()
+	 * rx is what TLS records contain. */
 	void (*secure)(struct conn *c);
 
 	/* Set by a stage: a receive or send failed with `error` (positive errno).  True: the stage

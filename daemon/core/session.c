@@ -289,7 +289,8 @@ static void session_list(struct session *s, struct sessions *all, const void *ke
 	*session_place(all, key, bytes) = s;
 }
 
-/* Counts a session of this client.  NULL: it may have no more, or no memory. */
+/* Counts one more session of this client.  NULL: the client has as many as
+ * it may have, or no memory. */
 static struct tally_entry *session_count(struct sessions *all, struct in6_addr client)
 {
 	struct tally_entry *e = tally_add(&all->clients, &client);

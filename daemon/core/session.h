@@ -123,8 +123,8 @@ void session_call_data(struct session *session);
 /* ---- Takes the lock ---- */
 
 /* Removes the member from its session, if it is in one; it may join another one.  left() is called
- * first, under the lock, to notify the remaining members; NULL: nobody is told.  Without its
- * control member a session leaves the table. */
+ * first, under the lock, to notify the remaining members; NULL: they are not notified.  When the
+ * control member leaves, the session is taken out of the table. */
 void session_part(struct session_member *member, void (*left)(struct session_member *member));
 
 /* Moves the session, whose only member is its control connection, into the table of a twin.  0;

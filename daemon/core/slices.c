@@ -59,8 +59,9 @@ static void slices_add(struct conn *c, struct io *io)
 	c->slices.last = io;
 }
 
-/* The first slices run at once, so that a short request costs no turn.  It queues only behind other
- * requests, or when this turn's time is used up. */
+/* The first slices of a request run at once, so that a short request does not have to
+ * wait for the next turn.  The request is queued only behind other requests, or when
+ * this turn's time is used up. */
 void slices_submit(struct io *io)
 {
 	struct worker *w = io->mount->worker;
@@ -74,8 +75,8 @@ void slices_submit(struct io *io)
 		slices_end(io, rc);
 }
 
-/* Each connection gets one slice and then moves to the end of the queue.  slices_end() comes last:
- * the service may submit or drop requests from within done(). */
+/* Each connection gets one slice and then moves to the end of the queue.  slices_end() is called
+ * last, because from within done() the service may submit or drop requests. */
 void slices_run(struct worker *w)
 {
 	while (w->slices.first && slices_may_run(w)) {

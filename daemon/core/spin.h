@@ -1,20 +1,26 @@
-/* How long a worker spins before it sleeps (`busy-poll`): for a fixed time, or, with `auto`, for
+/* How long a worker spins before it sleeps (`busy-poll`): for a fixed time or, with `auto`, for
  * SPIN_AUTO_NS as long as it has credit.
  *
- * A spin in vain, one after which the worker had to sleep, uses credit up.  A wait that was over
- * while the worker spun earns some, by its length.  So a client that asks again at once keeps the
- * worker awake, and spins in vain take one part in SPIN_PAID of the time at most.  A sleep that may
- * have been in vain earns a little, too, so that the worker tries again: it lasts longer than a
- * spin would have, by what it takes to wake the thread.  Pure; worker's thread. */
+ * A wait is what a worker does between two turns: it spins, then sleeps.  With `auto` a wait
+ * that ended while the worker spun earns credit, 1/SPIN_PAID of its length.  A spin in vain,
+ * after which the worker had to sleep, uses up credit, as much as it lasted.  So clients
+ * that send again at once keep the worker awake, and spins in vain take a small part of the
+ * time that useful ones take.
+ *
+ * A worker without credit sleeps at once.  It would never spin again if only spins earned credit,
+ * so a short sleep earns 1/SPIN_TRY of its length: had the worker spun, that wait might have ended
+ * within the spin.  A sleep counts as short up to SPIN_SLEPT_NS, which is more than SPIN_AUTO_NS,
+ * because waking a thread takes time.  Pure; worker's thread. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 enum {
 	SPIN_AUTO_NS = 50 * 1000,
-	SPIN_SLEPT_NS = 2 * SPIN_AUTO_NS, /* a sleep of that length may have been in vain */
-	SPIN_PAID = 8,                    /* what a wait earns, as a divisor of its length */
-	SPIN_TRY = 128,                   /* the same of such a sleep */
+	SPIN_SLEPT_NS = 2 * SPIN_AUTO_NS, /* a sleep up to this length counts as short */
+	/* a wait that ended in the spin earns this part of its length */
+	SPIN_PAID = 8,
+	SPIN_TRY = 128, /* a short sleep earns this part of its length */
 	SPIN_CREDIT_NS = 16 * SPIN_AUTO_NS,
 };
 
@@ -22,7 +28,7 @@ struct spin {
 	uint64_t max_ns; /* 0: the worker sleeps at once */
 	bool adapts;     /* `auto` */
 	uint64_t credit_ns;
-	/* The wait that began last: when, and for how long the worker spins in it. */
+	/* The current or last wait: when it began, and for how long the worker spins in it. */
 	uint64_t begun_ns, ns;
 };
 
@@ -31,5 +37,5 @@ void spin_init(struct spin *s, uint64_t busy_poll_ns);
 
 /* A wait begins.  How long to spin; 0: sleep at once. */
 uint64_t spin_begin(struct spin *s, uint64_t now_ns);
-/* That wait is over.  True: the worker has spun in vain. */
+/* The wait is over.  True: the worker has spun in vain. */
 bool spin_end(struct spin *s, uint64_t now_ns);

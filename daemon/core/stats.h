@@ -27,7 +27,7 @@ struct stats {
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };
 
-/* A plain load, add and store without a lock prefix: each counter has one writer.  NB_STATS=0
+/* A plain load, add and store without a lock prefix, since each counter has one writer.  NB_STATS=0
  * removes counting, for `make bench` to measure its cost; stat_always_add() is for counters on
  * which the daemon's own behaviour depends. */
 #ifndef NB_STATS

@@ -37,7 +37,8 @@ static enum io_error io_error(int error)
 	}
 }
 
-/* Has a read found zeros, most likely a hole?  Looks at the beginning: random data differ there. */
+/* Has a read found zeros, which most likely means a hole?  Only looks at the beginning, as random
+ * data differs from zeros there. */
 static bool io_found_zeros(const struct io *io)
 {
 	static const uint8_t zeros[512];
@@ -65,7 +66,8 @@ static void io_account(const struct io *io, int result)
 	if (unlikely(io->start_ns))
 		io_sample(io, result);
 	if (unlikely(result < 0)) {
-		/* Abandoned with its client or its worker: no error of the store. */
+		/* The request was abandoned because its client has gone or its worker ends: no
+		 * error of the store. */
 		bool given_up = result == -ESHUTDOWN;
 
 		stat_add(operation->errors, !given_up);

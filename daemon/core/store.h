@@ -126,9 +126,9 @@ struct mount {
 	struct worker *worker;
 	void *store_state; /* owned by the store */
 
-	/* For `store = auto` on a file: attempt() first tries a read or write on the worker itself.
-	 * True: the io has ended; false: the store has to do it.  NULL: the store does every
-	 * request.  The fields around it hold the measurements of store/file_auto.c. */
+	/* For `store = auto` on a file: attempt() tries a read or write on the worker's thread.
+	 * True: the io has ended; false: the store has to carry it out.  NULL: the store carries
+	 * out every request.  The fields around it are the measurements of store/file_auto.c. */
 	bool automatic;
 	uint8_t read_way, write_way;
 	bool (*attempt)(struct io *io);
@@ -169,8 +169,8 @@ struct store {
 	/* It serves files and block devices.  All such stores open an export alike, so that each
 	 * listener may use another of them for the same export. */
 	bool file;
-	/* A turn's reads and writes are submitted by one call; those that do not block are done
-	 * within that call. */
+	/* The store submits a turn's reads and writes by one system call, within which those that
+	 * do not block are carried out. */
 	bool batches;
 
 	/* Main thread.  Can this host run it?  0, or -errno with the reason.  NULL: always. */

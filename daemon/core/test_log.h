@@ -1,9 +1,10 @@
 /* The last tests of one listener: what the client asked for, and what both sides counted.  For
  * services whose clients make tests (service->tests).
  *
- * A record is the worker's of the test's control connection until it is added, so it holds what
- * that worker owns, or what data connections have handed over under the lock of their sessions.
- * The log's mutex is held only to copy records. */
+ * Until it is added to the log, a record belongs to the worker of the test's control
+ * connection: only that worker writes it, from its own data, or from data that other
+ * connections of the test have handed over under the lock of their sessions.  The log's mutex
+ * is held only to copy records. */
 #pragma once
 #include <pthread.h>
 #include <stdbool.h>

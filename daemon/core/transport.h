@@ -29,5 +29,5 @@ extern const struct transport transport_tcp, transport_rdma, transport_udp;
 /* NULL-terminated, in the order in which the documentation lists them. */
 extern const struct transport *const transports[];
 
-/* Has the service what the transport's engines need, and needs it no more than they offer? */
+/* Has the service all flags that the transport needs, and none that it refuses? */
 bool transport_can_serve(const struct transport *t, const struct service *service);

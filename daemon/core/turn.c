@@ -57,9 +57,9 @@ static void worker_run_ready(struct worker *w)
 		worker_run_ended(w);
 }
 
-/* Begins a sampled turn, and takes its time.  After one of sixteen the next turn is sampled, too,
- * and the time between the two is the length of a turn: as long as what a client sends during a
- * turn waits in its socket. */
+/* Begins a sampled turn, and reads the clock.  With a chance of one in sixteen the next turn is
+ * sampled as well, and the time between the two readings is recorded as the length of a turn: input
+ * that arrives during a turn waits that long in its socket. */
 __attribute__((noinline)) static void worker_begin_sample(struct worker *w)
 {
 	struct worker_turn *t = &w->turn;
@@ -170,11 +170,13 @@ void worker_wait_failed(struct worker *w, const char *call, int error)
 		log_write(LOG_ERR, w->listener,
 			  "listener '%s': %s: %s; tried again until it succeeds", w->listener, call,
 			  strerror(error));
-	w->turn.due |= WORKER_DUE_CALLS; /* nothing tells of them, and one may stop the worker */
+	/* The failed wait did not report the mailbox, in which a request to stop may wait. */
+	w->turn.due |= WORKER_DUE_CALLS;
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-/* It has no stack canary: its stack holds no array, only the clock's struct timespec. */
+/* Has no stack canary, which would cost each turn some instructions: no array is on its stack, only
+ * the clock's struct timespec. */
 __attribute__((no_stack_protector)) void worker_turn(struct worker *w)
 {
 	bool block = true;

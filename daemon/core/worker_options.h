@@ -17,7 +17,8 @@ struct delay_options {
 	uint64_t kind; /* enum delay_kind */
 	uint64_t ns[2];
 };
-/* Answers that are due in the first `ns` of each every_ns wait for their end; 0: none do. */
+/* Answers that are due in the first `ns` of each period of every_ns wait for the end of
+ * that part; ns 0: none do. */
 struct stall_options {
 	uint64_t ns, every_ns;
 };
@@ -55,8 +56,8 @@ static inline const void *options_of(const struct worker_options *options,
 	return none.bytes;
 }
 
-/* How long the kernel is asked to poll a network card's queue before a sleep.  With `auto` it is
- * not: it would do so before each one. */
+/* How long the kernel is asked to poll a network card's queue before a sleep.  0 with `auto`: the
+ * kernel would poll before each sleep, whatever earlier polls have brought. */
 static inline uint64_t options_kernel_polls_ns(const struct worker_options *options)
 {
 	return options->busy_poll_ns == UINT64_MAX ? 0 : options->busy_poll_ns;

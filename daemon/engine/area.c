@@ -1,4 +1,4 @@
-/* The book of an area's pages.  See area.h. */
+/* The pages of an area: which of them hold data of connections.  See area.h. */
 #include "area.h"
 
 #include <assert.h>

@@ -1,10 +1,11 @@
-/* The book of an area: pages that the kernel fills and lends to connections, each until no view is
- * left in it.
+/* The pages of an area that the kernel fills: each is `out` (lent to connections) from its first
+ * data until no view is left in it.
  *
- * A page that is out has one reference more than it has views, this book's (see CHUNK_OF_AREA), as
- * a chunk that is posted to the kernel has.  What has no view any more is found by looking at all
- * pages that are out, when many are, so that views end as those of other chunks do.  It knows no
- * kernel. Worker's thread only. */
+ * A page that is out has one more reference than it has views; that one is held here (see
+ * CHUNK_OF_AREA), like the reference of a chunk that is posted to the kernel.  So views of the area
+ * end as those of other chunks do, without a test for the area.  In return, pages without a view
+ * are only found by looking at all pages that are out, which area_collect() does now and then.
+ * Makes no system calls.  Worker's thread only. */
 #pragma once
 #include <stdint.h>
 
@@ -25,15 +26,16 @@ void area_fini(struct area *a);
 /* The kernel has filled bytes at this offset: their page, which is out from now on. */
 struct chunk *area_filled(struct area *a, uint64_t offset);
 
-/* Is it time for area_collect()?  When a quarter of all pages has gone out since the last look:
- * then the look at one page that stays out is paid for by four that went. */
+/* Is it time for area_collect()?  It is when a quarter of all pages has gone out since
+ * the last look: the cost of looking at one page that stays out is then shared by at
+ * least four that were used. */
 static inline bool area_is_due(const struct area *a)
 {
 	return (a->out_count - a->looked) * 4 >= a->count;
 }
 
-/* Takes in the pages without a view, and calls give() with a page's offset once for each time that
- * it was filled.  The number of pages. */
+/* Takes back the pages without a view, and calls give() with a page's offset once for each time
+ * that it was filled.  Returns the number of pages. */
 uint32_t area_collect(struct area *a, void (*give)(void *context, uint64_t offset), void *context);
 
 static inline uint32_t area_free(const struct area *a)

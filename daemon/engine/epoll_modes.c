@@ -47,7 +47,7 @@ static inline void modes_wait(struct worker *w, bool block, void (*settle)(struc
 		next = c->engine_state;
 		c->flags &= ~(uint32_t)READINESS_AGAIN;
 		c->pending--;
-		/* Only now can it end. */
+		/* c could not end while it was counted in `pending`: its next run ends it. */
 		if ((c->flags & CONN_CLOSING) || ((c->flags & CONN_EOF) && !c->tx.head))
 			conn_ready(c);
 		else

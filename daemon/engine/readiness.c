@@ -10,9 +10,9 @@
 #include "worker.h"
 
 /* The number of chunks that the next receive may fill, kept in conn->flags; raised when the last
- * receive filled all its chunks.  A stream that is drained in small pieces keeps its sender's
- * window nearly closed.  Each acknowledgement then makes the kernel transmit the next piece, for a
- * sender on this host on our CPU time. */
+ * receive filled all its chunks.  Why: a socket that is drained in small pieces keeps its sender's
+ * window nearly closed, and each acknowledgement makes the kernel transmit the next piece.  For a
+ * sender on this host that happens on the CPU time of this worker. */
 enum {
 	CONN_WIDE = READINESS_FLAGS << 0,
 	CONN_WIDEST = READINESS_FLAGS << 1,

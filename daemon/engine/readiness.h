@@ -6,8 +6,8 @@
 #include "conn.h"
 
 enum {
-	/* Of conn->flags, for events that are like edges: they tell of what arrives, not of what is
-	 * left. */
+	/* Bits of conn->flags for edge-like events, which report new
+	 * input, not input that is left. */
 	READINESS_READABLE = CONN_ENGINE << 4, /* there may be input */
 	READINESS_GONE = CONN_ENGINE << 5,     /* the peer has closed: receive until EAGAIN */
 	READINESS_AGAIN = CONN_ENGINE << 6,    /* on the engine's list for its next turn */

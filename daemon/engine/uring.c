@@ -2,6 +2,12 @@
  * buffers, one send in flight per connection, one io_uring_enter per turn that submits the sends,
  * waits, and runs the kernel's deferred work.
  *
+ * Life of a buffer: uring_refill() takes a chunk from the pool and posts it; the kernel then holds
+ * a reference.  A completion names the chunk that was filled, and conn_input() makes a view of the
+ * data, which has a reference of its own.  The kernel's reference is dropped by uring_take_back()
+ * when the kernel will write no more into the chunk; the chunk returns to the pool when the last
+ * view in it has ended, which may be before or after that.
+ *
  * Only some chunks are posted to the kernel, so that received data goes to memory that is in the
  * cache.  With incremental buffers (Linux 6.12) many receives share a chunk, so few are enough. */
 #include <assert.h>
@@ -30,8 +36,9 @@ static void uring_take_back(struct worker *w, struct chunk *k)
 }
 
 /* `bytes` were received into k and, for a bundle, into the chunks that were posted after it.  The
- * completions of two receives may come in any order.  Only for incremental buffers they must not,
- * so these are used only where the kernel keeps the order: see uring_keeps_order(). */
+ * position in k is not in the completion: with incremental buffers it is k->used, which is right
+ * only if completions come in the order in which the receives filled the buffer.  So incremental
+ * buffers are used only where the kernel keeps that order: see uring_keeps_order(). */
 static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes)
 {
 	struct worker *w = c->worker;

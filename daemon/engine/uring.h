@@ -65,14 +65,15 @@ struct uring {
 	unsigned posted_max;
 	/* The first of the sends that ring.quiet counts, up to URING_SILENT_MAX. */
 	struct uring_quiet quiet[URING_SILENT_MAX];
-	/* A chunk of which so many bytes are filled is used up; 0: by one receive, whatever it
-	 * brings. */
+	/* Incremental buffers: a chunk is used up when this many of its bytes are filled.  0: each
+	 * receive uses a chunk up, whatever it brings. */
 	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
 	uint64_t zero_copy_min; /* with zero_copy: bytes of a send from which on it avoids a copy */
-	/* Multishot receives are of bundles.  The kernel lists as many chunks for each as any
-	 * receive before it has needed, and ends a receive that has listed all posted chunks (Linux
-	 * 6.18).  So with bundles each receive of short requests would have to be armed again. */
+	/* Multishot receives are bundles, where requests are long.  For each bundle the
+	 * kernel lists as many chunks as any receive before needed, and ends a receive
+	 * that has listed all posted chunks (Linux 6.18): with short requests each receive
+	 * would have to be armed again. */
 	bool multishot_bundle;
 	/* First requests and outputs by plain calls, see uring_sends_by_call() and uring_open() */
 	bool eager_io;

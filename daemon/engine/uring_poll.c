@@ -40,8 +40,8 @@ static void poll_again(struct conn *c)
 	u->again = c;
 }
 
-/* Cancels a poll, which would not end with the connection.  (Not by POLL_REMOVE: that fails with
- * EALREADY while an event of the poll is being delivered.) */
+/* Cancels a poll, since it would not end with the connection.  (Not by POLL_REMOVE, which fails
+ * with EALREADY while an event of the poll is being delivered.) */
 static void poll_receive(struct conn *c)
 {
 	enum readiness result = readiness_edge(c);

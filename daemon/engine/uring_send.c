@@ -266,8 +266,8 @@ static bool uring_sends_by_call(const struct conn *c)
 	       !(c->flags & URING_SEND_WAIT);
 }
 
-/* Sends in general: of several views, without a copy, that may wait, or whose completion matters.
- */
+/* Sends output of any kind: several views, zero copy, sends that may wait,
+ * or whose completion matters. */
 __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 {
 	struct worker *w = c->worker;

@@ -12,8 +12,9 @@
 #include "uring.h"
 #include "uring_compat.h"
 
-/* Lends chunks to the kernel up to posted_max; one release store for the batch.  A quarter of the
- * pool stays for services, and the chunks of the reserve are not posted. */
+/* Posts chunks to the kernel up to posted_max, and publishes all of them by one release store.  The
+ * reference of chunk_get() is the kernel's from then on.  A quarter of the pool stays for services,
+ * and the chunks of the reserve are not posted. */
 void uring_refill(struct worker *w)
 {
 	struct uring *u = w->engine_state;

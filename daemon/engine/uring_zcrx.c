@@ -1,11 +1,12 @@
-/* Engine `io_uring` with zero-copy receive (zcrx): it receives into an area of pages instead of the
- * pool.
+/* Engine `io_uring` with zero-copy receive (zcrx): it receives into an area of
+ * pages instead of the pool.
  *
- * An engine of its own behind the same name, so that none of it is in the way of the other one's
- * requests (registry/engines.c); it sends as that does.  No plain call receives here: data of a
- * device cannot be read by one.  Each receive is one of many completions, each of a page at most;
- * it ends after the bytes that it was armed for, with 0 like a FIN, so these are counted, and when
- * the kernel finds no free page.
+ * It is an engine of its own with the same name (registry/engines.c), so that requests over the
+ * other one execute none of this; it sends as the other does.  No plain call receives here, as data
+ * that a device has put into the area cannot be read by one.  A receive has many completions, each
+ * of a page at most.  It ends when it has brought the bytes that it was armed for; the last
+ * completion then has the result 0, as after a FIN, so the bytes are counted to tell the two apart.
+ * It also ends when the kernel finds no free page.
  *
  * The area is not the pool: the kernel may write into each free page of it.  See area.h. */
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include "uring.h"
 #include "uring_compat.h"
 
-/* Features that it does without: see above. */
+/* Features that this engine cannot use, for the reasons above. */
 #define ZCRX_WITHOUT                                                                               \
 	(FEATURE_BIT(buffer_ring) | FEATURE_BIT(multishot_recv) | FEATURE_BIT(recv_bundle) |       \
 	 FEATURE_BIT(eager_io) | FEATURE_BIT(silent_send))
@@ -59,8 +60,8 @@ static bool zcrx_collect(struct worker *w)
 
 /* ---- Receiving ---- */
 
-/* A turn's share, and no more than a quarter of the pages, so that one connection does not have all
- * of them before its service has run. */
+/* Bytes that a receive may bring: a turn's share, and at most a quarter of the pages, so that one
+ * connection does not use up the area before its service has run. */
 static uint32_t zcrx_share(const struct worker *w)
 {
 	size_t pages = MAX(w->area.free / 4, 1U);
@@ -77,7 +78,7 @@ static void zcrx_arm(struct conn *c)
 
 	if (c->flags & (URING_RECV_ARMED | CONN_CLOSING | CONN_EOF))
 		return;
-	conn_drop_grant(c); /* of the pool, which it does not receive into */
+	conn_drop_grant(c); /* a chunk of the pool, into which this engine does not receive */
 	if (w->area.free == 0 && !zcrx_collect(w)) {
 		conn_wait_to_receive(c);
 		return;
@@ -93,8 +94,8 @@ static void zcrx_arm(struct conn *c)
 	c->pending++;
 }
 
-/* Input of few bytes goes into a chunk that many share, and its page back.  False: the pool is
- * exhausted. */
+/* Copies input of few bytes into a chunk that many connections share, and gives its page back.
+ * False: the pool is exhausted. */
 static bool zcrx_input_copy(struct conn *c, const uint8_t *data, uint32_t bytes)
 {
 	struct worker *w = c->worker;
@@ -126,7 +127,7 @@ static void zcrx_received(struct conn *c, uint32_t bytes)
 		conn_input(c, k, data, bytes);
 }
 
-/* The kernel had no page left, and what it has received stays in the socket. */
+/* The kernel had no page left; data that it has received stays in the socket. */
 static void zcrx_found_none(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -174,8 +175,9 @@ static void zcrx_recv(struct conn *c, bool on)
 
 /* ---- The engine ---- */
 
-/* Connections wait: does this turn find a page for one?  Where the kernel uses pages that are not
- * out nothing tells when one is free: so one connection tries, as often as the core looks. */
+/* Connections wait: is there a page for one in this turn?  The kernel may use pages that are not
+ * out, for data in sockets, and does not report when one is free again.  So one connection tries to
+ * receive, as often as the core looks. */
 static bool zcrx_relieves(struct worker *w)
 {
 	struct uring_zcrx *z = zcrx_of(w);
@@ -222,8 +224,8 @@ static void zcrx_wait(struct worker *w, bool block)
 	zcrx_set_limits(w);
 }
 
-/* Pages whose last view has ended are not known to be free before the next look; copies of a
- * device's traffic are counted by the kernel. */
+/* Updates the numbers of free pages and of copies.  Pages whose last view has ended count as free
+ * only after a look at all pages; copies of a device's traffic are counted by the kernel. */
 static void zcrx_flush_counters(struct worker *w)
 {
 	const uint64_t *copied = ring_of(w)->zcrx->copied;

@@ -248,8 +248,8 @@ int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 	return x->error;
 }
 
-/* Runs run() on a thread, which may hang, and frees o, which may be NULL.  False: it was not run.
- */
+/* Runs run() on a detached thread, as it may hang, and frees o, which may be
+ * NULL.  False: it was not run. */
 static bool opening_spend(struct opening *o, void (*run)(struct detached_call *detached))
 {
 	if (!o)

@@ -33,7 +33,8 @@ struct server_export {
 	struct mailbox *mailbox;     /* the main thread's */
 	struct call failed_call;     /* reports a failed flush to the main thread */
 	bool failure_told;           /* failed_call has run */
-	/* Its file was made for it, and no listener has served it yet. */
+	/* Its file was made by this process, and no listener has served it yet: if the
+	 * configuration is not used, the file is emptied again. */
 	bool fresh;
 	bool retired;            /* removed by a reload: freed when it has no user */
 	bool held;               /* held by exports_hold(), one of the users */

@@ -9,15 +9,16 @@
 
 #include "text.h"
 
-/* Commands take 0.1 to 0.3 s where the generator can: many short visits tell more. */
+/* Commands run for 0.1 to 0.3 s where the generator allows it: many short runs show
+ * more than a few long ones. */
 #define REDIS     " -h {host} -p {port} -t set -d 512 -c 50 -P 16 -n 50000 -q"
 #define FIO_TIMED " --time_based --runtime=200ms --output-format=json"
 #define FIO_NET                                                                                    \
 	"fio --name=net --ioengine=net --protocol=tcp --hostname={host} --port={port} --size=1t"
 #define FIO_PACKAGES "fio", "fio"
 #define FIO_DISK     " --rw=randrw --bs=4k --iodepth=32" FIO_TIMED
-/* The kernel is the client: as root, with its module.  Its disk comes after the connection, which a
- * signal must not leave behind. */
+/* The kernel is the client, so this needs root and the kernel's module.  Its disk appears some time
+ * after the connection was made.  The command disconnects also when a signal ends it. */
 #define NVME_NAME "nqn.2026-11.local.nbserved:bench"
 #define NVME                                                                                       \
 	"env sh -c 'trap exit INT TERM; trap \"nvme disconnect -n " NVME_NAME " >&2\" EXIT; "      \
@@ -97,8 +98,8 @@ const struct bench *bench_find(const char *word)
 	return NULL;
 }
 
-/* A device that may be written to, or a program.  access() and no stat(): a sandbox may forbid that
- * of programs. */
+/* Is it there: a device that may be written to, or a program?  access() and not stat(), which a
+ * sandbox may forbid for programs. */
 static bool is_there(const char *what, int length)
 {
 	const char *path = getenv("PATH"), *end;
@@ -139,7 +140,7 @@ const struct generator *bench_generator(const struct bench *b)
 	return NULL;
 }
 
-/* Is the program of an earlier word, too? */
+/* Is the program already listed for an earlier word? */
 static bool is_listed(const struct bench *b, const struct generator *g)
 {
 	for (const struct bench *before = benches; before < b; before++)

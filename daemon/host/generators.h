@@ -1,13 +1,15 @@
-/* The words of `nbserved --bench`: what each serves, and the load generators that drive it, the
- * first that is installed being taken.  Main thread. */
+/* The words of `nbserved --bench`: the listeners of each, and the load generators that can drive
+ * it, of which the first that is installed is used.  Main thread. */
 #pragma once
 #include <stdbool.h>
 
 struct generator {
 	const char
 		*needs; /* its program, then others, last a device: "fio nvme /dev/nvme-fabrics" */
-	const char *debian, *fedora; /* packages, and what else to do; NULL: it is in none */
-	/* Its words, with placeholders of `nbctl compare`; one with spaces is in single quotes. */
+	/* packages, and further steps to install it; NULL: it is in no package */
+	const char *debian, *fedora;
+	/* Its command and arguments, with placeholders of `nbctl compare`; an argument with spaces
+	 * is in single quotes. */
 	const char *command;
 };
 

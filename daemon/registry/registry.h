@@ -1,5 +1,5 @@
-/* The tables of all services, engines and stores: whoever adds one adds its line there.  The core
- * knows none of them by name; what chooses by configuration, from config/ on, does. */
+/* The tables of all services, engines and stores, one line each.  The core knows none of them by
+ * name; only code that chooses by configuration, from config/ upwards, includes this. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 /* NULL-terminated, in the order in which the documentation lists them. */
 extern const struct service *const services[];
-/* NULL-terminated, in the order that `engine = auto` tries from the end. */
+/* NULL-terminated.  `engine = auto` tries them from the last to the first. */
 extern const struct engine *const engines[];
 /* NULL-terminated.  `store = auto` takes the first one for files that this host can run. */
 extern const struct store *const stores[];

@@ -55,10 +55,10 @@ struct ring {
 	 * batches: it runs 20 items, or as many as are waited for. */
 	unsigned quiet;
 	bool waits; /* ring_wait() does more than ring_enter_plain() */
-	/* How long the next wait is for several completions; after that it is for one. */
+	/* For this time the next wait waits for several completions, and after it for one. */
 	uint64_t batch_ns;
 	bool sqpoll, deferred;
-	bool unbatched; /* for comparison: each call submits one entry */
+	bool unbatched; /* each call submits only one entry, for comparison (`ring-batch = no`) */
 	unsigned files; /* registered so far; RING_FILES_MAX at most */
 	bool buffers;   /* the pool's slab is registered, as buffer 0 */
 	unsigned watched_count;
@@ -66,8 +66,8 @@ struct ring {
 	struct ring_zcrx *zcrx; /* NULL: all completions have 16 bytes */
 };
 
-/* A ring may be mapped where that of another thread was: the kernel orders the end of one mapping
- * before the begin of the next, which ThreadSanitizer does not see and has to be told. */
+/* The memory of a ring may be mapped at the address of another thread's ring that has ended.  The
+ * kernel orders the two, which ThreadSanitizer cannot see: these functions tell it. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
@@ -201,7 +201,7 @@ static inline bool ring_enter_plain(struct ring *r, bool block)
 	return ring_call(r, submit, want, IORING_ENTER_GETEVENTS, NULL);
 }
 
-/* The same of any ring; it sleeps until deadline_ns at most (0: no limit). */
+/* ring_enter_plain() for any ring; it sleeps until deadline_ns at most (0: no limit). */
 static inline bool ring_enter(struct ring *r, bool block, uint64_t deadline_ns)
 {
 	unsigned want = block ? MAX(r->quiet, 1U) : 0;
@@ -268,9 +268,9 @@ static inline bool ring_has_deferred(const struct ring *r)
 	return __atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
 }
 
-/* For turns that do not sleep.  Sends complete at once, so they and left-over work could keep the
- * worker busy for ever while received data waits in deferred work.  Runs that work, for up to
- * WORKER_TURN_MAX completions. */
+/* For turns that do not sleep.  Sends complete at once, so they and deferred work that is left over
+ * could keep the worker busy for ever, while received data waits in further deferred work.  This
+ * runs that work, for up to WORKER_TURN_MAX completions. */
 void ring_catch_up(struct ring *r);
 
 /* Is there a completion to reap, or deferred work that ring_enter() would run? */
@@ -306,7 +306,7 @@ static inline bool ring_reap(struct ring *r)
 	return left || (__atomic_load_n(r->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_CQ_OVERFLOW);
 }
 
-/* Of any ring, where it is not known which. */
+/* Reaps any kind of ring: one with completions of 16 bytes, or of 16 and 32. */
 static inline bool ring_reap_any(struct ring *r)
 {
 	return unlikely(r->zcrx != NULL) ? ring_reap_mixed(r) : ring_reap(r);

@@ -78,8 +78,9 @@ static const struct key ring_keys[] = {
 
 enum { DEVICE_CLIENT_BYTES = 128 * 1024 };
 
-/* A device fills the area before anybody reads: so it has room for what the sockets of all clients
- * may hold, twice.  One worker's area is bound to the queue. */
+/* A device fills the area before any client's data is read.  So the area must have room
+ * for twice the data that the sockets of all clients may hold.  A receive queue is bound
+ * to the area of one worker. */
 static void check_device(struct key_check *check)
 {
 	uint64_t clients = ring_options(check->options)->zero_copy_area / DEVICE_CLIENT_BYTES;
@@ -93,8 +94,8 @@ static void check_device(struct key_check *check)
 			      (unsigned long long)clients);
 }
 
-/* Zero-copy receive is TCP's, and needs a ring whose work the kernel defers.  No other engine may
- * take its place, as `auto` would have it. */
+/* Zero-copy receive needs TCP, and a ring whose work the kernel defers.  `engine = auto` is
+ * refused, since it could choose another engine. */
 static void check_area(struct key_check *check)
 {
 	static const char *const key = "zero-copy-receive";
@@ -118,7 +119,8 @@ static void check_area(struct key_check *check)
 		check->refuse(check, key, "requires addresses of IP (one is a Unix socket)");
 }
 
-/* With sqpoll the kernel's thread takes the submissions, however many there are. */
+/* With sqpoll the kernel's thread takes submissions by itself, so `ring-batch =
+ * no` would have no effect. */
 static void check_ring(struct key_check *check)
 {
 	const struct ring_options *o = ring_options(check->options);

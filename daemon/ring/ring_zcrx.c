@@ -248,8 +248,9 @@ void ring_zcrx_close(struct ring *r)
 
 /* ---- Reaping ---- */
 
-/* Two slots of a completion of 32 bytes never wrap: a filler goes before.  What the turn's bound
- * would cut in half is taken whole. */
+/* A completion of 32 bytes has two slots, which never wrap around: the kernel puts a
+ * filler before it instead.  Such a completion is reaped whole even where the bound of a
+ * turn lies between its slots. */
 bool ring_reap_mixed(struct ring *r)
 {
 	struct io_uring_cq *cq = &r->io.cq;

@@ -76,7 +76,8 @@ static const char *fdstore_refuse(struct fdstore_socket *k)
 	return has_file(k) ? NULL : "has lost its file";
 }
 
-/* Could a listener of config take the socket?  Otherwise it would block its address for others. */
+/* Could a listener of config take the socket?  A socket that none takes is closed, or it would
+ * block its address for others. */
 static bool fdstore_has_use(const struct fdstore_socket *k, const struct config *config)
 {
 	struct socket_name wants;

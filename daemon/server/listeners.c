@@ -96,7 +96,8 @@ void listeners_accept_ended(struct listeners *all)
 		listener_accept_waiting(all->list[i]);
 }
 
-/* All are requested to stop before any is waited for, so that they end at the same time. */
+/* Requests all to stop before it waits for the first, so that they end at the same time.  The
+ * watchdog is fed while this waits: see listener_await_end(). */
 /* The watchdog is fed while this waits: see listener_await_end(). */
 bool listeners_end(struct listeners *all)
 {

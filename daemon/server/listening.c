@@ -52,8 +52,8 @@ static bool is_named(const struct listener_config *config, const struct sockaddr
 	return false;
 }
 
-/* Must `wants` not have a socket at sa, which it had before?  With port 0 it must not if a listener
- * names that port, whichever comes first in the file. */
+/* Must `wants` give up the socket at sa that it had?  With port 0 it must if a listener names that
+ * port in the file, before or after it. */
 static bool is_left(const struct listeners *all, const struct socket_name *wants,
 		    const struct sockaddr_storage *sa)
 {

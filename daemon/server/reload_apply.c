@@ -21,7 +21,7 @@ static bool exports_changed(const struct reload_next *n, const struct listener_c
 	return false;
 }
 
-/* True: l does not serve, as it was drained or unavailable, and is to be started again. */
+/* True: l is to be started again, since it was drained or is unavailable. */
 static bool is_begun_again(const struct reload_next *n, const struct listener *l)
 {
 	if (l->state == LISTENER_SERVING)
@@ -42,8 +42,9 @@ static struct listener *find_kept(const struct reload_next *n, const struct list
 	return l;
 }
 
-/* Lists the running listeners that the new configuration does not keep.  New ones take their
- * sockets over; `heir` is set by that, and must not be left from an earlier reload. */
+/* Lists the running listeners that the new configuration does not keep.  New listeners
+ * may take their sockets over, which sets `heir` of an address; values of an earlier
+ * reload are cleared here. */
 static void find_removed(struct reload_next *n)
 {
 	struct server *s = n->server;
@@ -103,7 +104,7 @@ static bool prepare_certificate(struct listener *l, const struct listener_config
 	return false;
 }
 
-/* In a resume an unavailable listener is an error, even if it is optional. */
+/* A resume was asked for, so there even an optional listener that is unavailable is an error. */
 static bool cannot_resume(const struct reload_next *n, const struct listener *l)
 {
 	return n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l);
@@ -143,8 +144,8 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 	return good;
 }
 
-/* Undoes prepare(): ends the new listeners, which never accepted, and closes their exports.  The
- * old listeners have noticed nothing. */
+/* Undoes prepare(): ends the new listeners, which never accepted, and closes their exports.
+ * Nothing of the old listeners has changed. */
 static void undo(struct reload_next *n)
 {
 	unsigned count = n->listeners ? n->listener_count : 0;

@@ -54,7 +54,7 @@ bool server_may_start_later(int error)
 }
 
 /* Starts all listeners even after an error, so that every error is reported at once.  Returns an
- * error that time does not cure, if there is one. */
+ * error that a later start would meet again, if there is one; else one that may pass. */
 static int server_prepare(struct server *s)
 {
 	struct listeners *all = &s->listeners;

@@ -23,8 +23,8 @@ struct server {
 int server_start(struct server *s, struct config *config);
 void server_serve(struct server *s);
 
-/* Is the -errno of a start one that time may cure: a file system that is not mounted yet, an
- * address that is not there or in use, a lock, memory? */
+/* May a later start succeed after this -errno?  It may if a file system is not mounted yet, an
+ * address is not there or in use, a lock is held, or memory is short. */
 bool server_may_start_later(int error);
 
 /* A summary of the listeners' states: "8 listeners, 1 drained". */

@@ -22,10 +22,9 @@ struct socket_name {
 	struct file_id file; /* for a Unix socket with a file: the file that it was bound to */
 };
 
-/* `LISTENER=ADDRESS`, for a Unix socket with a file `LISTENER@DEVICE.INODE=ADDRESS`, for a
- * multicast group on an interface `LISTENER%INDEX=ADDRESS`.  Colons, which
- * separate LISTEN_FDNAMES, are replaced by spaces, which addresses do not contain. systemd allows
- * 255 bytes. */
+/* `LISTENER=ADDRESS`; for a Unix socket with a file `LISTENER@DEVICE.INODE=ADDRESS`; for a
+ * multicast group on an interface `LISTENER%INDEX=ADDRESS`.  Colons, which separate LISTEN_FDNAMES,
+ * are replaced by spaces, which addresses do not contain.  systemd allows 255 bytes. */
 enum { SOCKET_NAME_TEXT_MAX = CONFIG_NAME_MAX + ADDRESS_TEXT_MAX + 34 };
 char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX]);
 

@@ -67,7 +67,7 @@ static int share(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 ? -errno : 0;
 }
 
-/* Not bound yet. */
+/* Makes a socket, which is not bound yet. */
 static int make(int family)
 {
 	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;

@@ -11,9 +11,9 @@ struct sockaddr_storage;
  * address is in use; else shares it with our other sockets.  Returns the descriptor or -errno. */
 int udp_socket_open(const struct sockaddr_storage *sa, bool first);
 
-/* Makes a socket that udp_socket_bind() will bind to sa, where it joins sockets of ours: from then
- * on the kernel gives it some of their clients.  What would prevent that is an error now.  Returns
- * the descriptor or -errno. */
+/* Makes a socket that udp_socket_bind() will bind to sa, which other sockets of this process may
+ * use already: from then on the kernel gives it some of their clients.  Conditions that would make
+ * the bind fail are reported now.  Returns the descriptor or -errno. */
 int udp_socket_prepare(const struct sockaddr_storage *sa);
 int udp_socket_bind(int fd, const struct sockaddr_storage *sa); /* 0 or -errno */
 

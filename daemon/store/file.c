@@ -200,7 +200,7 @@ static int file_prepare(struct export *e, struct reason *reason)
 		rc = file_keep_name(e, reason);
 	if (rc == 0 && made && e->options->fill)
 		rc = fill_export(e, reason);
-	/* The next start is to make it again. */
+	/* An empty file: the next start makes it again. */
 	if (rc < 0 && made && ftruncate(e->fd, 0) < 0)
 		return rc;
 	return rc;

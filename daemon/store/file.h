@@ -13,9 +13,9 @@ void file_detach(struct mount *m);
 
 /* For a mount with `store = auto`: decides which requests the worker itself does. */
 void file_auto_attach(struct mount *m);
-/* A call that the worker began at begin_ns took long.  waited: it is known to have blocked, so the
- * worker makes no further one until m->slow_until_ns.  In any case the following calls are watched.
- */
+/* Called after a call of the worker that began at begin_ns took long.  waited: it is known to have
+ * blocked, so the worker makes no further one until m->slow_until_ns.  In any case the following
+ * calls are checked for blocking. */
 void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited);
 
 /* Fills io->extents for io's range from fd (lseek(2), SEEK_DATA and SEEK_HOLE): one at least, as

@@ -17,13 +17,14 @@ enum file_way {
 	WAY_TIMED,  /* the worker, until a call blocks for long: see auto_timed() */
 };
 
-/* A call that takes longer than AUTO_SLOW_NS has either blocked, or other threads had the CPU.  The
- * latter is no reason to use the store, whose threads would wait for the CPU as well.
+/* A call that takes longer than AUTO_SLOW_NS has either blocked, or other threads had
+ * the CPU meanwhile.  The latter is no reason to use the store, whose threads would
+ * wait for the CPU as well.
  *
- * So after a long call, for AUTO_SLOW_TIMES as long as it took, the worker watches its voluntary
- * context switches, which only blocking causes: once a turn and after each further long call.
- * After a call that has blocked the store does all requests for that time, so that the worker
- * blocks for at most 1 % of its time. */
+ * So after a long call the worker checks, for AUTO_SLOW_TIMES as long as the call took, its number
+ * of voluntary context switches, which only blocking increases: once a turn, and after each further
+ * long call.  After a call that has blocked the store carries out all requests for that time, so
+ * that the worker blocks for at most 1 % of its time. */
 enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SLOW_TIMES = 100 };
 
 /* Reads or writes; returns the bytes, or -errno. */

@@ -17,9 +17,9 @@ static uint8_t file_zeros[IO_ZEROES_MAX] __attribute__((aligned(4096))); /* for 
 
 /* ---- Requests ---- */
 
-/* After EAGAIN, EINTR, and ECANCELED (the kernel could not make a thread) retries the operation a
- * limited number of times; from the second time on the kernel may block on one of its threads
- * (IOSQE_ASYNC). */
+/* Retries an operation a limited number of times after EAGAIN, EINTR, and ECANCELED (the kernel
+ * could not make a thread).  From the second retry on it is submitted with IOSQE_ASYNC: the kernel
+ * may then block on one of its threads. */
 static bool file_retries(struct io *io, int res)
 {
 	return (res == -EINTR || res == -EAGAIN || res == -ECANCELED) &&

@@ -22,8 +22,8 @@ void tls_file_wipe(struct tls_file *f)
 	f->text = NULL;
 }
 
-/* A key that others can read is no secret, and of a file that others can write neither is the
- * identity. */
+/* Refuses files whose mode lets other users read a secret, or write any of the files: they could
+ * then act as this server. */
 static int check_mode(struct tls_file *f, int fd, bool secret, struct reason *reason)
 {
 	mode_t open_to = S_IWGRP | S_IWOTH | (secret ? S_IROTH : 0);

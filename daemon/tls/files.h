@@ -30,7 +30,8 @@ struct tls_files {
 int tls_files_read(struct tls_files *f, const struct tls_options *options, struct reason *reason);
 void tls_files_wipe(struct tls_files *f);
 
-/* What a library has found wrong in them, and how to set it right; why: in its words.  -EINVAL. */
+/* -EINVAL, with a reason that says which error a library has found in the files (why: in its own
+ * words), and how to fix it. */
 int tls_files_no_certificate(const struct tls_files *f, const char *why, struct reason *reason);
 int tls_files_bad_chain(const struct tls_files *f, const char *why, struct reason *reason);
 int tls_files_no_key(const struct tls_files *f, const char *why, struct reason *reason);

@@ -20,7 +20,7 @@ struct tls_context {
 	gnutls_priority_t rules;
 	gnutls_certificate_credentials_t certificate; /* or: */
 	gnutls_psk_server_credentials_t shared;
-	struct psk_table *keys; /* of `shared` */
+	struct psk_table *keys; /* the keys to which `shared` refers */
 	gnutls_datum_t alpn;    /* without data: ALPN is ignored */
 };
 
@@ -30,7 +30,7 @@ struct tls_session {
 	const struct tls_wire *wire;
 	void *wire_context;
 	bool dry, full; /* the wire had no input, or took no output, in this step */
-	bool asked;     /* in it the client has asked for other keys of ours */
+	bool asked;     /* in this step the client has asked this server to change its keys */
 	const char *why;
 };
 
@@ -84,7 +84,7 @@ static void context_forget(struct tls_context *c)
 	free(c);
 }
 
-/* The copy is GnuTLS', which wipes it. */
+/* Gives GnuTLS a copy of the key, which GnuTLS owns and wipes. */
 static int find_key(gnutls_session_t session, const char *identity, gnutls_datum_t *ret_key)
 {
 	const struct tls_context *c = gnutls_session_get_ptr(session);
@@ -225,7 +225,7 @@ static inline void begin(struct tls_session *s)
 	s->dry = s->full = s->asked = false;
 }
 
-/* Unlike OpenSSL GnuTLS leaves it to its user to send the alert. */
+/* GnuTLS, unlike OpenSSL, does not send an alert by itself. */
 static int result(struct tls_session *s, int rc)
 {
 	if (rc == GNUTLS_E_AGAIN && s->full)

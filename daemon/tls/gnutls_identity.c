@@ -93,8 +93,8 @@ static int add_names(gnutls_x509_crt_t x)
 	return rc;
 }
 
-/* Signs x, for this host's loopback, with its own key.  0, or an error of GnuTLS, as each step
- * has. */
+/* Signs x, a certificate for this host's loopback addresses, with its own key.  0, or an error of
+ * GnuTLS, as each step returns it. */
 static int self_sign(gnutls_x509_crt_t x, gnutls_x509_privkey_t key)
 {
 	unsigned char serial[8];

@@ -1,5 +1,5 @@
-/* Handshakes, and what bounds them: the time and the bytes of each, those of a worker at a time,
- * and the steps of a turn.  Worker's thread.  See stage.h. */
+/* Handshakes and their bounds: the time and the bytes of each handshake, the number of handshakes
+ * of a worker, and the steps of handshakes in one turn.  Worker's thread.  See stage.h. */
 #include "engine.h"
 #include "log.h"
 #include "stage.h"
@@ -90,7 +90,8 @@ void stage_fail(struct stage_conn *t, const char *why)
 	bufq_clear(p, &t->plain);
 	bufq_clear(p, &c->rx);
 	conn_close_when_sent(c, CONN_END_PROTOCOL);
-	if (c->flags & CONN_RAW) { /* what comes is dropped, and the end is noticed */
+	/* received only to notice the end of the connection; the data is dropped */
+	if (c->flags & CONN_RAW) {
 		c->flags &= ~(uint32_t)CONN_RAW;
 		c->worker->engine->recv(c, true);
 	}

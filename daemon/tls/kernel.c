@@ -88,8 +88,9 @@ static void control_init(struct control *control, void *data, size_t bytes)
 	};
 }
 
-/* The kernel also keeps records that it has taken, for which the socket has no room, and drops them
- * when it is closed.  So there must be room enough for these, too. */
+/* The kernel may take a record for which the socket has no room, keep it outside of the socket's
+ * buffer, and drop it when the socket is closed.  So close_notify is sent only while the socket has
+ * room enough for such records, too. */
 int kernel_close_notify(int fd)
 {
 	struct pollfd room = { .fd = fd, .events = POLLOUT };
@@ -123,7 +124,7 @@ ssize_t kernel_receive_control(int fd, uint8_t *ret_type, uint8_t *to, size_t by
 
 /* ---- The probe ---- */
 
-/* A connection to ourselves, for which a second is time enough. */
+/* A connection of this process to itself, for the probe.  One second is enough to make it. */
 static int loopback_pair(int fds[2])
 {
 	static const struct timeval second = { .tv_sec = 1 };

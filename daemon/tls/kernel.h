@@ -1,4 +1,4 @@
-/* TLS that the kernel does (kTLS, module tls), of one socket: its calls.  Any thread. */
+/* TLS in the kernel (kTLS, module tls): the calls for one socket.  Any thread. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -6,10 +6,11 @@
 
 #include "library.h"
 
-/* Whose records the kernel makes: the server's, and it opens the client's. */
+/* Bits: the kernel seals the records that the server sends, and opens
+ * those that the client sends. */
 enum kernel_direction { KERNEL_SENDS = 1 << 0, KERNEL_RECEIVES = 1 << 1 };
 
-/* Those of a mode, a mask. */
+/* The directions that the kernel handles in this mode of enum tls_mode. */
 static inline unsigned kernel_directions(unsigned mode)
 {
 	return (tls_in_kernel(mode) ? KERNEL_SENDS : 0) | (mode == TLS_KTLS ? KERNEL_RECEIVES : 0);
@@ -27,6 +28,6 @@ int kernel_give(int fd, enum kernel_direction direction, unsigned cipher,
 /* Sends close_notify.  0 or -errno; -EAGAIN: the socket has no room now. */
 int kernel_close_notify(int fd);
 
-/* Receives a record that has no data, of which a plain receive says EIO, and its content type (RFC
- * 8446, 5.1).  The number of bytes, of which `to` has the first ones, or -errno. */
+/* Receives a control record, which a plain receive refuses with EIO, and its content type (RFC
+ * 8446, 5.1).  Returns the number of its bytes, of which `to` holds the first ones, or -errno. */
 ssize_t kernel_receive_control(int fd, uint8_t *ret_type, uint8_t *to, size_t bytes);

@@ -59,12 +59,13 @@ struct tls_library {
 	 * next call begins with the same bytes. */
 	int (*write)(struct tls_session *s, const void *data, size_t bytes);
 	/* The keys of the server's records (`sends`), or of the client's, once the handshake is
-	 * done and before any record; once for each direction, as the session may wipe what it has
-	 * of them.  Only of a context whose mode is tls_in_kernel().  False: it has none. */
+	 * done and before any record.  May be called once for each direction, as the session may
+	 * wipe the secrets then.  Only for a context whose mode is tls_in_kernel().  False: the
+	 * session has no keys. */
 	bool (*keys)(struct tls_session *s, bool sends, struct tls_keys *ret_keys);
 	/* Writes close_notify.  0, or enum tls_result. */
 	int (*close)(struct tls_session *s);
-	/* Why it failed, a static text. */
+	/* The reason why the session failed, a static text. */
 	const char *(*why)(const struct tls_session *s);
 	void (*free)(struct tls_session *s); /* wipes its secrets; NULL is no error */
 };

@@ -28,7 +28,7 @@ struct tls_session {
 	void *wire_context;
 	bool dry; /* the wire had no input in this step */
 	const char *why;
-	/* Of the client's records and of the server's, for keys(). */
+	/* Secrets of the client's records and of the server's, for keys(). */
 	uint8_t secrets[2][EVP_MAX_MD_SIZE];
 	size_t secret_bytes;
 };
@@ -121,7 +121,8 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_b
 	return SSL_TLSEXT_ERR_OK;
 }
 
-/* OpenSSL tells secrets as lines of a key log: a label, the client's random, the secret in hex. */
+/* OpenSSL reports secrets as lines of a key log: a label, the client's
+ * random, the secret in hex. */
 static void keep_secret(const SSL *ssl, const char *line)
 {
 	static const char *const labels[] = { "CLIENT_TRAFFIC_SECRET_0 ",
@@ -275,7 +276,7 @@ static int result(struct tls_session *s, int rc)
 	case SSL_ERROR_WANT_READ:
 		if (s->dry)
 			return TLS_WANT_INPUT;
-		/* It changes its keys with the next write. */
+		/* OpenSSL changes the server's keys with its next write. */
 		return SSL_get_key_update_type(s->ssl) == SSL_KEY_UPDATE_NONE ? TLS_CONTROL
 									      : TLS_ASKED;
 	case SSL_ERROR_WANT_WRITE:

@@ -13,7 +13,7 @@ struct psk_table {
 	unsigned count;
 	struct psk keys[PSK_KEYS_MAX];
 	size_t bytes;
-	char text[]; /* of the file; where a key's digits were its bytes begin */
+	char text[]; /* the text of the file; the bytes of each key replace its digits */
 };
 
 static int digit_value(char c)
@@ -52,7 +52,7 @@ static bool is_identity(const char *text, size_t bytes)
 	return true;
 }
 
-/* What was expected of the line; NULL: it is good. */
+/* A description of the valid form if the line is invalid; NULL: it is valid. */
 static const char *add_line(struct psk_table *t, char *line, size_t bytes)
 {
 	char *colon = memchr(line, ':', bytes);

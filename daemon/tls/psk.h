@@ -21,8 +21,8 @@ struct psk {
 
 struct psk_table;
 
-/* The keys of a text.  NULL with the number of the line that is wrong, 0 if that is not one line,
- * and what was expected, static. */
+/* Parses a text of keys.  NULL: *ret_line is the number of the invalid line, or 0 if the error is
+ * not in one line, and the other result describes, as a static text, the valid form. */
 struct psk_table *psk_parse(const char *text, size_t bytes, unsigned *ret_line,
 			    const char **ret_expected);
 /* The keys of a file, whose copies are wiped; NULL with the reason. */

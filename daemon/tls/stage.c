@@ -193,7 +193,8 @@ static void stage_end(struct stage_conn *t)
 		conn_close_when_sent(c, CONN_END_PEER);
 }
 
-/* Between runs the core counts as held what the service has left, and what is not sealed yet. */
+/* Between runs the input that the service has left, and output that is not sealed yet, are not in
+ * c's queues.  This has the core count them as held by c. */
 static void hold(struct stage_conn *t, int sign)
 {
 	struct conn *c = t->conn;
@@ -282,8 +283,8 @@ static void serve_records(struct stage_conn *t)
 	hold(t, 1);
 }
 
-/* Receives what the client says in clear, as the engine does not.  If there was something c runs
- * again: more may have come. */
+/* Receives input from before TLS begins, since the engine does not receive for this connection.  If
+ * there was some, c runs again, as more may have arrived. */
 static void receive_clear(struct conn *c)
 {
 	struct pool *p = &c->worker->pool;
@@ -379,7 +380,8 @@ static void stage_close(struct conn *c)
 	free(t);
 }
 
-/* Instead of a FIN, which the rest of the output would follow. */
+/* Sends close_notify when all output is sealed.  A FIN at this point would cut
+ * off the rest of the output. */
 static void stage_end_output(struct conn *c)
 {
 	struct stage_conn *t = c->stage;
@@ -396,8 +398,8 @@ static void stage_secure(struct conn *c)
 	conn_set_deadline(c, clock_ns() + STAGE_HANDSHAKE_NS);
 }
 
-/* EIO: of a record without data, which c takes when it runs.  Others tell that the kernel could not
- * open a record. */
+/* EIO means that a control record has arrived, which c takes when it runs.  Other errors mean that
+ * the kernel could not open a record. */
 static bool stage_failed(struct conn *c, int error)
 {
 	struct stage_conn *t = c->stage;
@@ -418,7 +420,7 @@ static bool stage_failed(struct conn *c, int error)
 
 void stage_wrap(struct tls_stage *s)
 {
-	/* A part of a record is not answered. */
+	/* An input may be a part of a record, to which no answer follows. */
 	s->service.flags &= ~(uint32_t)SERVICE_ANSWERS;
 	s->service.open = stage_open;
 	s->service.run = stage_run;

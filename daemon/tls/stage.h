@@ -5,10 +5,11 @@
  * sealed as soon as it returns, so that backpressure, limits and the sending need to know nothing
  * of TLS.
  *
- * With TLS in the kernel the library makes the handshake, and the kernel then gets the keys of one
- * direction or both (stage_kernel.c).  From then on c->tx, or both queues, are the service's, and
- * engine and kernel do the rest.  A service does not run before the kernel has all keys that the
- * mode gives it, so no connection has records of two makers.
+ * With TLS in the kernel the library does the handshake, and the kernel then gets the keys of one
+ * direction or both (stage_kernel.c).  From then on c->tx, or both queues, belong to the service,
+ * and engine and kernel do the rest.  The service does not run before the kernel has all keys that
+ * the mode gives it, so the library never seals or opens data of a direction that becomes the
+ * kernel's.
  *
  * tls.c runs on the main thread, the other files on the workers; each calls only those before it:
  * kernel.c, wire.c, handshake.c, stage_kernel.c, stage.c, tls.c. */
@@ -69,15 +70,18 @@ struct stage_conn {
 	bool more;         /* records may be left that can be opened */
 	bool starved;      /* the handshake waits for memory */
 	bool closed;       /* the client has sent close_notify */
-	bool truncated;    /* its FIN came without */
+	bool truncated;    /* its FIN came without a close_notify */
 	bool ends, ended;  /* close_notify is to be sent; was sent */
-	bool watching,
-		last; /* CONN_WATCH_TX is ours; CONN_LAST waits for sealing, or for the end */
-	/* Of TLS in the kernel. */
-	uint8_t kernel;     /* the directions that it has, a mask */
-	bool asked;         /* the client wants other keys, with which the kernel cannot send */
+	bool watching;     /* the stage, not the service, has set CONN_WATCH_TX */
+	/* The service has set CONN_LAST, which the core must not see before all output is sealed,
+	 * or before the end. */
+	bool last;
+	/* With TLS in the kernel: */
+	uint8_t kernel; /* the directions that the kernel handles, a mask */
+	/* The client has asked the server to change its keys, which the kernel cannot do. */
+	bool asked;
 	bool control;       /* a receive has met a record without data */
-	unsigned tries;     /* to send close_notify */
+	unsigned tries;     /* attempts to send close_notify */
 	uint64_t opened_in; /* c->bytes_in up to which all is counted, or was the handshake's */
 	struct timer retry; /* of close_notify; I/O of c is in flight while it is armed */
 };
@@ -106,8 +110,8 @@ static inline void stage_watch(struct stage_conn *t)
 	t->watching = true;
 }
 
-/* Does the stage receive by itself?  Not in the first run: if something has arrived the engine will
- * say so. */
+/* Does the stage receive by itself?  Not in the first run: if something has arrived,
+ * the engine runs c again. */
 static inline bool stage_receives(const struct conn *c)
 {
 	return (c->flags & (CONN_RAW | CONN_FRESH | CONN_EOF)) == CONN_RAW;
@@ -121,7 +125,7 @@ struct chunk *chunk_with_room(struct pool *p, struct chunk **chunk, uint32_t lea
 /* Appends the next `bytes` bytes of the chunk, behind its used ones, to q. */
 void chunk_append(struct pool *p, struct bufq *q, struct chunk *k, size_t bytes);
 
-/* CONN_RAW: receives; 0: there is nothing now, or c ends. */
+/* For connections with CONN_RAW: receives.  0: there is nothing now, or c ends. */
 size_t raw_receive(struct conn *c, void *to, size_t bytes);
 
 /* handshake.c */

@@ -1,5 +1,5 @@
-/* Sessions whose records the kernel makes or opens: how it gets their keys, and what is left of TLS
- * then.  Worker's thread.  See stage.h. */
+/* Sessions whose records the kernel seals or opens: gives it the keys, and handles the records
+ * without data and the end of the session.  Worker's thread.  See stage.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,8 +12,9 @@ enum {
 	CONTENT_HANDSHAKE = 22,
 	ALERT_CLOSE_NOTIFY = 0,
 	MESSAGE_KEY_UPDATE = 24,
-	/* Waits for a client that takes no output, each twice as long as the one before up to the
-	 * last of so many: a minute in all. */
+	/* Attempts to send close_notify to a client that takes no output.  The wait before
+	 * the next attempt doubles CLOSE_DOUBLINGS times, from CLOSE_WAIT_NS on, and then
+	 * stays: about a minute in all. */
 	CLOSE_TRIES = 100,
 	CLOSE_DOUBLINGS = 6,
 };
@@ -42,8 +43,9 @@ static bool give(struct stage_conn *t, enum kernel_direction direction)
 	return true;
 }
 
-/* The library has taken each record by itself, so the kernel opens the next one, the first, also if
- * it has arrived already. */
+/* Gives the kernel the keys to open the client's records.  The library has read no byte behind the
+ * last record of the handshake, so the kernel begins with the first record with data, even if that
+ * has arrived already. */
 static bool take_input(struct stage_conn *t)
 {
 	struct conn *c = t->conn;

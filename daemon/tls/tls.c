@@ -26,14 +26,14 @@ const char *tls_library_name(unsigned library)
 	return libraries[library]->absent ? "none" : libraries[library]->name();
 }
 
-/* Is there no file: is the certificate made here? */
+/* Is the certificate made here, as no file is configured? */
 static bool is_made(const struct tls_options *options)
 {
 	return !options->certificate[0] && !options->psk_file[0];
 }
 
-/* The memory of a process with TLS has keys, which no core file is to keep.  (The unit's filter of
- * system calls does not let RLIMIT_CORE be set.) */
+/* Forbids core dumps: the memory of a process with TLS contains keys.  Not by RLIMIT_CORE, which
+ * the unit's filter of system calls forbids to set. */
 static void forbid_core_memory(void)
 {
 	static bool done;
@@ -112,8 +112,8 @@ const struct service *tls_stage_service(const struct tls_stage *s)
 	return &s->service;
 }
 
-/* The kernel's records know no MSG_WAITALL, with which sends are silent, and a mark of bytes for
- * the receiver would be one of whole records. */
+/* Sockets with the kernel's TLS have no MSG_WAITALL, which silent sends need, and a low-water mark
+ * would count whole records, not bytes. */
 uint64_t tls_stage_features_off(const struct tls_stage *s)
 {
 	return s->kernel ? FEATURE_BIT(silent_send) | FEATURE_BIT(rcvlowat) : 0;
@@ -122,7 +122,7 @@ uint64_t tls_stage_features_off(const struct tls_stage *s)
 int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, struct reason *reason)
 {
 	tls_stage_undo(s);
-	if (is_made(options) && s->made) /* the one that was made at the start is as good */
+	if (is_made(options) && s->made) /* keep the one that was made at the start */
 		return 0;
 	s->next_made = is_made(options);
 	s->next = context_new(options, s->inner->alpn, &s->next_certificate, reason);

@@ -1,10 +1,4 @@
-/* TLS of a listener: what the server knows of it.
- *
- * A stage is a service around the listener's service (stage.c): it opens the records that an engine
- * received, runs the service on their contents, and seals the service's output.  Neither an engine
- * nor a service knows of it, and a listener without TLS runs no instruction more.
- *
- * Main thread, but for the service of a stage, which runs on the listener's workers. */
+/* TLS of a listener, as the server sees it. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,8 +8,8 @@
 
 enum { TLS_PATH_MAX = 256, TLS_NAME_MAX = 256, TLS_DRIVER_MAX = 64 };
 
-/* Who makes and opens the records: the library in user space; the kernel makes them (KTLS_TX), and
- * opens them as well (KTLS). */
+/* The part that seals and opens the records: the library in user space (TLS_USER); the kernel seals
+ * (KTLS_TX), or seals and opens them (KTLS). */
 enum tls_mode { TLS_NONE, TLS_USER, TLS_KTLS_TX, TLS_KTLS };
 extern const char *const tls_modes[]; /* by enum tls_mode, NULL-terminated */
 extern const char *const tls_libraries[], *const tls_ciphers[]; /* NULL-terminated */
@@ -27,12 +21,14 @@ struct tls_options {
 	/* PEM files.  "": a certificate is made at the start; the key is in the certificate's
 	 * file. */
 	char certificate[TLS_PATH_MAX], key[TLS_PATH_MAX];
-	char psk_file[TLS_PATH_MAX]; /* keys shared with clients, instead of them; "": none */
+	/* keys shared with clients, in place of a certificate; "": none */
+	char psk_file[TLS_PATH_MAX];
 };
 
 /* The certificate in use, or the keys in its place. */
 struct tls_certificate {
-	unsigned shared_keys; /* > 0: so many keys, and nothing else is set */
+	/* > 0: the number of shared keys; then the other members are not set */
+	unsigned shared_keys;
 	char subject[TLS_NAME_MAX], issuer[TLS_NAME_MAX]; /* printable ASCII */
 	int64_t begin_s, end_s;   /* seconds since 1970 in which it is valid */
 	unsigned char digest[32]; /* SHA-256 */
@@ -46,8 +42,8 @@ static inline bool tls_in_kernel(unsigned mode)
 /* Tries the kernel's TLS of that mode and cipher on a connection to this process.  0, or -errno
  * with the reason.  Any thread. */
 int tls_kernel_probe(unsigned mode, unsigned cipher, struct reason *reason);
-/* The driver by which the kernel seals with that cipher, `generic-gcm-aesni`; "": unknown, as until
- * a first session. */
+/* The kernel's driver for that cipher, `generic-gcm-aesni`; "": not known, for instance
+ * before the first session. */
 void tls_kernel_driver(unsigned cipher, char text[static TLS_DRIVER_MAX]);
 
 /* Why this build lacks that library; NULL: it has it. */
@@ -61,8 +57,8 @@ const char *tls_library_name(unsigned library);
 int tls_check(const struct tls_options *options, struct reason *reason);
 
 struct tls_stage;
-/* Loads the certificate, and makes the stage of a listener with so many workers.  NULL with the
- * reason. */
+/* Loads the certificate, and makes the stage of a listener with that number of
+ * workers.  NULL with the reason. */
 struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
 				unsigned workers, struct reason *reason);
 /* To be called when the listener's workers have ended. */

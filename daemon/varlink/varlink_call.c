@@ -40,7 +40,7 @@ bool varlink_call_more(const struct varlink_call *call)
 	return call->request.more && call->method->more;
 }
 
-/* Each deferred call has a cancel(): it also tells a deferred call from one that is not. */
+/* A call without cancel() is not deferred: see call_send(). */
 void varlink_defer(struct varlink_call *call,
 		   void (*cancel)(struct varlink_call *call, void *state), void *state)
 {

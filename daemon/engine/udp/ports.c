@@ -1,5 +1,5 @@
-/* Transport `udp`: addresses that are not answered, to avoid endless exchanges.  Any thread.  See
- * udp.h. */
+/* Transport `udp`: addresses that are not answered, because both sides would answer each other for
+ * ever.  Any thread.  See udp.h. */
 #include <stdatomic.h>
 
 #include "udp.h"

@@ -55,7 +55,8 @@ static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct
  * is read in every turn until it brings none. */
 
 enum {
-	/* Datagrams of a turn: to leave the set and to join it again costs less than it saves. */
+	/* Datagrams in a turn from which on a socket leaves the set: then leaving and joining it
+	 * again costs less than it saves. */
 	EPOLL_UDP_MANY = 16,
 	/* Turns between two looks at the set while every socket has left it: the set still has the
 	 * descriptors that the worker itself watches, such as its mailbox. */

@@ -1,9 +1,10 @@
 /* Engine `io_uring`, transport `udp`: see udp.h.  A multishot receive for each socket, into a ring
  * of provided buffers of a chunk each; the buffers are not incremental, as the rest of a chunk may
- * not hold another datagram.
+ * be too small for another datagram.
  *
- * A small batch is submitted with the system call that waits, without completions on success, for a
- * datagram is sent whole or not at all.  Larger batches are cheaper by sendmmsg(). */
+ * A small batch is submitted with the system call that waits.  Its sends have no completion on
+ * success, which needs no MSG_WAITALL as with TCP: a datagram is sent whole or not at all.  For
+ * larger batches one sendmmsg() is cheaper. */
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
@@ -197,7 +198,7 @@ static void uring_udp_queue_silent(struct uring_udp *u)
 	}
 }
 
-/* The silent batch is queued last, and the wait follows: see uring_udp_silent_sent(). */
+/* Queues the silent batch last; the wait that follows submits it: see uring_udp_silent_sent(). */
 static bool uring_udp_send(struct worker_hook *hook)
 {
 	struct uring_udp *u = container_of(hook, struct uring_udp, udp.hook);

@@ -39,8 +39,9 @@ static inline size_t block_whole(const struct block_rest *rest, size_t bytes)
 	return bytes > beyond ? bytes - beyond : 0;
 }
 
-/* The bytes, of the next `bytes` in the input, that one write can take as they were received;
- * 0: they must be copied, because the store needs alignment or a block is in too many pieces. */
+/* How many of the next `bytes` of the input one write can take in the chunks in which
+ * they were received.  0: they must be copied, because the store needs alignment, or a
+ * block is in too many pieces. */
 size_t block_received(const struct conn *c, const struct export *e, const struct block_rest *rest,
 		      size_t bytes);
 

@@ -21,11 +21,11 @@ struct fio_conn {
 	struct region region;
 	uint32_t spread;  /* blocks that it has room for, which the client's buffers share */
 	uint64_t counted; /* bytes in fio_shared.lent */
-	bool decided;     /* what to answer */
+	bool decided;     /* the reply has been decided */
 	bool started;
 };
 
-/* Of a listener. */
+/* State of a listener, shared by its workers. */
 struct fio_shared {
 	_Atomic uint64_t lent; /* bytes of its clients' regions, in pages, as these are locked */
 };
@@ -57,8 +57,8 @@ static uint64_t fio_pages(uint64_t bytes)
 	return (bytes + FIO_PAGE - 1) & ~(uint64_t)(FIO_PAGE - 1);
 }
 
-/* Counts as many blocks, up to `wanted`, as region-total has room for; returns their number.
- * *ret_left: bytes that it had. */
+/* Reserves as many blocks, up to `wanted`, as region-total has room for, and returns their number.
+ * *ret_left: the bytes that were free before. */
 static uint32_t fio_count(struct conn *c, struct fio_conn *s, uint32_t wanted, uint64_t *ret_left)
 {
 	struct fio_shared *shared = c->worker->shared;
@@ -96,8 +96,8 @@ static void fio_is_short(const struct conn *c, uint32_t block_bytes)
 			  w->listener, (unsigned long long)fio_total(w), block_bytes);
 }
 
-/* Lends as much memory as the client asks for and the limits allow: s->spread blocks.  If that is
- * not one, the reply tells the maximum block size.  0 or -errno. */
+/* Lends as much memory as the client asks for and the limits allow: s->spread blocks.  If not even
+ * one block fits, the reply names the largest possible block size.  0 or -errno. */
 static int fio_lend(struct conn *c, struct fio_conn *s)
 {
 	struct fio_control *control = &s->control;

@@ -48,7 +48,7 @@ struct http_conn {
 	bool head_sent;    /* the reply's head has been queued */
 	bool frame_sent;   /* and the framing of its first chunk */
 	bool close;        /* close after this reply */
-	bool lost;         /* what follows is no request, or not one that is answered */
+	bool lost;         /* what follows is not parsed as a request, or not answered */
 };
 
 /* ---- Replies ---- */
@@ -104,8 +104,8 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 {
 	if (likely(conn_write(c, text, bytes) == 0))
 		return true;
-	/* Starved only if no output is queued: sending that frees chunks, and runs the service
-	 * again if there is input. */
+	/* Waits for memory only if no output is queued: otherwise sending that frees chunks, and
+	 * runs the service again if there is input. */
 	if (!c->rx.bytes || !conn_has_unsent(c))
 		conn_wait_for_memory(c);
 	return false;

@@ -101,7 +101,7 @@ static bool control_read_state(struct conn *c, uint8_t *ret_state)
 	return true;
 }
 
-/* Handles an unexpected state from the client, most likely the end of the test. */
+/* Handles an unexpected state from the client, which most likely ends the test. */
 static void control_break_off(struct conn *c, uint8_t state)
 {
 	control_fail(c, state == IPERF3_CLIENT_TERMINATE ? CONN_END_PEER : CONN_END_PROTOCOL);

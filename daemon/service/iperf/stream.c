@@ -208,10 +208,11 @@ static void stream_see(struct conn *c, enum iperf3_phase phase)
 
 /* ---- Both directions at once ----
  *
- * A client with one thread (iperf3 before 3.16) writes up to ten blocks for each that it reads, and
- * would measure this ratio if we took all ten at once.  So input is held back while this worker has
- * received more than it has sent and the client has unread data.  If the network is slower in one
- * direction nothing is held back: then the client reads, and its receive windows are open. */
+ * A client with one thread (iperf3 before 3.16) writes up to ten blocks for each that it reads.  If
+ * the server took all ten at once, the test would measure this ratio instead of the network.  So
+ * input is held back while this worker has received more than it has sent and the client has unread
+ * data.  If the network is slower in one direction nothing is held back: then the client reads, and
+ * its receive windows are open. */
 
 enum {
 	AHEAD_MAX = 512 * 1024,     /* bytes of allowed difference */
@@ -240,7 +241,8 @@ static bool sender_is_unread(struct iperf3_stream *s)
 	struct conn *c = s->member->of.conn;
 	struct tcp_info info = { 0 };
 
-	/* It has no event that would run the held-back stream again. */
+	/* This stream has output to wait for; otherwise no event would run
+	 * the held-back stream again. */
 	if (!conn_has_unsent(c) && !(c->flags & CONN_READY))
 		return false;
 	if (conn_get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info)) < 0)

@@ -166,9 +166,9 @@ static void nbd_do_meta_context(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
-/* Input that follows was sent in clear, perhaps by somebody between client and server: read after
- * the handshake it would pass for the client's.  Options before this one have left nothing behind,
- * as all are refused (CVE-2021-3716). */
+/* STARTTLS.  Input that follows the option was sent without encryption, perhaps by an attacker on
+ * the way: read after the handshake it would pass for the client's (CVE-2021-3716), so it is
+ * refused.  Options before this one have left no state behind, as all of them were refused. */
 static void nbd_do_starttls(struct conn *c, const struct nbd_option *o)
 {
 	struct nbd_conn *n = nbd_of(c);

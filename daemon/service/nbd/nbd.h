@@ -90,7 +90,7 @@ struct nbd_conn {
 	/* Within nbd_commands_run(), which handles finished commands itself. */
 	bool running;
 	struct nbd_list in[COMMAND_STATE_COUNT]; /* lists of the free, stalled and finished ones */
-	/* a command beside which no other may be in flight. */
+	/* A command that must be alone in flight; NULL: none. */
 	struct nbd_command *alone;
 	/* The command whose payload is next in the input; NULL: a request header is. */
 	struct nbd_command *payload;

@@ -83,7 +83,7 @@ struct nbd_option {
 	bool allocation;        /* *_META_CONTEXT finds base:allocation */
 };
 
-/* What a connection has of TLS; where the server has it clients must use it ("FORCEDTLS"). */
+/* State of TLS on a connection; where the server has TLS clients must use it ("FORCEDTLS"). */
 enum nbd_tls { NBD_TLS_ABSENT, NBD_TLS_REQUIRED, NBD_TLS_ON };
 
 /* An option's header.  0, or -EPROTO: the connection must end, because the header is invalid, or

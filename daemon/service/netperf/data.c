@@ -143,8 +143,8 @@ static void transactions_run(struct conn *c, struct netperf_conn *n)
 		conn_close_when_sent(c, CONN_END_PEER);
 }
 
-/* Nothing says that a client has vanished but its silence.  Sets the time of the next look; false:
- * no byte has moved since the last. */
+/* A vanished client shows only by its silence.  Sets the time of the next look; false: no byte has
+ * moved since the last one. */
 static bool data_goes_on(struct conn *c, struct netperf_conn *n)
 {
 	uint64_t moved = c->bytes_in + c->bytes_out;

@@ -18,7 +18,7 @@
 #include "netperf.h"
 #include "test_log.h"
 
-/* So that control connections are not idle while a test runs. */
+/* Interval of runs of control connections, which are not idle while a test runs. */
 #define TICK_NS  (500 * (uint64_t)NS_PER_MS)
 #define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of attempts to get a free port */
 /* TCP_CRR: time for connections that began before the end; clients announce no last one. */

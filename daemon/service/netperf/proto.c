@@ -75,8 +75,8 @@ static void head(uint8_t *message, uint32_t type, int error)
 	put_be32(put_be32(message, type), (uint32_t)error);
 }
 
-/* In a request, the number in the place of the error is that of the CPU on which netperf's own
- * server would run (-T); UINT32_MAX: any.  Bytes that are missing are taken for the best. */
+/* In a request, the number in the place of the error is the CPU on which netperf's own server would
+ * run (-T); UINT32_MAX: any.  Of an incomplete head the missing bytes are taken as valid. */
 bool netperf_is_message(const uint8_t *head, size_t bytes)
 {
 	uint8_t whole[NETPERF_HEAD] = { 0, 0, 0, NETPERF_OMNI };

@@ -7,7 +7,7 @@
 #include "util.h"
 
 enum {
-	/* a first datagram with a larger number is not the beginning, or not of iperf. */
+	/* A first datagram with a larger number does not begin a test, or is not from iperf. */
 	FIRST_MAX = 1000,
 	US_PER_S = 1000000,
 	VERSION_1 = 0x80000000,

@@ -1,7 +1,7 @@
 /* sockperf's server side on TCP and UDP: returns pong requests, drops everything else.  No payload
- * is copied: one bit of the header is cleared where it was received, and bytes are passed on as
- * they arrive, so a message need not be complete.  Adjacent messages of the same fate are moved
- * together.  A message counts when its last byte has arrived. */
+ * is copied: the client flag is cleared in the header where it was received.  Bytes are passed on
+ * as they arrive, so a message need not be complete, and adjacent messages of the same fate are
+ * moved together.  A message counts when its last byte has arrived. */
 #include <string.h>
 
 #include "conn.h"
