@@ -28,6 +28,10 @@ static uint64_t worker_idle_timeout(const struct worker *w)
 	return w->options.idle_timeout_ns;
 }
 
+/* Called when the timer of c is due, which may be before either of its two reasons.  A connection
+ * with I/O in flight at a store counts as active, so it is never closed as idle while its memory is
+ * in use.  The timer is armed again for the rest of each time that has not passed; the service's
+ * deadline only makes c run, with CONN_DUE. */
 static void conn_due(struct timer *t, uint64_t now_ns)
 {
 	struct conn *c = container_of(t, struct conn, due.timer);
@@ -89,8 +93,8 @@ static void conn_unlink(struct conn *c)
 		c->next->prev = c->prev;
 }
 
-/* Logs the end of a connection.  Most ends are logged at log-level debug only, since asking for the
- * peer costs a system call.  The number of other ends logged in a row is limited. */
+/* Logs the begin or end of a connection.  Most are logged at log-level debug only, since asking for
+ * the peer costs a system call.  The number of other ends logged in a row is limited. */
 static void conn_log(const struct conn *c, int level, const char *what)
 {
 	static struct log_limit limit;
@@ -107,6 +111,7 @@ static void conn_log(const struct conn *c, int level, const char *what)
 		       (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
 }
 
+/* Closes an accepted socket that became no connection. */
 static void conn_drop(struct worker *w, int fd)
 {
 	close(fd);
@@ -149,6 +154,10 @@ void conn_close_service(struct conn *c)
 		free(c->state);
 }
 
+/* The connection is on the worker's list before its service and its engine know of it, so that a
+ * failure of either ends it by conn_close() like any other connection.  It is put on the ready
+ * list in every case: the first run lets a service with SERVICE_SENDS_FIRST send, and frees a
+ * connection that has failed. */
 int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 {
 	struct conn *c = calloc(1, sizeof(*c));
@@ -215,6 +224,10 @@ static void conn_count_end(const struct conn *c)
 	stat_add(*(_Atomic uint64_t *)(void *)(stats + conn_ends[c->end].counter), 1);
 }
 
+/* Called by conn_ran() alone, when no pointer to c can come back: the kernel has no operation of
+ * it, no store has I/O of it, and it is not on the ready list.  The service ends first, as its
+ * state may refer to views in the queues.  The descriptor is closed last: its number must not be
+ * given to another connection while anything still names c. */
 static void conn_free(struct conn *c)
 {
 	struct worker *w = c->worker;

@@ -112,8 +112,10 @@ static void worker_abandon_conns(struct worker *w)
 	}
 }
 
-/* The stores end before the engine, whose ring they may share; the connections end last, when
- * neither refers to them. */
+/* The order of the end matters.  Connections are closed first, while engine and stores still
+ * complete their operations.  Then the stores end, before the engine, whose ring they may share;
+ * then the engine, after which the kernel writes into no memory of the worker.  Connections that
+ * were abandoned are freed last, when neither refers to them. */
 static void worker_serve(struct worker *w)
 {
 	while (!w->turn.stop)
@@ -138,7 +140,8 @@ static void *worker_thread(void *arg)
 	return NULL;
 }
 
-/* To be called when the thread has ended or never existed. */
+/* To be called when the thread has ended or never existed.  The mailbox is freed here and not by
+ * the thread, since other threads may post into it until the owner has joined this one. */
 static void worker_free(struct worker *w)
 {
 	pool_fini(&w->pool);

@@ -99,7 +99,8 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	return n;
 }
 
-/* Adapts the number of chunks after a receive of `bytes` into `room`. */
+/* Adapts the number of chunks after a receive of `bytes` into `room`: one step wider if it filled
+ * all of them, narrower if fewer would have been enough. */
 static inline void recv_adapt(struct conn *c, size_t bytes, size_t room)
 {
 	size_t chunk_size = c->worker->pool.chunk_size;

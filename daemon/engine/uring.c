@@ -122,8 +122,9 @@ static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 	uring_recv_ended(c, res);
 }
 
-/* Prepares a receive of a connection that waited for a chunk: it takes only the bytes that are in
- * the socket at submission. */
+/* Prepares a receive of a connection that waited for a chunk, into memory reserved for it.  It must
+ * not keep that memory while the client is silent: MSG_DONTWAIT ends it at once if the socket is
+ * empty.  Without a ring of provided buffers every receive has memory of its own, and waits. */
 static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 {
 	const struct uring *u = c->worker->engine_state;
@@ -132,6 +133,13 @@ static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 	io_uring_prep_recv(sqe, c->fd, v->data, v->len, u->buf_ring ? MSG_DONTWAIT : 0);
 }
 
+/* Prepares a receive into provided buffers: a multishot one, or a single
+ * one of a share of the turn.
+ *
+ * IORING_RECVSEND_POLL_FIRST has the kernel wait for an event before it tries to receive.  It saves
+ * a futile attempt where the socket is known to be empty.  While other connections wait for memory,
+ * it also puts this connection behind them: input that is already in the socket would otherwise be
+ * received within the submission, before those that wait longer are served. */
 static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned ioprio)
 {
 	const struct uring *u = c->worker->engine_state;
@@ -198,7 +206,10 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 	c->pending++;
 }
 
-/* A receive, into provided buffers or its own memory, has ended. */
+/* A receive, into provided buffers or its own memory, has ended: no completion of it follows.  It
+ * is armed again from here only, and by uring_recv() when input was off, so at most one is in
+ * flight.  -ECANCELED (input was paused, or the receive is to be replaced) and -EAGAIN
+ * (MSG_DONTWAIT found no bytes) end it without an error. */
 static void uring_recv_ended(struct conn *c, int res)
 {
 	struct worker *w = c->worker;
@@ -238,6 +249,8 @@ static void uring_raw_done(struct op *op, int res, uint32_t flags)
 		uring_recv_arm(c, 0);
 }
 
+/* Cancels the receive.  The cancel is an operation with a completion of its own, which names c by
+ * control_op: both count in c->pending, and they may complete in either order. */
 static void uring_recv_cancel(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
@@ -284,6 +297,10 @@ __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, u
 		uring_recv_ended(c, res);
 }
 
+/* The completion of each receive; the first branch is the path of every request.  It is taken if
+ * more completions follow (F_MORE) and this one does not use its chunk up.  With buffers that are
+ * not incremental shared_bytes is 0, so each completion takes the other branch, which drops the
+ * kernel's reference to the chunk. */
 static void uring_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
@@ -357,7 +374,9 @@ static void uring_keep_open(struct conn *c)
 		uring_reset_arm(c, local);
 }
 
-/* shutdown() completes all operations that wait on the socket; the core closes it. */
+/* shutdown() completes all operations that wait on the socket, so that c->pending falls to 0 soon.
+ * The descriptor itself is closed by the core in conn_free(): until then the kernel's requests may
+ * still refer to it by its number. */
 void uring_close(struct conn *c)
 {
 	if (!conn_in_flight(c))

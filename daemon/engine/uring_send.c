@@ -10,7 +10,9 @@
 #include "uring.h"
 #include "uring_compat.h"
 
-/* The kernel took res bytes of c->sending, or failed. */
+/* The kernel took res bytes of c->sending, or failed.  Output has two queues: c->tx is what the
+ * service added and no send covers; c->sending is what the one send in flight covers, whose memory
+ * must not change.  After a short send the rest goes back to the front of tx. */
 static void uring_sent(struct conn *c, int res)
 {
 	struct worker *w = c->worker;
@@ -170,6 +172,8 @@ static inline void uring_quiet(struct uring *u, struct conn *c, struct io_uring_
 	u->ring.quiet++;
 }
 
+/* Makes the queued sends silent: they are still in the submission queue, so their entries can be
+ * changed.  Returns their number. */
 static inline unsigned uring_silence(struct uring *u)
 {
 	unsigned count = u->ring.quiet;
@@ -182,8 +186,9 @@ static inline unsigned uring_silence(struct uring *u)
 	return count;
 }
 
-/* Returns how many of the `count` silent sends the kernel has taken; the others, not submitted yet,
- * are changed to complete normally. */
+/* Called if the kernel may not have taken all submissions (no memory for requests, or an
+ * interrupted call).  Returns how many of the `count` silent sends it has taken; the others are
+ * still in the submission queue, and are changed back to complete normally. */
 __attribute__((noinline)) static unsigned uring_unsilence(struct uring *u, unsigned count)
 {
 	for (; count > 0 && ring_holds(&u->ring, u->quiet[count - 1].sqe); count--) {
@@ -193,6 +198,9 @@ __attribute__((noinline)) static unsigned uring_unsilence(struct uring *u, unsig
 	return count;
 }
 
+/* The system call that submitted the silent sends has returned.  With MSG_DONTWAIT each of them has
+ * completed by then: one that failed has a completion, which uring_sent() has handled and which
+ * emptied c->sending; all others were sent whole, which is accounted for here. */
 static inline void uring_end_silence(struct uring *u, unsigned count)
 {
 	for (const struct uring_quiet *q = u->quiet, *end = q + count; q < end; q++) {
@@ -216,9 +224,9 @@ __attribute__((noinline)) static void uring_submit_timed(struct uring *u)
 	uring_submit_and_time(u);
 }
 
-/* One io_uring_enter per turn: it submits the sends, waits, and runs the deferred work.  None while
- * completions are waiting, unless work was deferred.  A send with MSG_DONTWAIT completes before
- * that returns. */
+/* One io_uring_enter per turn: it submits the sends, waits, and runs the deferred work.  While
+ * completions are waiting there is no call, unless work was deferred.  Sends with MSG_DONTWAIT
+ * complete before the call returns. */
 void uring_wait(struct worker *w, bool block)
 {
 	struct uring *u = w->engine_state;

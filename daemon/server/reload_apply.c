@@ -164,7 +164,9 @@ static void undo(struct reload_next *n)
 	free(n->going);
 }
 
-/* False: nothing has changed, and errors say why. */
+/* Makes everything new: exports are opened, sockets bound, workers started, certificates read.
+ * Nothing of the server's own lists is touched, so undo() only has to end what is new.  False:
+ * nothing has changed, and errors say why. */
 static bool prepare(struct reload_next *n, json_t *errors)
 {
 	struct server *s = n->server;
@@ -220,9 +222,14 @@ static bool is_listed(struct listener *const *list, unsigned count, const struct
 	return false;
 }
 
-/* Makes the prepared state the server's.  Old listeners stop accepting first, so that after this
- * every new client gets a new listener; the sockets stay open throughout.  A worker that is stuck
- * is waited for only for ACCEPT_END_WAIT_NS: see listener_accept_waiting(). */
+/* Makes the prepared state the server's.  The order keeps clients from seeing a gap:
+ *
+ * Running listeners take their changed keys.  Then the lists are exchanged, and listeners
+ * that were replaced or removed stop accepting; their sockets stay open, as the new
+ * workers have duplicates of them.  Only when the old workers have stopped do the new ones
+ * accept, so that after the reload every new client gets a new listener; clients that
+ * connect in between wait in the sockets' queues.  A worker that is stuck is waited for
+ * only for ACCEPT_END_WAIT_NS: see listener_accept_waiting(). */
 static void commit(struct reload_next *n)
 {
 	struct server *s = n->server;

@@ -8,7 +8,7 @@ enum {
 	/* Steps of handshakes, and records without data, of a worker's turn; the others wait for
 	 * the next one, as each may cost 0.3 ms. */
 	STAGE_STEPS = 8,
-	/* Handshakes of a worker that have begun; the next one ends the oldest. */
+	/* Maximum of handshakes of a worker that have begun: one more ends the oldest. */
 	STAGE_HANDSHAKES = 1024,
 };
 

@@ -57,6 +57,9 @@ void nvme_commands_free(struct nvme_queue *q)
 	free(q->commands);
 }
 
+/* A command is a slot of the queue's array, which is allocated once by Connect; until then the only
+ * command is q->first, Connect itself.  A free slot owns nothing: command_free() has dropped its
+ * views and its page. */
 static void command_init(struct nvme_command *d, struct nvme_queue *q)
 {
 	d->queue = q;
@@ -123,6 +126,8 @@ void nvme_command_put(struct nvme_command *d)
 	q->free = d;
 }
 
+/* While nvme_run() is on the stack (q->running) it looks at `todo` itself.  Otherwise this is
+ * called by a completion of a store or of the transport, and the queue has to run. */
 void nvme_command_set(struct nvme_command *d, enum nvme_step step)
 {
 	struct nvme_queue *q = d->queue;
@@ -223,6 +228,9 @@ void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 
 static void part_done(struct io *io, int result);
 
+/* From here to part_done() the views of d->data belong to the store, and conn_io_begin() keeps the
+ * connection from being freed, even if the host disconnects.  part_done() may be called before
+ * io_submit() returns: nothing of d may be used after that. */
 void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length)
 {
 	struct conn *c = d->queue->conn;
@@ -348,7 +356,9 @@ bool nvme_command_fill(struct nvme_command *d)
 
 /* ---- Steps ---- */
 
-/* A command without memory for its step must not delay the others, which may hold the memory. */
+/* Tries all steps on `todo`, also those that are added meanwhile.  A command without memory for its
+ * step must not delay the others, which may hold the memory: it is put back on `todo` at the end,
+ * in the same order. */
 void nvme_commands_run(struct nvme_queue *q)
 {
 	bool (*const *steps)(struct nvme_command * d) = q->transport->steps;

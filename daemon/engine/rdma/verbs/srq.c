@@ -108,7 +108,7 @@ struct ibv_srq *rdma_shared_queue(const struct rdma_device *d)
 
 /* ---- Lost receives ---- */
 
-/* Receives that the device has left, at most. */
+/* Upper bound of the receives that the device has not taken yet. */
 static unsigned rdma_shared_left(const struct rdma_shared *s)
 {
 	return s->numbers ? (unsigned)(s->posted - s->taken) : s->lent.count;
