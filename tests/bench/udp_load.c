@@ -34,10 +34,13 @@ struct load {
 	unsigned flow_count;
 };
 
+/* A struct cmsghdr, which no field of a struct may follow, and its data. */
 struct control {
-	struct cmsghdr head;
+	size_t bytes;
+	int level, type;
 	struct in_pktinfo info;
 };
+_Static_assert(offsetof(struct control, info) == CMSG_LEN(0), "as in struct cmsghdr");
 
 static struct mmsghdr messages[BATCH];
 static struct iovec iov[BATCH];
@@ -69,7 +72,9 @@ static void address(const struct load *load, unsigned i, uint32_t n)
 					 .sin_port = htons(load->port),
 					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	controls[i] = (struct control){
-		.head = { CMSG_LEN(sizeof(struct in_pktinfo)), IPPROTO_IP, IP_PKTINFO },
+		.bytes = CMSG_LEN(sizeof(struct in_pktinfo)),
+		.level = IPPROTO_IP,
+		.type = IP_PKTINFO,
 		.info = { .ipi_spec_dst = from },
 	};
 }
@@ -170,7 +175,7 @@ static unsigned echo_turn(const struct load *load, int fd, bool again)
 static void echo(const struct load *load)
 {
 	static const double quantiles[] = { 0.5, 0.99 };
-	uint64_t sent, answered = 0, start_ns = clock_ns(), end_ns, lost = 0, open;
+	uint64_t sent, answered = 0, start_ns = clock_ns(), end_ns, open;
 	struct histogram_sum sum = { 0 };
 	int fd = open_wildcard();
 
@@ -186,7 +191,6 @@ static void echo(const struct load *load)
 		else
 			open -= MIN((uint64_t)count, open);
 		if (count == 0) {
-			lost += open;
 			open = again ? echo_prime(load, fd) : 0;
 			sent += open;
 		}

@@ -113,6 +113,7 @@ def test_any_command_keeps_alive(start_daemon, tmp_path):
         end = time.monotonic() + 4.5
         while time.monotonic() < end:
             host.read(0)
+            time.sleep(0.05)
         assert daemon.stats("nvme")["connections"]["closed"]["idle"] == 0
 
 
