@@ -48,9 +48,10 @@ static inline void by_hand_turns(struct worker *w)
 		struct conn *c;
 
 		assert(turn < 100000);
-		stat_always_add(w->stats.turns, 1); /* the budget of slices is a turn's */
-		if (w->slices.first)
+		if (w->slices.first) {
+			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
 			slices_run(w);
+		}
 		c = w->turn.ready;
 		if (!c)
 			continue;
