@@ -1,0 +1,362 @@
+"""`nbctl compare` against the real daemon: a command or visits, saved rows, gates and their exit codes."""
+
+import contextlib
+import json
+import re
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from conftest import NBCTL, TIMEOUT, listener, requires
+from nbctl_client import daemon, echo, nbctl  # noqa: F401
+
+
+def redis_benchmark(daemon, name, requests=2000, connections=10):
+    return [
+        requires("redis-benchmark"), "-p", str(daemon.port(name)), "-t", "ping_mbulk",
+        "-n", str(requests), "-c", str(connections), "-q",
+    ]  # fmt: skip
+
+
+@contextlib.contextmanager
+def measuring(daemon, *names):
+    """The rows of `compare` for what the context does, in a list that is filled at its end."""
+    rows = []
+    with subprocess.Popen(
+        [str(NBCTL), "-s", daemon.control, "compare", "--json", *names, "--"]
+        + ["sh", "-c", "echo ready >&2; cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr.readline() == b"ready\n"
+        yield rows
+        rows += json.loads(process.communicate(timeout=TIMEOUT)[0])["rows"]
+
+
+def test_compare_measures_a_command(daemon):
+    load = redis_benchmark(daemon, "echo-io_uring")
+    done = nbctl(daemon, "compare", "--json", "--quiet", "--label", "x", "--", *load)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]  # the others did nothing
+    assert (row["listener"], row["label"], row["service"]) == ("echo-io_uring", "x", "echo")
+    assert row["bytes_in"] == row["bytes_out"] >= 2000 * len("*1\r\n$4\r\nPING\r\n")
+    assert 0 < row["count"] <= 2000 + 10 and row["cpu_ns"] > 0
+    assert 0 < row["latency_ns"]["count"] <= row["count"]
+    derived = row["derived"]
+    assert derived["operations_per_s"] == pytest.approx(row["count"] / row["interval_ns"] * 1e9)
+    assert derived["cpu_ns_per_operation"] == pytest.approx(row["cpu_ns"] / row["count"])
+    known = [derived[key] for key in ("p50_ns", "p99_ns", "p99_9_ns") if derived[key] is not None]
+    assert known == sorted(known)
+
+
+def test_compare_shows_a_command_s_output_unless_quiet(daemon):
+    load = redis_benchmark(daemon, "echo-epoll", requests=200)
+    loud = nbctl(daemon, "compare", "--", *load).stdout
+    quiet = nbctl(daemon, "compare", "--quiet", "--", *load).stdout
+    assert "requests per second" in loud and "requests per second" not in quiet
+    for text in (loud, quiet):
+        assert re.search(r"(?m)^  echo-epoll +[\d,.]+ ", text)
+
+
+def test_compare_of_a_failing_command_has_its_exit_status_and_shows_its_output(daemon, tmp_path):
+    done = nbctl(daemon, "compare", "--quiet", "--", "sh", "-c", "echo oops; exit 7")
+    assert done.returncode == 7
+    assert "oops" in done.stderr and "exit status 7" in done.stderr
+    done = nbctl(daemon, "compare", "--quiet", "--", "sh", "-c", "kill -9 $$")
+    assert done.returncode == 128 + 9 and "signal 9" in done.stderr
+    done = nbctl(daemon, "compare", "--", "/nonexistent/command")
+    assert done.returncode == 127 and "cannot run /nonexistent/command: No such" in done.stderr
+    done = nbctl(daemon, "compare", "--", tmp_path)
+    assert done.returncode == 126 and f"cannot run {tmp_path}: " in done.stderr
+
+
+def test_compare_that_cannot_save_does_not_run_the_command(daemon, tmp_path):
+    ran = tmp_path / "ran"
+    rows = tmp_path / "no-such" / "rows"
+    done = nbctl(daemon, "compare", "--save", rows, "--", "touch", ran)
+    assert done.returncode == 2 and f"{rows}: No such file or directory" in done.stderr
+    assert not ran.exists()
+    with daemon.connect("echo-epoll"):
+        command = ["sh", "-c", f"touch {ran}; exit 0"]
+        done = nbctl(daemon, "compare", "--save", "/dev/full", "echo-epoll", "--", *command)
+    assert done.returncode == 8 and ran.exists()  # there was nothing to write
+
+
+def test_compare_prints_null_for_unknown_figures(daemon):
+    with daemon.connect("echo-epoll") as s:
+        with measuring(daemon, "echo-epoll", "echo-io_uring") as rows:
+            echo(s, b"x")
+            echo(s, b"x")
+    some, none = (row["derived"] for row in rows)
+    # Two operations, and so at most two samples: no 99th percentile.
+    assert some["p99_ns"] is None and some["p99_9_ns"] is None
+    assert some["operations_per_s"] > 0 and some["cpu_ns_per_operation"] is not None
+    for key in ("p50_ns", "cpu_ns_per_operation", "cpu_ns_per_byte", "syscalls_per_operation"):
+        assert none[key] is None, key
+    assert none["operations_per_s"] == 0 and none["bytes_per_s"] == 0
+
+
+def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    for name in ("echo-epoll", "echo-io_uring", "echo-io_uring", "echo-epoll"):
+        load = redis_benchmark(daemon, name, requests=500)
+        done = nbctl(
+            daemon, "compare", "--quiet", "--label", "10 conn", "--save", rows, "--", *load
+        )
+        assert done.returncode == 0, done.stderr
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert len(saved) == 4
+    nowhere = str(tmp_path / "no.sock")
+    done = nbctl(daemon, "compare", "--load", rows, "--json", socket=nowhere)
+    assert done.returncode == 0, done.stderr
+    loaded = {row["listener"]: row for row in json.loads(done.stdout)["rows"]}
+    assert list(loaded) == ["echo-epoll", "echo-io_uring"]
+    for name, row in loaded.items():
+        for key in ("count", "cpu_ns", "bytes_in", "syscalls", "interval_ns"):
+            assert row[key] == sum(s[key] for s in saved if s["listener"] == name)
+    text = nbctl(daemon, "compare", "--load", rows, socket=nowhere).stdout
+    assert "echo: 10 conn\n" in text and "too few rounds: 0 of 6" in text  # other runs, other times
+    # Named listeners, in the order of the names: the first is the baseline.
+    done = nbctl(daemon, "compare", "--load", rows, "echo-io_uring", "echo-epoll", socket=nowhere)
+    first = done.stdout.split("echo: 10 conn\n")[1].split()[0]
+    assert first == "echo-io_uring"
+    assert nbctl(daemon, "compare", "--load", rows, "no-such", socket=nowhere).returncode == 1
+
+
+def test_compare_visits_one_listener_after_the_other(daemon, tmp_path):
+    """In an order that changes from round to round; each visit is a row of the file."""
+    rows = tmp_path / "rows.jsonl"
+    names = ["echo-epoll", "echo-io_uring", "echo-io_uring-poll"]
+    load = [requires("redis-benchmark"), "-p", "{port}", "-h", "{host}", "-t", "set", "-n", "300"]
+    done = nbctl(daemon, "compare", "--repeat", "3", "--save", rows, *names, "--", *load, "--csv")
+    assert done.returncode == 0, done.stderr
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [row["listener"] for row in saved] == [name for name in names for _ in range(3)]
+    for row in saved:
+        assert row["generator"]["name"] == "redis-benchmark"
+        assert row["generator"]["requests"] == 300 and row["generator"]["requests_per_s"] > 0
+        assert row["cpu_user_ns"] + row["cpu_system_ns"] == row["cpu_ns"]
+        assert row["machine"]["total_ns"] > 0
+    assert '"SET"' not in done.stdout  # understood output is in the rows
+    assert re.search(r"reqs .*CPU/req", done.stdout)
+    loaded = nbctl(daemon, "compare", "--load", rows, "--json")
+    for row in json.loads(loaded.stdout)["rows"]:
+        per_request = row["derived"]["cpu_ns_per_request"]
+        low, high = row["derived"]["spread"]["cpu_ns_per_request"]
+        assert row["derived"]["visits"] == 3 and low <= per_request <= high
+
+
+def test_each_second_round_goes_backwards(daemon, tmp_path):
+    log = tmp_path / "log"
+    command = ["sh", "-c", f"echo {{listener}} {{uri}} >>{log}; echo said {{port}}"]
+    done = nbctl(daemon, "compare", "--repeat", "2", "echo-epoll", "echo-io_uring", "--", *command)
+    assert done.returncode == 8, done.stderr  # nothing was measured
+    visits = [line.split() for line in log.read_text().splitlines()]
+    names = [name for name, _ in visits]
+    assert sorted(names[:2]) == ["echo-epoll", "echo-io_uring"] and names[2:] == names[1::-1]
+    for name, uri in visits:
+        assert uri == f"tcp://127.0.0.1:{daemon.port(name)}/"
+        assert f"{name}: said {daemon.port(name)}\n" in done.stdout  # no parser understands it
+
+
+def test_compare_asks_which_listeners_if_they_differ(start_daemon):
+    daemon = start_daemon(listener("echo") + listener("discard", service="discard"))
+    done = nbctl(daemon, "compare", "--", "true", "{port}")
+    assert done.returncode == 2 and "name those that COMMAND is to visit" in done.stderr
+    done = nbctl(daemon, "compare", "no-such", "--", "true", "{port}")
+    assert done.returncode == 1 and "there is no listener 'no-such'" in done.stderr
+
+
+def test_rounds_are_made_until_the_time_is_over(daemon, tmp_path):
+    """No fewer rounds than can decide; the output says how many were made, and each visit its number."""
+    rows = tmp_path / "rows"
+    load = [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", "300", "-q"]
+    names = ["echo-epoll", "echo-io_uring"]
+    done = nbctl(daemon, "compare", "--time", "1ms", "--within", "0.1", "--save", rows, *names, "--", *load)
+    assert done.returncode == 0, done.stderr
+    assert "6 rounds in" in done.stdout and "the limit of --time" in done.stdout
+    assert "they would if COMMAND took less than" in done.stderr
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    for name in names:
+        assert [row["visit"]["round"] for row in saved if row["listener"] == name] == [1, 2, 3, 4, 5, 6]
+    assert len({row["visit"]["run"] for row in saved}) == 1
+    assert len({(row["visit"]["round"], row["visit"]["position"]) for row in saved}) == 12
+    (build,) = {row["visit"]["build"] for row in saved}
+    assert re.fullmatch(r"[0-9a-f]{16,64}", build)
+    assert len({row["visit"]["setup"] for row in saved}) == 2  # the listeners' keys differ
+    done = nbctl(daemon, "compare", "--time", "1", "--repeat", "2", *names, "--", *load)
+    assert done.returncode == 2 and "leave out --repeat" in done.stderr
+
+
+def write_runs(path, saved, runs, factor, spread=0.001):
+    """The saved row, as of several other runs, with `factor` of its CPU time, each by `spread` more than the last."""
+    with path.open("w") as out:
+        for run in range(runs):
+            row = {**saved, "cpu_ns": int(saved["cpu_ns"] * factor * (1 + run * spread))}
+            print(json.dumps({**row, "visit": {**saved["visit"], "run": f"{factor} {run}"}}), file=out)
+
+
+def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path):
+    rows, old, new = tmp_path / "rows", tmp_path / "old", tmp_path / "new"
+    load = redis_benchmark(daemon, "echo-epoll", requests=500)
+    done = nbctl(daemon, "compare", "--quiet", "--save", rows, "--against", "/dev/null", "--", *load)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 7 and "no saved row" in said and "1 not comparable" in said and "No change is known" not in said
+    (saved,) = [json.loads(line) for line in rows.read_text().splitlines()]
+
+    def gate(*options):
+        done = nbctl(daemon, "compare", "--load", new, "--against", old, *options)
+        return done.returncode, " ".join(done.stdout.split())
+
+    write_runs(old, saved, 5, 1)
+    write_runs(new, saved, 5, 1.1)
+    code, text = gate()
+    assert code == 5 and "1 of 1 are worse, 0 better" in text
+    assert re.search(r"echo-epoll [\d.]+ [\d.]+ \+10 % [\d.]+ to 1\d % more", text), text
+    assert gate("--within", "20")[0] == 0
+    write_runs(new, saved, 5, 0.5)
+    code, text = gate()
+    assert code == 0 and "0 of 1 are worse, 1 better" in text and " % less No change is known" in text
+    document = json.loads(nbctl(daemon, "compare", "--load", new, "--against", old, "--json").stdout)
+    (row,) = document["against"]["rows"]
+    assert row["now"] / row["then"] - 1 == pytest.approx(row["change"], abs=0.01) == pytest.approx(-0.5, abs=0.01)
+    assert row["low"] < row["change"] < row["high"] < 0 and row["is"] == "less" and row["runs_then"] == 5
+    assert document["against"]["gate"] == row["gate"] == "passed" and document["against"]["changed"] == []
+    write_runs(new, saved, 5, 0.97, 0.03)
+    code, text = gate()
+    assert code == 6 and "1 undecided" in text, text
+    assert gate("--undecided", "fail")[0] == 6
+    junit = tmp_path / "junit.xml"
+    code, text = gate("--undecided=pass", "--junit", junit)
+    assert code == 0 and "1 undecided" in text
+    (case,) = ElementTree.parse(junit).iter("testcase")
+    assert [child.tag for child in case] == ["system-out"]
+    write_runs(new, saved, 4, 1.1)
+    code, text = gate("--undecided=pass")
+    assert code == 7 and "too few runs: 4 now, 5 then, of 5" in text
+    saved["visit"]["setup"] = "another"
+    saved["conditions"]["host"]["kernel"] = "Linux 99"
+    saved["conditions"]["host"]["cpu_flags"] += " warp"
+    write_runs(new, saved, 5, 1.001)
+    code, text = gate()
+    assert code == 7 and "--force judges them" in text and re.search(r"Changed: kernel: .* -> Linux 99 ", text)
+    assert "Changed: CPU flags: - -> warp " in text
+    assert gate("--force")[0] == 0
+    done = nbctl(daemon, "compare", "--load", new, "--against", new)
+    assert done.returncode == 7  # of itself
+    saved["listener"] = "renamed"
+    write_runs(new, saved, 5, 1)
+    code, text = gate()
+    assert code == 7 and "renamed" in text and "no saved row" in text
+
+
+def test_an_empty_comparison_is_no_success(daemon, tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    done = nbctl(daemon, "compare", "--load", empty)
+    assert done.returncode == 8 and "No operations" in done.stdout
+    assert nbctl(daemon, "compare", "--load", empty, "--json").returncode == 8
+    assert nbctl(daemon, "compare", "--load", empty, "--against", empty).returncode == 7
+
+
+def test_limits_decide_the_exit_status_and_junit_tells_each(daemon, tmp_path):
+    rows, old, new, junit = (tmp_path / name for name in ("rows", "old", "new", "junit.xml"))
+    load = redis_benchmark(daemon, "echo-epoll", requests=500)
+    options = ["compare", "--quiet", "--repeat", "8", "--save", rows, "--junit", junit, "--fail-if", "cost>1s"]
+    done = nbctl(daemon, *options, "--", *load)
+    assert done.returncode == 0 and "of 1 row and limit 1 passed" in done.stdout, done.stdout
+    (case,) = ElementTree.parse(junit).iter("testcase")
+    assert (case.get("classname"), case.get("name")) == ("echo", "echo-epoll: cost>1s")
+    assert [child.tag for child in case] == ["system-out"] and "from the limit" in case[0].text
+
+    def limited(*limits):
+        more = [word for limit in limits for word in ("--fail-if", limit)]
+        done = nbctl(daemon, "compare", "--load", rows, "--junit", junit, *more)
+        suite = ElementTree.parse(junit).getroot()[0]
+        assert int(suite.get("tests")) == len(list(suite.iter("testcase")))
+        return done.returncode, [child.get("type") for child in suite.findall("*/*")]
+
+    assert limited("cost>1ns") == (5, ["worse"])
+    assert limited("trip99<1ns") in ((0, [None]), (7, ["not_comparable"]))
+    assert limited("p99.99>1ns", "cost>1ns") == (5, ["not_comparable", "worse"])  # worse goes first
+    assert limited("p99.99>1ns", "cost>1s") == (7, ["not_comparable", None])
+    assert limited("cost>1.1*first") == (7, ["not_comparable"])  # there is no other row
+    done = nbctl(daemon, "compare", "--load", rows, "--json", "--fail-if", "rate<1G")
+    assert done.returncode == 5
+    (limit,) = json.loads(done.stdout)["limits"]
+    assert limit["is"] == "failed" and limit["figure"] == "requests_per_s" and limit["high"] < 0
+    saved = json.loads(rows.read_text().splitlines()[0])
+    write_runs(old, saved, 5, 1)
+    write_runs(new, saved, 5, 2)
+    done = nbctl(daemon, "compare", "--load", new, "--against", old, "--junit", junit, "--fail-if", "cost>1s")
+    assert done.returncode == 5 and "passed" in done.stdout
+    limit, against = ElementTree.parse(junit).iter("testcase")
+    assert against[0].tag == "failure" and against.get("name") == "echo-epoll: against the saved rows"
+
+
+def test_junit_of_a_command_that_fails_has_its_status(daemon, tmp_path):
+    junit = tmp_path / "junit.xml"
+    junit.write_text("of the run before")
+    done = nbctl(daemon, "compare", "--junit", junit, "--fail-if", "cost>1s", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    suite = ElementTree.parse(junit).getroot()[0]
+    assert "exit status 3" in [error.get("message") for error in suite.iter("error")]
+    for wrong, said in ((["--fail-if", "p98>1us"], "there is no figure 'p98'; there are cost, rate, p50"),
+                        (["--fail-if", "p99>200"], "comes a time with its unit, such as 200us"),
+                        (["--junit", junit], "--junit is about --fail-if"),
+                        (["--undecided", "pass"], "--undecided is about --fail-if"),
+                        (["--fail-if", "cost>1s", "--undecided", "no"], "expected pass or fail, got 'no'")):  # fmt: skip
+        done = nbctl(daemon, "compare", *wrong)
+        assert done.returncode == 2 and said in done.stderr
+
+
+def test_compare_in_other_forms(daemon):
+    with daemon.connect("echo-epoll") as s:
+        echo(s, b"x")
+    load = redis_benchmark(daemon, "echo-epoll", requests=500)
+    done = nbctl(daemon, "compare", "--quiet", "--csv", "--", *load)
+    titles, values = done.stdout.splitlines()
+    row = dict(zip(titles.split(","), values.split(","), strict=True))
+    assert (row["listener"], row["visits"]) == ("echo-epoll", "1")
+    assert float(row["cpu_ns_per_request"]) > 0
+    done = nbctl(daemon, "compare", "--quiet", "--markdown", "--notes", "--", *load)
+    assert "p50 us: the median latency in the server" in done.stdout
+    done = nbctl(daemon, "compare", "--quiet", "--markdown", "--", *load)
+    lines = done.stdout[done.stdout.index("**echo**") :].splitlines()  # conditions are above
+    assert lines[0] == "**echo**" and lines[2].startswith("| listener | reqs /s |")
+    assert lines[4].startswith("| echo-epoll | ") and "p50 us:" not in done.stdout
+    done = nbctl(daemon, "compare", "--csv", "--json")
+    assert done.returncode == 2 and "one of --csv, --markdown and --json" in done.stderr
+
+
+def test_a_file_without_valid_rows_exits_2_with_its_line(daemon, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('\n{"listener": 1}\n')
+    done = nbctl(daemon, "compare", "--load", rows)
+    assert done.returncode == 2 and f"{rows}:2:" in done.stderr
+
+
+def test_compare_counts_a_replaced_listener_from_its_start(daemon):
+    """Its counters began at zero: nothing of the listener before it may be subtracted."""
+    with daemon.connect("echo-epoll") as s:
+        for _ in range(100):
+            echo(s, b"x" * 1000)
+    config = daemon.config_path.read_text()
+    replaced = config.replace("[listener echo-epoll]\n", "[listener echo-epoll]\nbuffers = 512\n")
+    assert replaced != config
+    with measuring(daemon, "echo-epoll") as rows:
+        daemon.config_path.write_text(replaced)
+        daemon.call("Reload")
+        with daemon.connect("echo-epoll") as s:
+            for _ in range(300):
+                echo(s, b"x")
+    (row,) = rows
+    assert (row["count"], row["listener_count"]) == (300, 300)
+    assert (row["bytes_in"], row["bytes_out"]) == (300, 300)
+    assert row["syscalls"] >= 600
+
+
+def test_compare_says_which_listeners_did_nothing(daemon):
+    text = nbctl(daemon, "compare", "--interval", "10ms").stdout
+    assert "No operations in the interval: echo-epoll, echo-io_uring, echo-io_uring-poll" in text
