@@ -76,7 +76,7 @@ bool cpus_other_nodes(const cpu_set_t *a, const cpu_set_t *b)
 	return CPU_COUNT(a) > 0 && CPU_COUNT(b) > 0;
 }
 
-/* ---- Two CPUs ---- */
+/* ---- A pair of CPUs ---- */
 
 bool cpus_apart(int *ret_first, int *ret_other)
 {

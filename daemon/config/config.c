@@ -359,7 +359,7 @@ static void load_drop_ins(struct loader *l, const char *path)
 	free(folder);
 }
 
-/* ---- The whole ---- */
+/* ---- Loading ---- */
 
 static void init(struct loader *l, struct config_errors *errors)
 {

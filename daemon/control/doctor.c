@@ -361,7 +361,7 @@ static json_t *check_exports(const struct config *config)
 	return exports;
 }
 
-/* ---- The whole ---- */
+/* ---- The report ---- */
 
 /* Is every item available that is not optional? */
 static bool all_served(const json_t *items)

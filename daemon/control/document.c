@@ -32,7 +32,7 @@ static struct part all_of(struct listener *l)
 	return (struct part){ l, 0, l->worker_count, false };
 }
 
-/* ---- What a listener is ---- */
+/* ---- Properties of a listener ---- */
 
 json_t *document_features(uint64_t mask, uint64_t off)
 {
@@ -207,7 +207,7 @@ static json_t *part_to_json(const struct part *p)
 		unavailable ? json_text(l->reason.text) : NULL);
 }
 
-/* ---- What it did ---- */
+/* ---- Counters ---- */
 
 /* Adds the numbers from /proc: CPU time, context switches, kernel threads. */
 static void add_cost(const struct part *p, struct listener_numbers *n)

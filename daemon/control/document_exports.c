@@ -15,7 +15,7 @@ struct share {
 	unsigned count;
 };
 
-/* ---- What an export is ---- */
+/* ---- Properties of an export ---- */
 
 static json_t *export_to_json(const struct server_export *x)
 {
@@ -40,7 +40,7 @@ json_t *document_exports_status(const struct server *s)
 	return exports;
 }
 
-/* ---- What it did ---- */
+/* ---- Counters ---- */
 
 #define SUM(share, field)                                                                          \
 	({                                                                                         \

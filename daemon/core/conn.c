@@ -71,7 +71,7 @@ static void conn_arm_first(struct conn *c)
 		worker_arm(w, &w->drain.timer, 0);
 }
 
-/* ---- Life ---- */
+/* ---- Setup and teardown ---- */
 
 static void conn_link(struct conn *c)
 {

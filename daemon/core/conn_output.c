@@ -106,7 +106,7 @@ void conn_end_output(struct conn *c)
 	shutdown(c->fd, SHUT_WR);
 }
 
-/* ---- What the kernel has taken ---- */
+/* ---- Sent output ---- */
 
 static void conn_op_time(struct conn *c, uint64_t end_ns)
 {

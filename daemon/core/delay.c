@@ -52,7 +52,7 @@ struct delay {
 	uint64_t random;
 };
 
-/* ---- When ---- */
+/* ---- Due times ---- */
 
 static uint64_t delay_draw(const struct delay_options *o, uint64_t random)
 {

@@ -1,4 +1,4 @@
-/* When to spin.  See spin.h. */
+/* Decides whether to spin before a sleep.  See spin.h. */
 #include "spin.h"
 
 #include "util.h"

@@ -231,7 +231,7 @@ int ring_probe(struct reason *reason)
 	return 0;
 }
 
-/* ---- What stores register ---- */
+/* ---- Files and buffers of stores ---- */
 
 int ring_register_file(struct ring *r, int fd, struct reason *reason)
 {

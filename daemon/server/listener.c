@@ -53,7 +53,7 @@ uint64_t listener_peers_max(const struct listener *l, const struct listener_conf
 		       : 0;
 }
 
-/* ---- Life ---- */
+/* ---- Setup and teardown ---- */
 
 /* Removes the files of Unix sockets, except of those stored with the service manager, which the
  * next process will serve. */

@@ -81,7 +81,7 @@ static int use_files(SSL_CTX *ctx, const struct tls_options *options, struct rea
 	return rc;
 }
 
-/* ---- A certificate of our own ---- */
+/* ---- A self-signed certificate ---- */
 
 static int add_names(X509 *x)
 {
@@ -129,7 +129,7 @@ static int make_certificate(SSL_CTX *ctx, struct reason *reason)
 				 certificate_error());
 }
 
-/* ---- What it says ---- */
+/* ---- Its description ---- */
 
 /* RFC 2253, which escapes what is not ASCII.  A longer name is cut. */
 static void print_name(const X509_NAME *name, char text[static TLS_NAME_MAX])

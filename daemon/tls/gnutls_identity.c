@@ -72,7 +72,7 @@ static int identity_read(struct identity *id, gnutls_certificate_credentials_t t
 	return rc;
 }
 
-/* ---- A certificate of our own ---- */
+/* ---- A self-signed certificate ---- */
 
 static int add_names(gnutls_x509_crt_t x)
 {
@@ -136,7 +136,7 @@ static int identity_make(struct identity *id, gnutls_certificate_credentials_t t
 		      : 0;
 }
 
-/* ---- What it says ---- */
+/* ---- Its description ---- */
 
 /* RFC 4514, and what is not ASCII escaped.  A longer name is cut. */
 static void print_name(gnutls_datum_t *name, char text[static TLS_NAME_MAX])

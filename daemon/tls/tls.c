@@ -161,7 +161,7 @@ const struct tls_certificate *tls_stage_certificate(const struct tls_stage *s)
 	return &s->certificate;
 }
 
-/* ---- Today ---- */
+/* ---- Dates ---- */
 
 int64_t tls_days_left(const struct tls_certificate *certificate)
 {

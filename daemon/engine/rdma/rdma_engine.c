@@ -147,7 +147,7 @@ static void rdma_hotplug_open(struct rdma *e)
 		rdma_watch(e->worker, e->hotplug_fd, &e->hotplug_op);
 }
 
-/* ---- Life ---- */
+/* ---- Setup and teardown ---- */
 
 void rdma_fini(struct worker *w)
 {

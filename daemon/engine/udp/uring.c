@@ -122,7 +122,7 @@ static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
 		s->again = true; /* retried when chunks were posted */
 }
 
-/* A datagram without a byte ends the receive as well. */
+/* A completion of a receive.  An empty datagram ends a multishot receive, too. */
 static void uring_udp_event(struct op *op, int res, uint32_t flags)
 {
 	struct acceptor *a = container_of(op, struct acceptor, op);

@@ -198,7 +198,7 @@ uint64_t iperf3_bytes(const struct iperf3_test *t)
 	return bytes;
 }
 
-/* ---- Order ---- */
+/* ---- Order of streams ---- */
 
 static int compare_streams(const void *one, const void *other)
 {

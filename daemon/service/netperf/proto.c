@@ -12,7 +12,7 @@ enum {
 	NETPERF_OMNI = 97,
 	NETPERF_OMNI_RESPONSE = 98,
 	NETPERF_TYPE_MAX = 1000, /* larger than all types */
-	NETPERF_CPUS_MAX = 8192, /* as Linux is built with at most */
+	NETPERF_CPUS_MAX = 8192, /* the most for which Linux can be built */
 };
 
 /* Indices of a request's numbers, after type and error. */

@@ -411,7 +411,7 @@ void nvme_admin_drain(struct nvme_queue *q)
 	nvme_command_end(d, NVME_SUCCESS);
 }
 
-/* ---- The others ---- */
+/* ---- Other commands ---- */
 
 static uint16_t abort_start(struct nvme_command *d)
 {

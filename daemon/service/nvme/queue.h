@@ -160,7 +160,7 @@ struct nvme_queue {
 	uint16_t sqsize, sqhd;
 	bool no_flow_control;
 	bool running; /* within nvme_run(), which handles `todo` itself */
-	bool told;    /* the host was told of a drain */
+	bool told;    /* an event has told the host of the drain */
 	bool waits;   /* its Connect waits, or did; alive_ns is its time limit */
 	struct nvme_verbs verbs;
 	/* Its verbs once Connect has said what it is: an admin queue, or one of I/O. */

@@ -56,7 +56,7 @@ int nvme_rdma_connect(const struct worker *w, struct connect_data *connect_data)
 	return 0;
 }
 
-/* ---- Out ---- */
+/* ---- Sending ---- */
 
 /* Queues the completion.  False: no memory. */
 static bool rdma_say(struct nvme_command *d)
@@ -128,7 +128,7 @@ static bool rdma_send(struct nvme_command *d)
 	return true;
 }
 
-/* ---- In ---- */
+/* ---- Receiving ---- */
 
 /* A part of the host's data has been received. */
 static void rdma_take_part(struct nvme_command *d, uint32_t bytes)

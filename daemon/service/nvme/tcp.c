@@ -5,7 +5,7 @@
 #include "crc32c.h"
 #include "queue.h"
 
-/* ---- Out ---- */
+/* ---- Sending ---- */
 
 /* Sends the host the reason (C2HTermReq), then ends the connection. */
 static void fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
@@ -150,7 +150,7 @@ static bool tcp_send(struct nvme_command *d)
 	return true;
 }
 
-/* ---- In ---- */
+/* ---- Receiving ---- */
 
 /* Answers ICReq.  False: no memory. */
 static bool tcp_start(struct nvme_queue *q)

@@ -67,7 +67,7 @@ static struct rdma_ud_handles *rdma_ud_handles_of(const struct worker *w)
 	return e->handles;
 }
 
-/* ---- What is known of an address ---- */
+/* ---- Times at which addresses were seen ---- */
 
 static unsigned rdma_ud_place(const struct rdma_ud_handles *h, const struct in6_addr *address)
 {
@@ -323,7 +323,7 @@ static void rdma_ud_made(struct op *op, int res, uint32_t flags)
 	rdma_ud_handles_next(h);
 }
 
-/* ---- Life ---- */
+/* ---- Setup and teardown ---- */
 
 static void rdma_ud_queue_init(struct rdma_ud_queue *q, const struct pool *p, unsigned most,
 			       unsigned each)

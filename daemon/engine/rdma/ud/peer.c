@@ -14,7 +14,7 @@ void rdma_ud_evict(struct peer *peer)
 	conn_close(peer->conn, CONN_END_IDLE);
 }
 
-/* ---- Life ---- */
+/* ---- Setup and teardown ---- */
 
 static void rdma_ud_free_peer(struct rdma_peer *peer)
 {
@@ -125,7 +125,7 @@ const struct engine_device *rdma_ud_device(const struct conn *c)
 	return peer->ud->name;
 }
 
-/* ---- What arrives ---- */
+/* ---- Received datagrams ---- */
 
 void rdma_ud_input(struct rdma_peer *peer, struct chunk *k, uint32_t bytes)
 {

@@ -272,7 +272,7 @@ static void rdma_ud_requested(struct worker *w, struct rdma_request *request)
 	rdma_request_refuse(request, ud ? rdma_cm_refusal(w, rc) : reason.text);
 }
 
-/* ---- What arrives ---- */
+/* ---- Received datagrams ---- */
 
 static struct peer_key rdma_ud_key(const struct sockaddr_storage *address, uint32_t number)
 {

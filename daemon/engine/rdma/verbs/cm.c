@@ -429,7 +429,7 @@ static void rdma_cm_event(struct op *op, int res, uint32_t flags)
 	}
 }
 
-/* ---- Life ---- */
+/* ---- Setup and teardown ---- */
 
 int rdma_cm_identify(const struct worker *w, void *context, bool datagrams,
 		     struct rdma_cm_id **ret_id)

@@ -166,7 +166,7 @@ void rdma_let_go(struct ibv_context **held)
 		rdma_free_devices(all);
 }
 
-/* ---- Life ---- */
+/* ---- Setup and teardown ---- */
 
 void rdma_device_free(struct rdma_device *d)
 {
