@@ -102,8 +102,8 @@ struct config *run_config(struct run_mode *run)
 	}
 	config_load_text("--run", text, strlen(text), &config, &errors);
 	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++) {
-		/* The configuration of --run has lines that no user wrote: the text begins behind
-		 * their number. */
+		/* The configuration of --run has lines that no user wrote: the text
+		 * begins behind their number. */
 		const char *said = strstr(errors.text[i], ": ");
 
 		log_error("--run: %s", said ? said + 2 : errors.text[i]);

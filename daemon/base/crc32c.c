@@ -1,5 +1,5 @@
-/* CRC-32C by ISA-L, which uses the CPU's instructions; in builds without it, by tables.  See
- * crc32c.h. */
+/* CRC-32C by ISA-L, which uses the CPU's instructions; in builds without it,
+ * by tables.  See crc32c.h. */
 #include "crc32c.h"
 
 #ifdef NB_ISAL

@@ -107,9 +107,9 @@ void log_open(int level)
 		log_target = LOG_TO_STDERR;
 }
 
-/* Writes a line.  False: the pipe is full because its reader does not read.  The first write that
- * finds it full waits up to LOG_WAIT_MS, since the reader may only be slow; later ones do not
- * wait. */
+/* Writes a line.  False: the pipe is full because its reader does not read.  The
+ * first write that finds it full waits up to LOG_WAIT_MS, since the reader may only
+ * be slow; later ones do not wait. */
 static bool log_write_line(const char *line, size_t length)
 {
 	struct pollfd room = { .fd = log_fd, .events = POLLOUT };

@@ -14,9 +14,9 @@ struct nic_host {
 	const char *root; /* before /sys, /proc and /run */
 	/* SIOCETHTOOL: command is a struct of linux/ethtool.h.  0 or -errno. */
 	int (*tool)(const char *name, void *command);
-	/* Has the interface this hardware address, "02:42:ac:11:00:02"?  /sys shows the interfaces
-	 * of the network namespace in which it was mounted, which may have others of the same
-	 * names. */
+	/* Has the interface this hardware address, "02:42:ac:11:00:02"?  /sys shows the
+	 * interfaces of the network namespace in which it was mounted, which may have
+	 * others of the same names. */
 	bool (*has_address)(const char *name, const char *address);
 };
 extern const struct nic_host nic_host; /* this one */

@@ -1,5 +1,5 @@
-/* The interface that has an address: of IPv4 by SIOCGIFCONF, of IPv6 by /proc/net/if_inet6.  See
- * nic.h. */
+/* The interface that has an address: of IPv4 by SIOCGIFCONF, of IPv6
+ * by /proc/net/if_inet6.  See nic.h. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>

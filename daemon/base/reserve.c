@@ -1,5 +1,5 @@
-/* Spare descriptors: they refer to nothing useful, and are closed when a number is needed.  See
- * reserve.h. */
+/* Spare descriptors: they refer to nothing useful, and are closed when a number
+ * is needed.  See reserve.h. */
 #include "reserve.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Spare descriptors for the main thread, so that the control socket and /proc still work when the
- * data plane has used up all others.  Global state, like the table of descriptors itself.  Main
- * thread only. */
+/* Spare descriptors for the main thread, so that the control socket and /proc still work
+ * when the data plane has used up all others.  Global state, like the table of descriptors
+ * itself.  Main thread only. */
 #pragma once
 #include <stdbool.h>
 

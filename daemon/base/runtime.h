@@ -5,8 +5,8 @@
 #define RUNTIME_SOCKET "/run/nbserved/control.sock"
 
 /* Writes to path (`bytes` long) the socket of a daemon that this user starts: below
- * $XDG_RUNTIME_DIR if that is set and the user is not root; else RUNTIME_SOCKET, as for the
- * system's service. */
+ * $XDG_RUNTIME_DIR if that is set and the user is not root; else RUNTIME_SOCKET, as
+ * for the system's service. */
 void runtime_socket(char *path, size_t bytes);
 
 /* Writes the socket that nbctl connects to: the user's own if it exists, else RUNTIME_SOCKET. */

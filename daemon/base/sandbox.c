@@ -49,8 +49,8 @@ static bool device_is_hidden(const char *path)
 	return access(block, F_OK) == 0;
 }
 
-/* ProtectSystem=strict: is the path, or the directory of a file that does not exist yet, on a
- * read-only mount? */
+/* ProtectSystem=strict: is the path, or the directory of a file that does not exist
+ * yet, on a read-only mount? */
 static bool is_on_read_only(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -201,8 +201,8 @@ struct json_t;
 		        "Datagrams of clients that may not send, or have too many answers delayed."))
 /* clang-format on */
 
-/* Arguments for LISTENER_STATISTICS(): the first skips rows, the second expands only the rows of an
- * object. */
+/* Arguments for LISTENER_STATISTICS(): the first skips rows, the second expands
+ * only the rows of an object. */
 #define STATISTICS_NONE(...)
 #define STATISTICS_ROWS(name, varlink, metric, help, ...) __VA_ARGS__
 
@@ -240,8 +240,8 @@ const struct statistic *statistic_next(const struct statistic *row);
 /* GetStatus and GetStats begin with this. */
 extern const struct statistic document_about[];
 
-/* A listener: its properties; further ones that only GetStatus shows; and its counters, from a
- * struct listener_numbers. */
+/* A listener: its properties; further ones that only GetStatus shows; and its counters,
+ * from a struct listener_numbers. */
 extern const struct statistic listener_about[], listener_status[], listener_statistics[];
 
 struct listener_numbers {

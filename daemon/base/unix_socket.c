@@ -100,8 +100,8 @@ static int bind_private(const struct unix_socket *s)
 	return rc;
 }
 
-/* 0: no process has the socket at this path open, so that it may be replaced; else -errno with the
- * reason. */
+/* 0: no process has the socket at this path open, so that it may be replaced;
+ * else -errno with the reason. */
 static int check_stale(const struct unix_socket *s, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
@@ -154,8 +154,8 @@ static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, stru
 
 	if (rc < 0)
 		return rc;
-	/* Skipped if the group is right already: a sandbox may forbid chown() even when it changes
-	 * nothing. */
+	/* Skipped if the group is right already: a sandbox may forbid chown() even
+	 * when it changes nothing. */
 	if (group != (gid_t)-1 && (lstat(path, &st) < 0 || st.st_gid != group) &&
 	    lchown(path, (uid_t)-1, group) < 0)
 		log_warning("%s: cannot give it to group %u: %m", path, (unsigned)group);

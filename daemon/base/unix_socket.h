@@ -1,5 +1,5 @@
-/* Listening Unix sockets: safe creation and removal, and the credentials of their peers.  Main
- * thread only. */
+/* Listening Unix sockets: safe creation and removal, and the credentials of their
+ * peers.  Main thread only. */
 #pragma once
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -23,9 +23,9 @@ int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_soc
 
 /* Does the path still lead to this socket's file? */
 bool unix_socket_has_file(const struct unix_socket *socket);
-/* Removes the socket's file if it is still ours, so that no client can connect any more; does
- * nothing the second time.  To be called while the socket is open: only then is the inode number
- * not reused. */
+/* Removes the socket's file if it is still ours, so that no client can connect any more;
+ * does nothing the second time.  To be called while the socket is open: only then is the
+ * inode number not reused. */
 void unix_socket_remove(struct unix_socket *socket);
 /* unix_socket_remove(), then closes the socket. */
 void unix_socket_close(struct unix_socket *socket);

@@ -60,8 +60,8 @@ static inline uint64_t clock_coarse_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* GCC 12's thread sanitizer does not know that sem_clockwait() orders what was written before
- * sem_post(). */
+/* GCC 12's thread sanitizer does not know that sem_clockwait() orders what
+ * was written before sem_post(). */
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #define sem_taken(sem) __tsan_acquire(sem)

@@ -288,8 +288,8 @@ static bool begin_file(struct loader *l, const char *name)
 	return true;
 }
 
-/* Reads a whole file, less than CONFIG_BYTES_MAX bytes, into `to`.  Returns their number, or -1
- * with *ret_why. */
+/* Reads a whole file, less than CONFIG_BYTES_MAX bytes, into `to`.  Returns their
+ * number, or -1 with *ret_why. */
 static ssize_t read_file(const char *path, char *to, const char **ret_why)
 {
 	int fd = open_file(path, O_RDONLY, false, ret_why);

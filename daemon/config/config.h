@@ -112,8 +112,8 @@ struct config {
 	char *path, *text;
 };
 
-/* All errors, in the order of files and lines: `file:line: [section] key: expected ..., got '...'`,
- * in ASCII. */
+/* All errors, in the order of files and lines: `file:line: [section] key: expected
+ * ..., got '...'`, in ASCII. */
 struct config_errors {
 	char *text[CONFIG_ERRORS_MAX];
 	unsigned count; /* may exceed CONFIG_ERRORS_MAX: only that many texts are kept */
@@ -166,6 +166,6 @@ void config_dump_changes(const struct config *config, FILE *to);
  * A new reference. */
 struct json_t *config_to_json(const struct config *config);
 
-/* The key table as the man page's tbl source (nbserved --dump-keys is not a user option: the build
- * calls it). */
+/* The key table as the man page's tbl source (nbserved --dump-keys is not a user
+ * option: the build calls it). */
 void config_dump_keys(FILE *to);

@@ -9,8 +9,8 @@
 int config_change_set(const char *listener, const char *const *settings, unsigned count,
 		      char **ret_text, struct reason *reason);
 
-/* Adds what `nbserved --run SPEC` would serve, see config_run.h, under names that `in_force` does
- * not have. */
+/* Adds what `nbserved --run SPEC` would serve, see config_run.h, under names that
+ * `in_force` does not have. */
 int config_change_add(const struct config *in_force, char *spec, char **ret_text,
 		      struct reason *reason);
 

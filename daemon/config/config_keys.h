@@ -1,8 +1,8 @@
 /* The list of all keys, and how each type of value is parsed and printed.  Private to
  * config/config*.c.  Main thread only.
  *
- * To add a key: its field in config.h and its entry in config_keys.c; of a service or an engine,
- * see keys.h. */
+ * To add a key: its field in config.h and its entry in config_keys.c; of a service
+ * or an engine, see keys.h. */
 #pragma once
 #include "config.h"
 
@@ -160,8 +160,8 @@ void config_check_united(struct config_report *r, struct listener_config *l);
 
 /* May l use that engine?  With `engine = auto`, yes if the engine has l's transport. */
 bool config_may_use(const struct listener_config *l, const struct engine *engine);
-/* Reports groups of l that it or a listener before it already serves, at the same port if groups
- * have one. */
+/* Reports groups of l that it or a listener before it already serves, at the same
+ * port if groups have one. */
 void config_check_groups(struct config_report *r, struct listener_config *l);
 
 /* Number of possible CPUs of this host; valid CPU numbers are 0 to one less. */

@@ -1,5 +1,5 @@
-/* The types of values that are lists or sets: addresses, networks, groups, exports, CPUs.  See
- * config_keys.h. */
+/* The types of values that are lists or sets: addresses, networks, groups,
+ * exports, CPUs.  See config_keys.h. */
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>

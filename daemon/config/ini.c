@@ -198,8 +198,8 @@ void ini_read(const char *bytes, size_t length, const struct ini_events *events,
 	};
 	int line = ini_parse_stream(next_line, &r, deliver, &r);
 
-	/* inih refused the line although the checks above accepted it; it may be built with other
-	 * options. */
+	/* inih refused the line although the checks above accepted it; it may be
+	 * built with other options. */
 	if (line > 0)
 		r.line = (unsigned)line;
 	if (line != 0)

@@ -1,5 +1,5 @@
-/* The exports in documents: their properties, and statistics of their stores for each listener.
- * See document.h. */
+/* The exports in documents: their properties, and statistics of their stores for
+ * each listener.  See document.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +56,8 @@ static json_t *share_operation(const struct share *share, enum io_kind kind)
 
 	n.count = SUM(share, operations[kind].count);
 	n.errors = SUM(share, operations[kind].errors);
-	/* Skips empty histograms, which are the majority: merging them would take noticeable
-	 * time. */
+	/* Skips empty histograms, which are the majority: merging them
+	 * would take noticeable time. */
 	for (unsigned i = 0; n.count && i < share->count; i++)
 		histogram_merge(&n.latency, &share->mounts[i]->operations[kind].latency);
 	return document_fields(json_object(), request_statistics, &n);

@@ -1,5 +1,5 @@
-/* Objects of a document from the rows of the schema (base/statistics.h), and the listeners that it
- * is about. */
+/* Objects of a document from the rows of the schema (base/statistics.h), and the
+ * listeners that it is about. */
 #include <string.h>
 
 #include "document_internal.h"

@@ -1,5 +1,5 @@
-/* Documents of network interfaces: which listeners are behind each, and what its driver tells.  See
- * document.h. */
+/* Documents of network interfaces: which listeners are behind each, and what its
+ * driver tells.  See document.h. */
 #include <string.h>
 
 #include "document_internal.h"

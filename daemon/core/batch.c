@@ -25,8 +25,8 @@ void batch_init(struct worker *w)
 	g->on = w->service && (w->service->flags & SERVICE_COUNTS_REQUESTS) && g->max_ns > 0 &&
 		!o->busy_poll_ns;
 	g->turns = g->patience = BATCH_IDLE_TURNS;
-	/* The kernel adds a thread's timer slack, 50 us by default, to each sleep: 30 us would
-	 * become 80. */
+	/* The kernel adds a thread's timer slack, 50 us by default, to each
+	 * sleep: 30 us would become 80. */
 	if (g->on)
 		prctl(PR_SET_TIMERSLACK, NS_PER_US);
 }

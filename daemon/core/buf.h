@@ -109,8 +109,8 @@ static inline void chunk_put(struct pool *p, struct chunk *k)
 		p->free[p->free_count++] = k;
 }
 
-/* A view of len bytes at data, within k; takes a reference of k.  Never NULL: see
- * pool_grow_views(). */
+/* A view of len bytes at data, within k; takes a reference of k.
+ * Never NULL: see pool_grow_views(). */
 static inline struct view *view_new(struct pool *p, struct chunk *k, uint8_t *data, uint32_t len)
 {
 	struct view *v;
@@ -214,8 +214,8 @@ static inline void bufq_clear(struct pool *p, struct bufq *q)
 /* Moves the first view of from behind to. */
 void bufq_move_view(struct bufq *to, struct bufq *from);
 
-/* Copies the first bytes of q to `to` and frees them: for headers only, as it copies; bytes <=
- * q->bytes. */
+/* Copies the first bytes of q to `to` and frees them: for headers only, as it
+ * copies; bytes <= q->bytes. */
 void bufq_read(struct pool *p, struct bufq *q, void *to, size_t bytes);
 
 /* Fills iov with q's first views; returns how many, and in *ret_bytes their bytes. */

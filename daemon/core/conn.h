@@ -112,8 +112,8 @@ struct conn {
 	uint64_t bytes_in, bytes_out;
 	void *state;         /* owned by the service */
 	size_t pinned_bytes; /* bytes in zero-copy sends whose buffers the kernel still uses */
-	/* The service's I/O in flight, see conn_io_begin(): requests, and the bytes and views that
-	 * they hold. */
+	/* The service's I/O in flight, see conn_io_begin(): requests, and the bytes
+	 * and views that they hold. */
 	struct {
 		size_t count, bytes, views;
 	} io;
@@ -124,8 +124,8 @@ struct conn {
 	struct {
 		/* The service's deadline, CLOCK_MONOTONIC; 0: none.  See conn_set_deadline(). */
 		uint64_t ns;
-		/* Armed for the earlier of that deadline and idle-timeout, or before both: see
-		 * conn_due(). */
+		/* Armed for the earlier of that deadline and idle-timeout, or
+		 * before both: see conn_due(). */
 		struct timer timer;
 		/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
 		uint64_t owed_bytes;
@@ -143,8 +143,8 @@ struct conn {
 	} slices;
 	uint8_t op_index, end;
 	uint32_t op_count; /* operations that the clock of op_start_ns runs for */
-	/* CONN_BULK: the turn in which it last received, or became one, modulo 2^32; see
-	 * bulk_share(). */
+	/* CONN_BULK: the turn in which it last received, or became one,
+	 * modulo 2^32; see bulk_share(). */
 	uint32_t bulk_turn;
 };
 

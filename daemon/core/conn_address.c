@@ -1,5 +1,5 @@
-/* The peer's and the local address of a connection, and the options of its socket.  Worker's thread
- * only. */
+/* The peer's and the local address of a connection, and the options of its
+ * socket.  Worker's thread only. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

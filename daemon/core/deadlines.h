@@ -29,8 +29,8 @@ struct timer {
 
 /* Zeroed: no timers. */
 struct deadlines {
-	/* The time of the next deadlines_run(), or exact_ns if that is earlier, CLOCK_MONOTONIC; 0:
-	 * never. */
+	/* The time of the next deadlines_run(), or exact_ns if that is
+	 * earlier, CLOCK_MONOTONIC; 0: never. */
 	uint64_t wake_ns;
 	uint64_t exact_ns;              /* see deadlines_set_exact() */
 	uint64_t tick;                  /* the present tick */
@@ -46,9 +46,9 @@ static inline bool deadline_is_armed(const struct timer *t)
 /* Arms t for `ns`, whether it was armed or not. */
 void deadline_set(struct deadlines *d, struct timer *t, uint64_t ns, uint64_t now_ns);
 
-/* Has t->due() run at `ns` or within a tick after it, or earlier if t is armed for earlier.  So a
- * timer whose owner postpones it again and again stays in its slot, and due() arms it for the
- * rest. */
+/* Has t->due() run at `ns` or within a tick after it, or earlier if t is armed for
+ * earlier.  So a timer whose owner postpones it again and again stays in its slot, and
+ * due() arms it for the rest. */
 static inline void deadline_arm(struct deadlines *d, struct timer *t, uint64_t ns, uint64_t now_ns)
 {
 	if (!t->at || ns < t->ns)

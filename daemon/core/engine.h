@@ -57,9 +57,9 @@ struct engine_clients {
 	/* The device of the connection, one of w->devices.  Optional: it has none. */
 	const struct engine_device *(*device)(const struct conn *c);
 
-	/* The service has verified that c's client did not forge its address.  The engine then
-	 * keeps the client's place in the table of peers, and no longer limits output to the bytes
-	 * received.  Optional. */
+	/* The service has verified that c's client did not forge its address.  The engine
+	 * then keeps the client's place in the table of peers, and no longer limits output to
+	 * the bytes received.  Optional. */
 	void (*verified)(struct conn *c);
 };
 

@@ -37,9 +37,9 @@ void worker_flush_counters(struct worker *w, struct counter_flush *s);
 void counter_flush_wait(
 	struct counter_flush *s); /* also frees it once the last worker has answered */
 
-/* Finds out which features the engine gets on this host with these options, by starting and
- * stopping a worker without sockets.  0 and a mask of enum engine_feature, or -errno with the
- * reason. */
+/* Finds out which features the engine gets on this host with these options, by
+ * starting and stopping a worker without sockets.  0 and a mask of enum
+ * engine_feature, or -errno with the reason. */
 int worker_probe(const struct engine *engine, const struct worker_options *options,
 		 uint64_t *ret_features, struct reason *reason);
 

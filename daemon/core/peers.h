@@ -77,8 +77,8 @@ static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_
 		peers_heard_again(p, peer, now_ns);
 }
 
-/* Protects the peer from eviction, unless pinned peers already have all places but those reserved
- * for probation. */
+/* Protects the peer from eviction, unless pinned peers already have all places but
+ * those reserved for probation. */
 void peers_pin(struct peers *p, struct peer *peer);
 /* Removes the peer; no error if it is not in the table. */
 void peers_forget(struct peers *p, struct peer *peer);

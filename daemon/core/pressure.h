@@ -16,8 +16,8 @@ void pressure_set_floor(struct worker *w);
 /* Chunks that no receive may take: the reserve leaves half of those kept for answers. */
 uint32_t pressure_kept(const struct worker *w);
 
-/* Does the socket hold output that the peer has not acknowledged (TCP) or read (Unix)?  Sets
- * CONN_UNREAD. */
+/* Does the socket hold output that the peer has not acknowledged (TCP) or
+ * read (Unix)?  Sets CONN_UNREAD. */
 bool conn_look_unread(struct conn *c);
 
 /* Puts c, if it is in no queue, into one.  flags: CONN_NO_INPUT, if only a receive waits. */

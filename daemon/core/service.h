@@ -1,7 +1,7 @@
 /* A service: what bytes mean.  Written once, runs over every engine.
  *
- * To add one: a folder in service/ that defines a `const struct service`, and its line in
- * registry/services.c. */
+ * To add one: a folder in service/ that defines a `const struct service`, and
+ * its line in registry/services.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,15 +41,15 @@ enum service_flag {
 	/* The connections of a client share state without locks, so all connections from an address
 	 * go to the same worker. */
 	SERVICE_SAME_WORKER = 1 << 8,
-	/* Its open() wants the client's address (w->accept.arrival), which costs no system call
-	 * while accepting. */
+	/* Its open() wants the client's address (w->accept.arrival), which costs no
+	 * system call while accepting. */
 	SERVICE_WANTS_ADDRESS = 1 << 9,
 	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
 	SERVICE_LENDS = 1 << 10,
 	/* It serves the listener's `exports`: w->mounts has one at least. */
 	SERVICE_EXPORTS = 1 << 11,
-	/* Its clients may be silent for hours and have a keep-alive of their own: `idle-timeout` is
-	 * invalid. */
+	/* Its clients may be silent for hours and have a keep-alive of their
+	 * own: `idle-timeout` is invalid. */
 	SERVICE_KEEPS_ALIVE = 1 << 12,
 	/* Its answers may be held back: see delay.h. */
 	SERVICE_DELAYS = 1 << 13,
@@ -75,8 +75,8 @@ struct service {
 	const char *name; /* as in `service = NAME` */
 	uint32_t flags;   /* enum service_flag */
 
-	/* Its own keys of the listener's section, whose values options_of() finds; see
-	 * keys.h.  Optional. */
+	/* Its own keys of the listener's section, whose values options_of()
+	 * finds; see keys.h.  Optional. */
 	const struct key_table *keys;
 
 	/* The kinds of operations that the service counts, NULL-terminated. */
@@ -121,9 +121,9 @@ struct service {
 	/* The tests that the listener's clients have made.  Main thread.  Optional. */
 	struct test_log *(*tests)(void *shared);
 
-	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno: refuse; the
-	 * reply is sent in both cases.  Optional: without it a refused client gets the reason as
-	 * text. */
+	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno:
+	 * refuse; the reply is sent in both cases.  Optional: without it a refused client
+	 * gets the reason as text. */
 	int (*connect)(const struct worker *w, struct connect_data *connect_data);
 
 	/* Bytes of c->state, zeroed, which the core allocates before open() and frees after
@@ -147,8 +147,8 @@ struct service {
 	/* Writes the client's description of itself, if it sent one; text is empty.  Optional. */
 	void (*describe)(const struct conn *c, char *text, size_t size);
 
-	/* Set by a stage around a service, which ends the output in its own way: see
-	 * conn_end_output(). */
+	/* Set by a stage around a service, which ends the output in its
+	 * own way: see conn_end_output(). */
 	void (*end_output)(struct conn *c);
 	/* Set by a stage around a service with SERVICE_STARTS_TLS, which calls it within run() when
 	 * it has taken all input: tx is the last output without encryption, and in the next run()

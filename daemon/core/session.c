@@ -1,8 +1,8 @@
 /* Sessions: a table by key, and calls from member to member.
  *
  * Two kinds of locks: each table's own, for its sessions and their members; and places_lock, for
- * the list of UDP listeners and the references to tables.  No function takes
- * a table's lock while it holds places_lock.  See session.h. */
+ * the list of UDP listeners and the references to tables.  No function takes a table's lock while
+ * it holds places_lock.  See session.h. */
 #include "session.h"
 
 #include <assert.h>
@@ -157,9 +157,9 @@ void sessions_listen(void *sessions, const struct service *service,
 	pthread_mutex_unlock(&places_lock);
 }
 
-/* Does a socket at this place receive the datagrams sent to `local`?  At most one socket of the
- * process does: the kernel refuses a bind to a wildcard beside one of its addresses, and the
- * reverse (EADDRINUSE). */
+/* Does a socket at this place receive the datagrams sent to `local`?  At most one socket of
+ * the process does: the kernel refuses a bind to a wildcard beside one of its addresses,
+ * and the reverse (EADDRINUSE). */
 static bool serves_at(const struct place *place, const struct sockaddr_storage *local)
 {
 	return sockaddr_is_same(&place->sa, local) ||

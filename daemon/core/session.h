@@ -127,9 +127,9 @@ void session_call_data(struct session *session);
  * control member leaves, the session is taken out of the table. */
 void session_part(struct session_member *member, void (*left)(struct session_member *member));
 
-/* Moves the session, whose only member is its control connection, into the table of a twin.  0;
- * -EAGAIN: the key is in use there; -EBUSY: as session_begin().  Thread of the control
- * connection. */
+/* Moves the session, whose only member is its control connection, into the table of
+ * a twin.  0; -EAGAIN: the key is in use there; -EBUSY: as session_begin().  Thread
+ * of the control connection. */
 int session_move(struct session *session, struct sessions *to, const void *key, size_t bytes);
 
 /* The connection ends: session_part(), and frees member, now or when a posted call has run. */

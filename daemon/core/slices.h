@@ -10,8 +10,8 @@ struct worker;
 
 enum { SLICES_TURN_NS = 100 * 1000 };
 
-/* Called by a store's submit(): starts io, and ends it by io_finish(), perhaps before this
- * returns. */
+/* Called by a store's submit(): starts io, and ends it by io_finish(),
+ * perhaps before this returns. */
 void slices_submit(struct io *io);
 /* Called in each turn while a connection has I/O in slices: WORKER_DUE_SLICES. */
 void slices_run(struct worker *w);

@@ -132,9 +132,9 @@ static bool sync_is_undone(int result)
 	return result == -ECANCELED || result == -EINTR;
 }
 
-/* Takes the result of a flush.  A failed flush may have lost acknowledged writes, so the export is
- * marked as failed.  A flush that was not carried out is repeated; in the end it fails only its
- * requests. */
+/* Takes the result of a flush.  A failed flush may have lost acknowledged writes, so the
+ * export is marked as failed.  A flush that was not carried out is repeated; in the end it
+ * fails only its requests. */
 static void sync_ended(struct mount *m, int result)
 {
 	struct io *covered = m->sync_covers;
@@ -151,8 +151,8 @@ static void sync_ended(struct mount *m, int result)
 	sync_end(covered, result);
 }
 
-/* A flush in flight may not cover all writes that ended before io was submitted, so io waits for
- * the next. */
+/* A flush in flight may not cover all writes that ended before io was submitted,
+ * so io waits for the next. */
 static void sync_add(struct io *io)
 {
 	struct mount *m = io->mount;

@@ -50,8 +50,8 @@ void test_log_fini(struct test_log *log);
 /* A test of this control connection begins.  NULL: no memory, and it will not be listed. */
 struct test_record *test_record_new(const struct conn *c);
 
-/* The test has ended: adds the record, and frees it.  No effect if *record is NULL; sets it to
- * NULL. */
+/* The test has ended: adds the record, and frees it.  No effect if *record
+ * is NULL; sets it to NULL. */
 void test_log_add(struct test_log *log, struct test_record **record);
 
 /* Copies the latest records, at most `max`, the newest first; returns how many.  Any thread. */

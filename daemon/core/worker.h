@@ -62,8 +62,8 @@ struct worker_owner {
 	int (*admit)(struct worker *w, int fd, const struct sockaddr_storage *peer,
 		     void **ret_ticket);
 	void (*release)(struct worker *w, void *ticket);
-	/* error > 0 (errno): accepting stopped because descriptors or memory ran out.  0: it has
-	 * resumed. */
+	/* error > 0 (errno): accepting stopped because descriptors or memory ran
+	 * out.  0: it has resumed. */
 	void (*paused)(struct worker *w, int error);
 	/* The worker drains and has closed its listening sockets: no new connection can arrive at
 	 * it any more, and the kernel now wakes other workers for connections in a shared queue. */
@@ -105,8 +105,8 @@ struct batching {
 	uint32_t turns;    /* turns until the next look */
 	uint32_t patience; /* turns between looks while there is no delay */
 	uint32_t most;     /* requests that one connection brought in a turn since the last look */
-	/* Requests since the last turn that could wait for others; large ones count more
-	 * (BATCH_WORK) */
+	/* Requests since the last turn that could wait for others; large
+	 * ones count more (BATCH_WORK) */
 	uint64_t arrived;
 	uint64_t delay_ns, max_ns; /* the delay in force, and its maximum */
 };
@@ -153,9 +153,9 @@ enum worker_requested {
 	/* Accept the connections that wait in the queue, even if the kernel woke another worker for
 	 * them: see owner->accept_ended(). */
 	REQUEST_ACCEPT_WAITING,
-	/* Close the listening sockets.  Connections may finish until `value` (CLOCK_MONOTONIC, ns);
-	 * those that are silent for WORKER_QUIET_NS are closed.  owner->accept_ended() and
-	 * ->drained() follow. */
+	/* Close the listening sockets.  Connections may finish until `value`
+	 * (CLOCK_MONOTONIC, ns); those that are silent for WORKER_QUIET_NS are closed.
+	 * owner->accept_ended() and ->drained() follow. */
 	REQUEST_DRAIN,
 	REQUEST_IDLE_TIMEOUT, /* value: options.idle_timeout_ns */
 	REQUEST_PEERS_MAX,    /* value: options.peers_max */
@@ -171,8 +171,8 @@ struct worker_request {
 /* Messages of a worker to its owner, each sent once. */
 enum worker_told { TOLD_ACCEPT_ENDED, TOLD_DRAINED, TOLD_COUNT };
 
-/* The parts of a worker.  Each comment names the file that writes the part; other files only
- * read. */
+/* The parts of a worker.  Each comment names the file that writes the
+ * part; other files only read. */
 
 /* turn.c; conn_ready() appends to `ready`. */
 struct worker_turn {
@@ -203,8 +203,8 @@ struct worker_limits {
 	uint32_t held_chunks; /* worker_chunks() for which these were computed */
 };
 
-/* slices.c: connections that have I/O in slices, and the time that slices took in the turn
- * `turn`. */
+/* slices.c: connections that have I/O in slices, and the time that slices
+ * took in the turn `turn`. */
 struct worker_slices {
 	struct conn *first, *last;
 	uint64_t turn, ns;

@@ -1,5 +1,5 @@
-/* Engine `epoll`: level-triggered readiness, the classic server and the baseline of every
- * comparison.
+/* Engine `epoll`: level-triggered readiness, the classic server and the
+ * baseline of every comparison.
  *
  * The epoll set is changed only when the interest really changes; EPOLLOUT is armed only while tx
  * could not be sent.  c->events holds the events that are armed. */
@@ -22,8 +22,8 @@
 #include "util.h"
 #include "worker.h"
 
-/* include/uapi/linux/eventpoll.h of Linux 6.9, which Debian 12 does not have; epoll(7) of
- * man-pages 6.8. */
+/* include/uapi/linux/eventpoll.h of Linux 6.9, which Debian 12 does not have;
+ * epoll(7) of man-pages 6.8. */
 struct nb_epoll_params {
 	uint32_t busy_poll_usecs;
 	uint16_t busy_poll_budget;
@@ -261,9 +261,9 @@ int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
 	return 0;
 }
 
-/* Asks the kernel (Linux 6.9) to poll the NIC's queue while a wait of this set would sleep.  A
- * budget of up to 64 needs no capability, and `prefer` is what lets a NIC's irq_suspend_timeout
- * act. */
+/* Asks the kernel (Linux 6.9) to poll the NIC's queue while a wait of this set
+ * would sleep.  A budget of up to 64 needs no capability, and `prefer` is what lets
+ * a NIC's irq_suspend_timeout act. */
 static void epoll_poll_nic(struct epoll *e, struct worker *w)
 {
 	uint64_t polls_ns = options_kernel_polls_ns(&w->options);

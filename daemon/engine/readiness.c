@@ -124,8 +124,8 @@ static inline ssize_t recv_next(struct conn *c, size_t max_bytes, size_t *ret_ro
 	return recv_one(c);
 }
 
-/* Handles a receive of n bytes (or -errno) into `room`, and receives further, `left` bytes in all.
- */
+/* Handles a receive of n bytes (or -errno) into `room`, and receives
+ * further, `left` bytes in all. */
 __attribute__((noinline)) static enum readiness recv_more(struct conn *c, bool to_eagain, ssize_t n,
 							  size_t room, size_t left)
 {
@@ -196,8 +196,8 @@ __attribute__((noinline)) static ssize_t send_many(struct conn *c, size_t *ret_b
 	return n < 0 ? -errno : n;
 }
 
-/* Handles the result n (bytes or -errno) of a send of `bytes`, 0 if there was none yet, and sends
- * the rest. */
+/* Handles the result n (bytes or -errno) of a send of `bytes`, 0 if there was none
+ * yet, and sends the rest. */
 __attribute__((noinline)) static bool send_more(struct conn *c, ssize_t n, size_t bytes)
 {
 	size_t left = worker_share(c->worker);

@@ -223,8 +223,8 @@ static void uring_recv_ended(struct conn *c, int res)
 		uring_reset_disarm(c);
 		conn_eof(c);
 	} else if (res == -ENOBUFS) {
-		/* More arrived in one turn than was posted: post more, and continue when chunks are
-		 * free. */
+		/* More arrived in one turn than was posted: post more, and
+		 * continue when chunks are free. */
 		u->posted_max = MIN(u->posted_max * 2, u->buf_entries);
 		u->ring.quiet = 0; /* each completed send frees chunks */
 		conn_wait_to_receive(c);
@@ -386,9 +386,9 @@ void uring_close(struct conn *c)
 	shutdown(c->fd, SHUT_RDWR);
 	/* With SQPOLL a receive may survive the shutdown while data arrives. */
 	uring_recv_stop(c);
-	/* The kernel releases the buffers of zero-copy sends only when the peer has acknowledged
-	 * the data, which may be never; connecting to AF_UNSPEC (tcp(7)) resets the connection and
-	 * releases them. */
+	/* The kernel releases the buffers of zero-copy sends only when the peer has
+	 * acknowledged the data, which may be never; connecting to AF_UNSPEC (tcp(7)) resets
+	 * the connection and releases them. */
 	if (c->pinned_bytes && c->end != CONN_END_PEER) {
 		stat_add(c->worker->stats.sys_other, 1);
 		(void)connect(c->fd, &(struct sockaddr){ .sa_family = AF_UNSPEC },

@@ -240,8 +240,8 @@ void uring_wait(struct worker *w, bool block)
 	if (unlikely(ring_ready(&u->ring))) {
 		ring_catch_up(&u->ring);
 	} else {
-		/* Not while connections wait for memory: they wait for the chunks that each single
-		 * completion frees. */
+		/* Not while connections wait for memory: they wait for the chunks that
+		 * each single completion frees. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max &&
 		    !w->pressure.waiting)
 			silent = uring_silence(u);
@@ -337,8 +337,8 @@ void uring_flush(struct conn *c)
 		uring_flush_any(c);
 		return;
 	}
-	/* The usual answer, a quiet send of one view: without calls, so that no register needs
-	 * saving. */
+	/* The usual answer, a quiet send of one view: without calls, so that
+	 * no register needs saving. */
 	sqe = ring_next_sqe(&u->ring);
 	uring_prep_send(c, sqe, v, MSG_NOSIGNAL | MSG_DONTWAIT);
 	c->sending = c->tx;

@@ -1,5 +1,5 @@
-/* Engine `io_uring`, set-up: the ring of provided buffers, and a run-time probe of each feature.
- * See uring.h. */
+/* Engine `io_uring`, set-up: the ring of provided buffers, and a run-time probe of
+ * each feature.  See uring.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,11 +143,11 @@ static bool uring_may_bundle(const struct worker *w, bool incremental)
 	       (!incremental || uring_bundles_are_sound());
 }
 
-/* Registers a ring of buffers that several receives share.  A receive that began at the end of a
- * buffer would be split, so one with less than URING_LEFT of it left is used up, where the kernel
- * can do that.  Not beside bundles: one completion may be of two receives, the first of which has
- * used up a buffer that it did not fill, and nothing tells that.  0, or -errno: not on this kernel.
- */
+/* Registers a ring of buffers that several receives share.  A receive that began at the end
+ * of a buffer would be split, so one with less than URING_LEFT of it left is used up, where
+ * the kernel can do that.  Not beside bundles: one completion may be of two receives, the
+ * first of which has used up a buffer that it did not fill, and nothing tells that.  0, or
+ * -errno: not on this kernel. */
 static int uring_register_incremental(struct worker *w)
 {
 	struct uring *u = w->engine_state;

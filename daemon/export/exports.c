@@ -24,8 +24,8 @@ const char *const export_state_names[] = { "unused", "ok", "failed", "unavailabl
 
 static void export_free_unused(struct server_export *x)
 {
-	/* While failed_call is posted and has not run, x is still needed: then this function is
-	 * called again. */
+	/* While failed_call is posted and has not run, x is still needed: then this
+	 * function is called again. */
 	if (x->users == 0 && (!atomic_load(&x->export.failed) || x->failure_told))
 		free(x);
 }
@@ -108,8 +108,8 @@ enum export_need export_need(const struct server_export *x, const struct config 
 	return need;
 }
 
-/* Is x a read-only export of a file that another export may create?  Then x is opened after that
- * one. */
+/* Is x a read-only export of a file that another export may create?  Then x
+ * is opened after that one. */
 static bool export_follows(const struct exports *e, const struct server_export *x)
 {
 	for (unsigned i = 0; i < e->count; i++)

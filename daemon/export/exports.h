@@ -71,8 +71,8 @@ enum export_need export_need(const struct server_export *x, const struct config 
  * that diff does not change.  0, or -ENOMEM with *ret_next empty. */
 int exports_renew(const struct exports *now, const struct config *config,
 		  const struct config_diff *diff, struct exports *ret_next);
-/* Empties `old`, and frees its exports that are not in `kept`, now or when their last user has
- * gone. */
+/* Empties `old`, and frees its exports that are not in `kept`, now or when
+ * their last user has gone. */
 void exports_retire(struct exports *old, const struct exports *kept);
 
 /* For listeners: takes a reference to the open export of that name.  0, or the -errno with which it

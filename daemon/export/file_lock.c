@@ -119,8 +119,8 @@ static struct file_lock *lock_find(const struct file_id *id)
 	return l;
 }
 
-/* Unlocks explicitly before closing: rings that are being torn down may still refer to the open
- * file description. */
+/* Unlocks explicitly before closing: rings that are being torn down may still refer to
+ * the open file description. */
 static void lock_leave(struct file_lock *l)
 {
 	bool last;

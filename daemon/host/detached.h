@@ -14,8 +14,8 @@ struct detached_call {
 	void (*left)(struct detached_call *e);
 	sem_t done;
 	pthread_t thread;
-	/* Set by the first of the two threads that has finished with the data: the other one then
-	 * owns them. */
+	/* Set by the first of the two threads that has finished with the data: the
+	 * other one then owns them. */
 	_Atomic bool is_left;
 };
 

@@ -1,6 +1,6 @@
-/* Datagrams for the service manager, and a queue of those that it has not read yet.  The order is
- * always kept: while the queue is not empty every message goes through it.  Main thread.  See
- * notify.h. */
+/* Datagrams for the service manager, and a queue of those that it has not read yet.  The
+ * order is always kept: while the queue is not empty every message goes through it.
+ * Main thread.  See notify.h. */
 #include "notify.h"
 
 #include <fcntl.h>

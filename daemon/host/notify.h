@@ -18,9 +18,9 @@ void notify_open(struct notify *n, sd_event *event);
 /* Drops the queued messages. */
 void notify_close(struct notify *n);
 
-/* Sends text with duplicates of fds, at once or when the manager reads again; always in order.  0,
- * also without a manager; -errno, above all -ENOBUFS: the queue is full.  notify() formats its
- * text. */
+/* Sends text with duplicates of fds, at once or when the manager reads again; always in
+ * order.  0, also without a manager; -errno, above all -ENOBUFS: the queue is full.
+ * notify() formats its text. */
 int notify_send(struct notify *n, const char *text, const int *fds, unsigned fd_count);
 int notify(struct notify *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -43,8 +43,8 @@ static int proc_read(pid_t tid, const char *name, char *text, size_t size)
 	return 0;
 }
 
-/* proc_pid_stat(5): fields 14 and 15, after the name, which may hold anything but ends with the
- * last parenthesis. */
+/* proc_pid_stat(5): fields 14 and 15, after the name, which may hold anything but ends
+ * with the last parenthesis. */
 static int proc_ticks(pid_t tid, uint64_t *ret_user, uint64_t *ret_system)
 {
 	char text[1024], *end;

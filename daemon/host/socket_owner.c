@@ -29,8 +29,8 @@ static bool is_socket(int folder, const char *name, const void *wanted)
 	return !strcmp(link, wanted);
 }
 
-/* Does the fdinfo of this descriptor have a `lock:` line (proc(5)) of another kind than
- * flock(2)'s? */
+/* Does the fdinfo of this descriptor have a `lock:` line (proc(5)) of
+ * another kind than flock(2)'s? */
 static bool has_lock(int folder, const char *name)
 {
 	char path[64], line[256];
@@ -113,8 +113,8 @@ static bool find_process(owner_match *match, const void *wanted, pid_t skip, str
 
 /* ---- Sockets ---- */
 
-/* proc_net(5): listening TCP sockets come first and have state 0A; unconnected UDP sockets have
- * state 07. */
+/* proc_net(5): listening TCP sockets come first and have state 0A; unconnected
+ * UDP sockets have state 07. */
 static bool find_port(const char *table, unsigned wanted, unsigned port, unsigned long *ret_inode)
 {
 	unsigned at, state = wanted, uid;

@@ -23,8 +23,8 @@ struct socket_owner {
 	char name[16];
 };
 
-/* Finds the owner of a socket of that type (SOCK_STREAM: a listening one) on the port or the path
- * of address. */
+/* Finds the owner of a socket of that type (SOCK_STREAM: a listening one) on the
+ * port or the path of address. */
 void owner_of_address(const struct sockaddr_storage *address, int type,
 		      struct socket_owner *ret_owner);
 

@@ -20,8 +20,8 @@
 #include "util.h"
 #include "worker.h"
 
-/* RING_CQ_ENTRIES: the completion queue must hold all completions of a batch, as an overflow is
- * slow. */
+/* RING_CQ_ENTRIES: the completion queue must hold all completions of a
+ * batch, as an overflow is slow. */
 enum {
 	RING_FEATURES = FEATURE_BIT(registered_ring) | FEATURE_BIT(restricted) |
 			FEATURE_BIT(single_issuer) | FEATURE_BIT(defer_taskrun) |
@@ -101,8 +101,8 @@ enum ring_use {
  * uses: bits of enum ring_use.  0, or -errno with the reason: what is missing and how to fix it. */
 int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	      struct reason *reason);
-/* io_uring_register(2), of which liburing 2.3 does not export all.  The kernel's result, or -errno.
- */
+/* io_uring_register(2), of which liburing 2.3 does not export all.  The
+ * kernel's result, or -errno. */
 static inline int ring_register(struct ring *r, unsigned code, void *argument, unsigned count)
 {
 	long rc = syscall(__NR_io_uring_register, r->io.ring_fd, code, argument, count);
@@ -110,16 +110,16 @@ static inline int ring_register(struct ring *r, unsigned code, void *argument, u
 	return rc < 0 ? -errno : (int)rc;
 }
 
-/* Called by ring_init(): restricts a ring that is not enabled yet.  0, or -errno: not restricted.
- */
+/* Called by ring_init(): restricts a ring that is not enabled yet.  0,
+ * or -errno: not restricted. */
 int ring_restrict(struct ring *r, unsigned uses);
 void ring_fini(struct ring *r);
 
 /* Does this host allow rings?  0, or -errno with the reason.  Any thread. */
 int ring_probe(struct reason *reason);
 
-/* Registers a store's file.  Its slot, or -errno with the reason: the store then uses the plain
- * descriptor. */
+/* Registers a store's file.  Its slot, or -errno with the reason: the store then
+ * uses the plain descriptor. */
 int ring_register_file(struct ring *r, int fd, struct reason *reason);
 void ring_unregister_file(struct ring *r, unsigned slot);
 
@@ -235,9 +235,9 @@ static inline struct io_uring_sqe *ring_next_sqe(struct ring *r)
 	return sqe;
 }
 
-/* Waits until a full queue has room: until the kernel has memory for a request or, with SQPOLL, its
- * thread has a CPU.  If that never happens the worker makes no turns, which the main thread
- * reports. */
+/* Waits until a full queue has room: until the kernel has memory for a request or, with
+ * SQPOLL, its thread has a CPU.  If that never happens the worker makes no turns, which
+ * the main thread reports. */
 void ring_make_room(struct ring *r);
 
 /* A new submission; never NULL, as a full queue is submitted first.  The caller then calls a prep

@@ -103,9 +103,9 @@ static void ring_fill_array(struct ring *r)
 		r->io.sq.array[i] = i;
 }
 
-/* With SQPOLL the worker spins as long as the kernel's thread looks for submissions, so that
- * neither needs a system call under load.  On one CPU the two threads would only delay each other.
- */
+/* With SQPOLL the worker spins as long as the kernel's thread looks for
+ * submissions, so that neither needs a system call under load.  On one CPU the two
+ * threads would only delay each other. */
 static void ring_spin_beside(struct worker *w)
 {
 	const struct ring_options *o = ring_options(&w->options);

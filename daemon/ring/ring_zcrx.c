@@ -1,7 +1,7 @@
 /* Zero-copy receive of a ring: registering the area, and giving its pages back.  See ring_zcrx.h.
  *
- * The structs are the kernel's (include/uapi/linux/io_uring/), with the fields
- * that are used here: liburing has them from 2.13 on. */
+ * The structs are the kernel's (include/uapi/linux/io_uring/), with the fields that are used here:
+ * liburing has them from 2.13 on. */
 #include "ring_zcrx.h"
 
 #include <assert.h>

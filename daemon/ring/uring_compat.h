@@ -40,8 +40,8 @@ static_assert(sizeof(struct nb_buf_reg) == sizeof(struct io_uring_buf_reg), "it 
 struct nb_getevents_arg {
 	uint64_t sigmask;
 	uint32_t sigmask_sz;
-	/* NB_FEAT_MIN_TIMEOUT: wait this long for the number asked for, then until ts for one
-	 * completion. */
+	/* NB_FEAT_MIN_TIMEOUT: wait this long for the number asked for, then
+	 * until ts for one completion. */
 	uint32_t min_wait_usec;
 	uint64_t ts;
 };

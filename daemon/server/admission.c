@@ -117,8 +117,8 @@ static bool is_allowed(const struct admission_rules *rules, const struct sockadd
 	return rules->allow_count == 0;
 }
 
-/* Copies the rules under the lock.  is_local() makes system calls, for which no other worker should
- * wait. */
+/* Copies the rules under the lock.  is_local() makes system calls, for which no
+ * other worker should wait. */
 static void admission_copy_rules(struct admission *a, struct admission_rules *ret_rules)
 {
 	pthread_mutex_lock(&a->lock);

@@ -1,6 +1,6 @@
-/* Admission of clients: the limits and the allow list of one listener, shared by its workers.  For
- * Unix sockets the mode of the socket's file replaces the allow list, and the client's user its
- * address.
+/* Admission of clients: the limits and the allow list of one listener, shared by its
+ * workers.  For Unix sockets the mode of the socket's file replaces the allow list, and the
+ * client's user its address.
  *
  * Any thread.  The total is one atomic; a mutex guards the table of addresses, which is used only
  * when there is a limit per address, and only when a connection begins or ends. */

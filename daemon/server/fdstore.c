@@ -26,8 +26,8 @@ enum {
 
 /* ---- Sockets passed to us ---- */
 
-/* The file of a stored Unix socket, if this daemon made it: the name of the socket tells its device
- * and inode. */
+/* The file of a stored Unix socket, if this daemon made it: the name of the socket
+ * tells its device and inode. */
 struct unix_socket fdstore_file(const struct fdstore_socket *k)
 {
 	struct unix_socket file = { .fd = -1 };
@@ -38,9 +38,9 @@ struct unix_socket fdstore_file(const struct fdstore_socket *k)
 	return file;
 }
 
-/* Does the Unix socket's file still exist and lead to it?  If not, the file was removed or belongs
- * to another server.  For a socket unit the file's identity is unknown, so any socket file is
- * accepted. */
+/* Does the Unix socket's file still exist and lead to it?  If not, the file was removed or
+ * belongs to another server.  For a socket unit the file's identity is unknown, so any
+ * socket file is accepted. */
 static bool has_file(const struct fdstore_socket *k)
 {
 	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
@@ -192,8 +192,8 @@ void fdstore_open(struct kept *k, struct notify *notify, const struct config *co
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
-	/* The wait is needed because an address cannot be bound while the manager has the socket
-	 * open. */
+	/* The wait is needed because an address cannot be bound while the
+	 * manager has the socket open. */
 	if (closed && k->max)
 		notify_barrier(notify, clock_ns() + KEPT_BARRIER_NS);
 }

@@ -35,18 +35,18 @@ struct kept {
 	unsigned max; /* maximum of descriptors that the service manager stores for us; 0: none */
 };
 
-/* Takes the descriptors passed by the environment ($LISTEN_FDS, $FDSTORE).  Closes and logs those
- * that are not listening sockets or that no listener of config can use, as they could block an
- * address. */
+/* Takes the descriptors passed by the environment ($LISTEN_FDS, $FDSTORE).  Closes and
+ * logs those that are not listening sockets or that no listener of config can use, as
+ * they could block an address. */
 void fdstore_open(struct kept *k, struct notify *notify, const struct config *config);
 
 /* The next socket from *position (0 at first) on that matches `wants`; NULL: no more. */
 struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wants,
 				    unsigned *position);
 
-/* Closes sockets that no listener took.  serves: the sockets that were taken will be stored by
- * fdstore_store().  The service manager stores no socket twice, so it first has to forget their old
- * names. */
+/* Closes sockets that no listener took.  serves: the sockets that were taken will be
+ * stored by fdstore_store().  The service manager stores no socket twice, so it first has
+ * to forget their old names. */
 void fdstore_close(struct kept *k, bool serves);
 void fdstore_free(struct kept *k);
 
@@ -54,8 +54,8 @@ void fdstore_free(struct kept *k);
 const struct fdstore_unit *fdstore_conflict(const struct kept *k,
 					    const struct sockaddr_storage *wanted, int type);
 
-/* Stores the sockets of l, which serves, with the service manager; logs those that cannot be
- * stored. */
+/* Stores the sockets of l, which serves, with the service manager; logs
+ * those that cannot be stored. */
 void fdstore_store(struct listener *l);
 /* Makes the service manager drop its duplicates of l's sockets. */
 void fdstore_forget(struct listener *l);

@@ -44,8 +44,8 @@ unsigned listener_worker_of(const struct listener *l, pid_t tid)
 	return LISTENER_NO_WORKER;
 }
 
-/* Each worker evicts clients by its own table: the limit of the listener is divided and rounded
- * up. */
+/* Each worker evicts clients by its own table: the limit of the listener
+ * is divided and rounded up. */
 uint64_t listener_peers_max(const struct listener *l, const struct listener_config *config)
 {
 	return config->max_connections
@@ -293,8 +293,8 @@ void listener_await_accept_ended(struct listener *l, uint64_t end_ns)
 		l->accept_ended_count++;
 }
 
-/* l must be on no list.  The workers end before the objects that they use: exports, the service's
- * state, admission. */
+/* l must be on no list.  The workers end before the objects that they use: exports,
+ * the service's state, admission. */
 void listener_free(struct listener *l)
 {
 	if (!l)

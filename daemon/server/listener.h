@@ -45,8 +45,8 @@ struct listener {
 	struct worker *workers;             /* worker_count of them; 0 when unavailable */
 	struct worker_cost *costs;          /* of each worker */
 	unsigned worker_count, begun_count; /* begun_count: workers whose threads were created */
-	/* Posted once by each worker that has stopped accepting; waited for accept_ended_count
-	 * times. */
+	/* Posted once by each worker that has stopped accepting;
+	 * waited for accept_ended_count times. */
 	sem_t accept_ended;
 	unsigned accept_ended_count;
 	unsigned drained_count;

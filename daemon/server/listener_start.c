@@ -1,5 +1,5 @@
-/* Listeners: choosing the engine, their sockets and exports, and the start of their workers.  See
- * listener.h. */
+/* Listeners: choosing the engine, their sockets and exports, and the start of
+ * their workers.  See listener.h. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

@@ -15,8 +15,8 @@
 struct listeners {
 	struct listener **list; /* in the order of the configuration; count of them */
 	unsigned count;
-	/* Listeners that a reload removed; freed when they have drained and their workers have
-	 * ended. */
+	/* Listeners that a reload removed; freed when they have drained and
+	 * their workers have ended. */
 	struct listener *leaving;
 	struct exports exports;
 	struct mailbox mailbox; /* workers' calls to the main thread */

@@ -62,9 +62,9 @@ enum reload_outcome reload_run(struct server *s, const struct reload_request *re
 /* Confirms the last reload.  False: none waits for confirmation. */
 bool reload_confirm(struct server *s);
 
-/* Starts the listener again from the configuration in force if it does not serve; name NULL: all
- * listeners that were drained. answer->lines: their names.  All or nothing: RELOAD_DONE or
- * RELOAD_REFUSED. */
+/* Starts the listener again from the configuration in force if it does not serve;
+ * name NULL: all listeners that were drained. answer->lines: their names.  All or
+ * nothing: RELOAD_DONE or RELOAD_REFUSED. */
 enum reload_outcome reload_resume(struct server *s, const char *name, struct reload_answer *answer);
 
 /* For reload.c: records the result of a reload.  Takes ownership of errors. */

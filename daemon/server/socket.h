@@ -39,10 +39,10 @@ char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TE
  * no effect on UDP sockets: they receive as soon as they are bound.  0 or -errno. */
 int socket_start(int fd, const struct sockaddr_storage *late);
 
-/* Sets how long the kernel keeps TCP connections whose clients do not answer, for connections
- * accepted from now on.  Such a client acknowledges neither data nor, while nothing is sent, the
- * kernel's probes, or it does not open the window that it has closed.  ns 0: the kernel's
- * default. */
+/* Sets how long the kernel keeps TCP connections whose clients do not answer, for
+ * connections accepted from now on.  Such a client acknowledges neither data nor, while
+ * nothing is sent, the kernel's probes, or it does not open the window that it has closed.
+ * ns 0: the kernel's default. */
 void socket_set_keepalive(int fd, uint64_t ns);
 
 /* Sets the options of socket_bind() on a socket that another process has made; join: sockets of

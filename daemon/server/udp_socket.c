@@ -43,9 +43,9 @@ static int join_group(int fd, const struct sockaddr_storage *sa)
 	return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &four, sizeof(four));
 }
 
-/* Sets the options of a socket.  Not SO_REUSEADDR: two UDP sockets with it share a port even
- * between users, and the last one gets all datagrams.  Datagrams longer than the MTU are sent in
- * fragments. */
+/* Sets the options of a socket.  Not SO_REUSEADDR: two UDP sockets with it share a port
+ * even between users, and the last one gets all datagrams.  Datagrams longer than the
+ * MTU are sent in fragments. */
 static int configure(int fd, int family)
 {
 	int bytes = UDP_SOCKET_BUFFER, on = 1, never = IP_PMTUDISC_DONT;

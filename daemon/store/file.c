@@ -100,8 +100,8 @@ static int file_size(struct export *e, const struct stat *st, struct reason *rea
 	return 0;
 }
 
-/* Sets the size of a new or empty file to `size`, *ret_made; another file must have that size
- * already. */
+/* Sets the size of a new or empty file to `size`, *ret_made; another file
+ * must have that size already. */
 static int file_fit(struct export *e, bool *ret_made, struct reason *reason)
 {
 	const struct export_options *o = e->options;
@@ -180,8 +180,8 @@ static bool file_in_memory(const struct export *e)
 	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
 }
 
-/* Everything after the open, on the thread of a detached call: any step may hang on a file
- * system. */
+/* Everything after the open, on the thread of a detached call: any step
+ * may hang on a file system. */
 static int file_prepare(struct export *e, struct reason *reason)
 {
 	bool made = false;

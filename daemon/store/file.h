@@ -6,8 +6,8 @@
 int file_open(struct export *e, struct reason *reason);
 void file_close(struct export *e);
 
-/* Called by their attach() and detach(): open and close m->sync_fd.  0, or -errno with the reason.
- */
+/* Called by their attach() and detach(): open and close m->sync_fd.  0,
+ * or -errno with the reason. */
 int file_attach(struct mount *m, struct reason *reason);
 void file_detach(struct mount *m);
 
@@ -27,8 +27,8 @@ int file_extents(struct io *io, int fd);
  * range of the device?  A device zeroes only whole sectors. */
 bool file_cannot_allocate(const struct io *io, int error);
 
-/* Fills new storage with data, for `create = yes` and `store = memory`, which otherwise have only
- * holes: a client that reads holes measures neither the disk nor the network.  Writes all of e->fd,
- * which has e->size bytes, for some seconds at most.  Any thread; may block.  0, or -errno with the
- * reason. */
+/* Fills new storage with data, for `create = yes` and `store = memory`, which otherwise have
+ * only holes: a client that reads holes measures neither the disk nor the network.  Writes
+ * all of e->fd, which has e->size bytes, for some seconds at most.  Any thread; may block.
+ * 0, or -errno with the reason. */
 int fill_export(const struct export *e, struct reason *reason);

@@ -1,6 +1,6 @@
-/* `store = auto`: the worker itself does reads and writes that will not block; the mount's store
- * does all others.  The table at the end has the rules of the choice.  Worker's thread.  See
- * file.h. */
+/* `store = auto`: the worker itself does reads and writes that will not block; the
+ * mount's store does all others.  The table at the end has the rules of the choice.
+ * Worker's thread.  See file.h. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>

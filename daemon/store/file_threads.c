@@ -7,8 +7,8 @@
  * data in the page cache this is the cheapest way; for other data all of the worker's clients wait.
  * Requests that always wait for the device (flush, trim) go to the pool nevertheless.
  *
- * A worker has one pool for all its mounts.  The lock of its queue is the only lock on the data
- * path. */
+ * A worker has one pool for all its mounts.  The lock of its queue is the
+ * only lock on the data path. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

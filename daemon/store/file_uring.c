@@ -1,6 +1,6 @@
-/* Store `io_uring`: files through the worker's ring.  Worker's thread.  An io is the owner of its
- * operation: while one is in flight, io->op is the kernel's.  See file_uring.h for the other
- * files. */
+/* Store `io_uring`: files through the worker's ring.  Worker's thread.  An io is the
+ * owner of its operation: while one is in flight, io->op is the kernel's.  See
+ * file_uring.h for the other files. */
 #include "file_uring.h"
 
 #include <errno.h>

@@ -50,8 +50,8 @@ static void file_ring_readable(struct op *op, int res, uint32_t flags)
 	file_ring_run(f);
 }
 
-/* Runs the ring at the end of a turn, with the eventfd off: what completes meanwhile is reaped
- * here. */
+/* Runs the ring at the end of a turn, with the eventfd off: what completes
+ * meanwhile is reaped here. */
 static bool file_ring_turn(struct worker_hook *hook)
 {
 	struct file_ring *f = container_of(hook, struct file_ring, hook);

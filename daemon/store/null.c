@@ -1,5 +1,5 @@
-/* Store `null`: reads return zeros, writes are dropped.  Shows the cost of the network path and the
- * protocol alone. */
+/* Store `null`: reads return zeros, writes are dropped.  Shows the cost of the network
+ * path and the protocol alone. */
 #include <string.h>
 
 #include "store.h"

@@ -1,15 +1,15 @@
 /* The stage between a listener's service and its engine: its parts.  Private to tls/.
  *
- * Engines and the core see records: what they receive is in c->rx, and what they send in c->tx.
- * Only while the service runs is c->rx the contents of records, and what it appends to c->tx is
- * sealed as soon as it returns, so that backpressure, limits and the sending need to know nothing
- * of TLS.
+ * Engines and the core see records: what they receive is in c->rx, and what they send in
+ * c->tx.  Only while the service runs is c->rx the contents of records, and what it appends
+ * to c->tx is sealed as soon as it returns, so that backpressure, limits and the sending
+ * need to know nothing of TLS.
  *
- * With TLS in the kernel the library does the handshake, and the kernel then gets the keys of one
- * direction or both (stage_kernel.c).  From then on c->tx, or both queues, belong to the service,
- * and engine and kernel do the rest.  The service does not run before the kernel has all keys that
- * the mode gives it, so the library never seals or opens data of a direction that becomes the
- * kernel's.
+ * With TLS in the kernel the library does the handshake, and the kernel then gets the keys of
+ * one direction or both (stage_kernel.c).  From then on c->tx, or both queues, belong to the
+ * service, and engine and kernel do the rest.  The service does not run before the kernel has
+ * all keys that the mode gives it, so the library never seals or opens data of a direction
+ * that becomes the kernel's.
  *
  * tls.c runs on the main thread, the other files on the workers; each calls only those before it:
  * kernel.c, wire.c, handshake.c, stage_kernel.c, stage.c, tls.c. */

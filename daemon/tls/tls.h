@@ -18,8 +18,8 @@ extern const char *const tls_libraries[], *const tls_ciphers[]; /* NULL-terminat
 struct tls_options {
 	unsigned mode;            /* enum tls_mode */
 	unsigned library, cipher; /* indices in tls_libraries, tls_ciphers */
-	/* PEM files.  "": a certificate is made at the start; the key is in the certificate's
-	 * file. */
+	/* PEM files.  "": a certificate is made at the start; the key is
+	 * in the certificate's file. */
 	char certificate[TLS_PATH_MAX], key[TLS_PATH_MAX];
 	/* keys shared with clients, in place of a certificate; "": none */
 	char psk_file[TLS_PATH_MAX];
@@ -81,6 +81,6 @@ void tls_stage_undo(struct tls_stage *stage);
 const struct tls_certificate *tls_stage_certificate(const struct tls_stage *stage);
 /* Whole days until the certificate ends, negative when it has ended. */
 int64_t tls_days_left(const struct tls_certificate *certificate);
-/* Writes a warning about a certificate that is not valid yet or not for long; false: there is
- * none. */
+/* Writes a warning about a certificate that is not valid yet or not for
+ * long; false: there is none. */
 bool tls_certificate_warning(const struct tls_certificate *certificate, struct reason *warning);

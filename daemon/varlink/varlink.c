@@ -1,6 +1,6 @@
-/* Varlink server: the socket, the interfaces, and dispatching of calls; how a call is answered is
- * in varlink_call.c.  Owns the clients, by slot, and the accounts of their users.  Main thread. See
- * varlink.h. */
+/* Varlink server: the socket, the interfaces, and dispatching of calls; how a call is
+ * answered is in varlink_call.c.  Owns the clients, by slot, and the accounts of their users.
+ * Main thread.  See varlink.h. */
 #include "varlink.h"
 
 #include <assert.h>

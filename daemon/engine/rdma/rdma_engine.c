@@ -1,5 +1,5 @@
-/* Engine `rdma`: code shared by connections and datagrams: waiting, hot plug, start and end.  See
- * rdma_engine.h. */
+/* Engine `rdma`: code shared by connections and datagrams: waiting, hot plug, start
+ * and end.  See rdma_engine.h. */
 #include "rdma_engine.h"
 
 #include <errno.h>

@@ -1,12 +1,11 @@
-/* Engine `rdma`: code shared by its two struct engines, for connections and for datagrams.
- */
+/* Engine `rdma`: code shared by its two struct engines, for connections and for datagrams. */
 #pragma once
 #include "cm.h"
 #include "engine.h"
 #include "queue.h"
 
-/* Common parts of both engines' init() (0, or -errno with the reason and everything undone) and
- * fini(). */
+/* Common parts of both engines' init() (0, or -errno with the reason and
+ * everything undone) and fini(). */
 int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *reason);
 void rdma_fini(struct worker *w);
 

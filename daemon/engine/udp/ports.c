@@ -4,9 +4,9 @@
 
 #include "udp.h"
 
-/* Ports whose services answer any datagram: echo, daytime, quote, chargen, time, DNS, TFTP,
- * portmapper, NTP, NetBIOS, SNMP, LDAP, RIP, SSDP, mDNS, memcached.  And 0, to which nothing can be
- * sent. */
+/* Ports whose services answer any datagram: echo, daytime, quote, chargen, time, DNS,
+ * TFTP, portmapper, NTP, NetBIOS, SNMP, LDAP, RIP, SSDP, mDNS, memcached.  And 0, to
+ * which nothing can be sent. */
 static const uint16_t udp_reflectors[] = { 0,   7,   13,  17,  19,  37,   53,   69,   111,
 					   123, 137, 161, 389, 520, 1900, 5353, 11211 };
 

@@ -26,8 +26,8 @@ static void reactor_free(struct worker *w)
 	w->engine_state = NULL;
 }
 
-/* start() sets up the source of events, r->udp.receive and r->udp.await_room, and calls
- * udp_init(). */
+/* start() sets up the source of events, r->udp.receive and
+ * r->udp.await_room, and calls udp_init(). */
 static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct reason *reason),
 			struct reason *reason)
 {

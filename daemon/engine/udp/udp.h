@@ -1,10 +1,10 @@
 /* Transport `udp`: the code that all engines share.
  *
- * To the core a client is a connection.  It is identified by its address and, on a socket with
- * several local addresses, the one that it sends to.  udp.c handles received datagrams, send.c
- * builds batches of datagrams to send, ports.c knows which ports may not be answered.  reactor.c is
- * engines `epoll` and `io_uring-poll`, with the system calls in ready.c; uring.c is engine
- * `io_uring`.
+ * To the core a client is a connection.  It is identified by its address and, on a socket
+ * with several local addresses, the one that it sends to.  udp.c handles received datagrams,
+ * send.c builds batches of datagrams to send, ports.c knows which ports may not be answered.
+ * reactor.c is engines `epoll` and `io_uring-poll`, with the system calls in ready.c;
+ * uring.c is engine `io_uring`.
  *
  * Sends are made at the end of a turn, for all clients of a socket together.  While the kernel does
  * not take them, nothing is received from that socket, so that its queue overflows instead of our
@@ -53,8 +53,8 @@ struct udp_socket {
 	uint32_t overflowed;
 	uint16_t port; /* 0: not counted in udp_ports (any more) */
 	uint16_t index;
-	/* The socket has several local addresses, and reports the one to which a datagram was
-	 * sent. */
+	/* The socket has several local addresses, and reports the one to
+	 * which a datagram was sent. */
 	bool pktinfo;
 	bool gso;            /* no device has refused segmentation (GSO) */
 	bool receives;       /* the worker wants to receive here */

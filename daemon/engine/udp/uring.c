@@ -79,8 +79,8 @@ static void uring_udp_arm(struct udp_socket *s)
 	s->polled = true;
 }
 
-/* Takes a received datagram.  Before it the kernel has stored io_uring_recvmsg_out, the address and
- * control data. */
+/* Takes a received datagram.  Before it the kernel has stored io_uring_recvmsg_out, the
+ * address and control data. */
 static void uring_udp_take(struct uring_udp *u, struct udp_socket *s, struct chunk *k, int res)
 {
 	const struct io_uring_recvmsg_out *out = (void *)k->base;
@@ -226,9 +226,9 @@ static bool uring_udp_send(struct worker_hook *hook)
 	return false;
 }
 
-/* The silent batch was submitted; datagrams that could not be sent have a completion.  Without
- * memory for requests the kernel has not taken all of it: the rest is withdrawn and sent by calls.
- */
+/* The silent batch was submitted; datagrams that could not be sent have a completion.
+ * Without memory for requests the kernel has not taken all of it: the rest is
+ * withdrawn and sent by calls. */
 static void uring_udp_silent_sent(struct uring_udp *u)
 {
 	struct udp_socket *s = u->silent;

@@ -1,5 +1,5 @@
-/* http: a small HTTP/1.1 server for load generators: GET /, GET /bytes/N, POST /echo, POST
- * /discard.
+/* http: a small HTTP/1.1 server for load generators: GET /, GET /bytes/N,
+ * POST /echo, POST /discard.
  *
  * Bodies are not copied: /echo sends the received views, /bytes/N views of one chunk with a
  * pattern.  Only small pieces are copied, since a view for each byte would waste memory.  Replies

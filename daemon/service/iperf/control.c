@@ -56,8 +56,8 @@ static void control_go(struct conn *c, enum iperf3_step step)
 	conn_set_deadline(c, clock_ns() + IPERF3_STEP_NS);
 }
 
-/* Receives JSON with its length prefix into i->text.  1: complete; 0: incomplete; -EPROTO, -ENOMEM.
- */
+/* Receives JSON with its length prefix into i->text.  1: complete; 0:
+ * incomplete; -EPROTO, -ENOMEM. */
 static int control_read_text(struct conn *c, int max)
 {
 	struct iperf3_conn *i = c->state;

@@ -86,8 +86,8 @@ void iperf3_control_run(struct conn *c);
 /* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN:
  * not free yet; else the enum iperf3_error to send, or IPERF3_ACCESS_DENIED. */
 int iperf3_place(struct conn *c);
-/* After the streams have stopped: have all datagrams that the client sent arrived, or none for a
- * while? */
+/* After the streams have stopped: have all datagrams that the client sent
+ * arrived, or none for a while? */
 bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns);
 /* run() and close() of a UDP stream. */
 void iperf3_datagrams_run(struct conn *c);

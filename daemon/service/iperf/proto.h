@@ -1,8 +1,8 @@
-/* iperf3's control protocol as a server sees it: states of one byte, and JSON behind a be32 length.
- * Pure: no I/O.
+/* iperf3's control protocol as a server sees it: states of one byte, and JSON behind a
+ * be32 length.  Pure: no I/O.
  *
- * Source: iperf3's src/iperf_api.[ch], versions 3.1 to 3.18, and observed messages of its client.
- */
+ * Source: iperf3's src/iperf_api.[ch], versions 3.1 to 3.18, and
+ * observed messages of its client. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -147,8 +147,8 @@ static inline unsigned iperf3_header_bytes(bool wide)
 	return wide ? IPERF3_HEADER : IPERF3_HEADER - 4;
 }
 void iperf3_build_header(uint8_t *to, bool wide, uint64_t sent_ns, uint64_t number);
-/* Counts a datagram with this header that arrived at now_ns (of any clock; the client's may be
- * another). */
+/* Counts a datagram with this header that arrived at now_ns (of any clock; the
+ * client's may be another). */
 void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide, uint64_t now_ns);
 
 /* 1, 3, 4, 5, ... */

@@ -181,9 +181,9 @@ static void stream_finish(struct conn *c)
 	iperf3_count_end(c->state);
 }
 
-/* A receiving client reads whole blocks up to the last one, and does not read its control
- * connection meanwhile: so, as with iperf3's own server, the stream ends before the control
- * connection continues. */
+/* A receiving client reads whole blocks up to the last one, and does not read its
+ * control connection meanwhile: so, as with iperf3's own server, the stream ends before
+ * the control connection continues. */
 static void stream_end(struct conn *c)
 {
 	stream_finish(c);
@@ -428,8 +428,8 @@ void iperf3_stream_run(struct conn *c)
 	if (c->flags & CONN_CLOSING)
 		return;
 	if (phase == IPERF3_SETUP) {
-		/* A client sends once it has been told that the test runs, which the phase precedes
-		 * (control_start()). */
+		/* A client sends once it has been told that the test runs, which
+		 * the phase precedes (control_start()). */
 		if (c->rx.bytes || (c->flags & CONN_EOF))
 			conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
 		return;

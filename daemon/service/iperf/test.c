@@ -143,8 +143,8 @@ void iperf3_receives(struct iperf3_member *member)
 	if (atomic_load(role) == IPERF3_UNKNOWN) { /* else give_roles_locked() has set the role */
 		unsigned more = t->params.parallel - atomic_load(&t->receivers);
 
-		/* If there are enough receivers, the stream becomes a sender, and its input is
-		 * dropped. */
+		/* If there are enough receivers, the stream becomes a sender,
+		 * and its input is dropped. */
 		atomic_store(role, more ? IPERF3_RECEIVES : IPERF3_SENDS);
 		if (more)
 			atomic_fetch_add(&t->receivers, 1);

@@ -77,9 +77,9 @@ struct iperf3_test {
 };
 static_assert(offsetof(struct iperf3_test, session) == 0, "see struct session");
 
-/* The member's connection has sent this cookie.  0: it is the control connection of a new test, or
- * (member->stream set) a stream of a test.  -EBUSY: too many tests; -EACCES: the test takes no more
- * streams; -ENOMEM. */
+/* The member's connection has sent this cookie.  0: it is the control connection of a new test,
+ * or (member->stream set) a stream of a test.  -EBUSY: too many tests; -EACCES: the test takes
+ * no more streams; -ENOMEM. */
 int iperf3_enter(struct iperf3_member *member, const uint8_t cookie[static IPERF3_COOKIE]);
 
 /* From now on streams may join the test.  0 or -ENOMEM. */

@@ -217,8 +217,8 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	nbd_of(c)->has_option = false;
 }
 
-/* Is there memory to answer the option?  In a small pool most chunks may be lent to the kernel for
- * long. */
+/* Is there memory to answer the option?  In a small pool most chunks may be
+ * lent to the kernel for long. */
 static bool nbd_has_room(const struct conn *c, const struct nbd_option *o)
 {
 	const struct worker *w = c->worker;

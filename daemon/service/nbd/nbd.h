@@ -132,9 +132,9 @@ void nbd_expect_input(struct conn *c, uint64_t timeout_ns);
 struct nbd_command *nbd_command_get(struct conn *c);
 /* To be called when the command's request has arrived, with all of its payload. */
 void nbd_command_arrived(struct nbd_command *d);
-/* The command has failed.  The reply is sent only after the rest of its payload, payload_left
- * bytes, has been received and dropped: clients cannot handle an earlier one (seen with libnbd
- * 1.14). */
+/* The command has failed.  The reply is sent only after the rest of its payload,
+ * payload_left bytes, has been received and dropped: clients cannot handle an earlier one
+ * (seen with libnbd 1.14). */
 void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
 		      uint64_t payload_left);
 /* The only function that changes the state.  COMMAND_FINISHED has the connection run; a

@@ -15,8 +15,8 @@
 
 /* ---- Requests: "Request types" ---- */
 
-/* A WRITE has payload whatever its flags say: qemu's client (10.0) sends extended WRITEs without
- * PAYLOAD_LEN. */
+/* A WRITE has payload whatever its flags say: qemu's client (10.0) sends
+ * extended WRITEs without PAYLOAD_LEN. */
 static uint64_t payload(const struct nbd_request *r, enum nbd_mode mode)
 {
 	if (r->type == NBD_CMD_WRITE ||
@@ -171,8 +171,8 @@ static uint8_t *put_simple(uint8_t *to, const struct nbd_request *r, uint32_t er
 	return put_be64(put_be32(put_be32(to, MAGIC_REPLY_SIMPLE), error), r->cookie);
 }
 
-/* Writes a chunk's header, for `bytes` of payload.  An extended header repeats the request's
- * offset. */
+/* Writes a chunk's header, for `bytes` of payload.  An extended header
+ * repeats the request's offset. */
 static uint8_t *put_chunk(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,
 			  enum nbd_reply_type type, bool last, uint32_t bytes)
 {

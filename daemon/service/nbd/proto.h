@@ -157,8 +157,8 @@ struct nbd_extent {
 	uint32_t state;  /* enum nbd_state */
 };
 
-/* The reply to a BLOCK_STATUS: count > 0 extents from r->offset on.  It contains as many of them as
- * r->flags and the mode allow.  `to` has room for NBD_STATUS_HEADER_MAX + count *
- * NBD_STATUS_EXTENT_MAX bytes. */
+/* The reply to a BLOCK_STATUS: count > 0 extents from r->offset on.  It contains as many
+ * of them as r->flags and the mode allow.  `to` has room for NBD_STATUS_HEADER_MAX +
+ * count * NBD_STATUS_EXTENT_MAX bytes. */
 size_t nbd_build_block_status(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,
 			      const struct nbd_extent *extents, unsigned count);

@@ -53,8 +53,8 @@ static bool data_is_zero(const struct bufq *data)
 	return true;
 }
 
-/* Queues the header, in the memory that nbd_part_room() reserved, and the part, unless it is a
- * hole. */
+/* Queues the header, in the memory that nbd_part_room() reserved, and the
+ * part, unless it is a hole. */
 static void read_send(struct nbd_command *d, bool hole, bool last)
 {
 	struct conn *c = d->conn;

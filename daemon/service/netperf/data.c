@@ -1,5 +1,5 @@
-/* netperf's data connections: input is dropped, as in discard; output is views of one chunk, as in
- * chargen. */
+/* netperf's data connections: input is dropped, as in discard; output is views of
+ * one chunk, as in chargen. */
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -105,8 +105,8 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 static void maerts_run(struct conn *c, struct netperf_conn *n)
 {
 	bufq_clear(&c->worker->pool, &c->rx);
-	/* When the client's own time is over it reads no more: what is queued would wait for ever.
-	 */
+	/* When the client's own time is over it reads no more: what is
+	 * queued would wait for ever. */
 	if ((conn_deadline_passed(c) && clock_ns() >= n->until_ns) || (c->flags & CONN_EOF)) {
 		conn_close(c, CONN_END_PEER);
 		return;
@@ -191,8 +191,8 @@ static uint64_t datagrams_take(struct conn *c, struct netperf_conn *n, bool *ret
 	return count;
 }
 
-/* The end marks may be lost: true some time after the test's time, or, without a time, after some
- * silence. */
+/* The end marks may be lost: true some time after the test's time, or, without a
+ * time, after some silence. */
 static bool datagrams_are_late(struct conn *c, struct netperf_conn *n)
 {
 	if (!conn_deadline_passed(c))

@@ -202,8 +202,8 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	control_ask(c, n);
 }
 
-/* No data, or no further connection, has arrived in time.  For UDP that is a result: all datagrams
- * were lost. */
+/* No data, or no further connection, has arrived in time.  For UDP that is a result:
+ * all datagrams were lost. */
 static void control_give_up(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
 {
 	if (seen->request.datagrams)

@@ -1,5 +1,5 @@
-/* Shared by the parts of the netperf service: netperf.c (a connection's begin, and control),
- * test.c, data.c. */
+/* Shared by the parts of the netperf service: netperf.c (a connection's begin,
+ * and control), test.c, data.c. */
 #pragma once
 #include <assert.h>
 #include <stdatomic.h>

@@ -208,8 +208,8 @@ static void smart_add(struct nvme_smart *smart, const struct worker *w, unsigned
 	}
 }
 
-/* Sums of all workers of the listener, which have the same mounts; their counters exist as long as
- * it does. */
+/* Sums of all workers of the listener, which have the same mounts; their counters
+ * exist as long as it does. */
 static size_t log_smart(struct nvme_command *d)
 {
 	const struct worker *w = d->queue->conn->worker;

@@ -1,5 +1,5 @@
-/* Service `nvme`: Fabrics commands: Connect, and properties (a controller's registers).  See
- * nvme/queue.h. */
+/* Service `nvme`: Fabrics commands: Connect, and properties (a
+ * controller's registers).  See nvme/queue.h. */
 #include "queue.h"
 
 /* ---- Connect ---- */

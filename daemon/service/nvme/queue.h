@@ -31,9 +31,9 @@ enum {
 	NVME_PAGES_MAX = 16,
 };
 
-/* Time limits for a host: for ICReq and Connect, and to close after an error (HANDSHAKE); for the
- * rest of a PDU; to enable its controller, and for silence of a discovery controller without
- * keep-alive. */
+/* Time limits for a host: for ICReq and Connect, and to close after an error
+ * (HANDSHAKE); for the rest of a PDU; to enable its controller, and for silence of a
+ * discovery controller without keep-alive. */
 #define NVME_HANDSHAKE_NS ((uint64_t)10 * NS_PER_S)
 #define NVME_PDU_NS       ((uint64_t)30 * NS_PER_S)
 #define NVME_ENABLE_NS    ((uint64_t)120 * NS_PER_S)
@@ -80,8 +80,8 @@ enum { NVME_STARTED = 0xfffe }; /* instead of a status: the command ends later *
 struct nvme_verb {
 	uint8_t opcode;
 	uint8_t operation; /* enum nvme_operation */
-	/* Checks the command: returns a status, sets d->length (data to or from the host) and
-	 * d->io.mount. */
+	/* Checks the command: returns a status, sets d->length (data to or from
+	 * the host) and d->io.mount. */
 	uint16_t (*check)(struct nvme_command *d);
 	/* Starts the command when the host's data is in d->page: the status with which it ends, or
 	 * NVME_STARTED.  NULL: the data goes to the store as it arrives. */

@@ -1,5 +1,5 @@
-/* Service `nvme`: capsules as messages, data by reads and writes of the host's memory.  See
- * nvme/queue.h. */
+/* Service `nvme`: capsules as messages, data by reads and writes of the
+ * host's memory.  See nvme/queue.h. */
 #include "wire/rdma_proto.h"
 
 #include <errno.h>
@@ -100,8 +100,8 @@ static void rdma_remote_drop(struct nvme_command *d)
 	bufq_drop(&d->queue->conn->worker->pool, &d->remote.data, d->remote.data.bytes);
 }
 
-/* A part has been written to the host's memory; or the connection is ending, and its commands with
- * it. */
+/* A part has been written to the host's memory; or the connection is ending,
+ * and its commands with it. */
 static void rdma_written(struct remote *remote, int result)
 {
 	struct nvme_command *d = container_of(remote, struct nvme_command, remote);

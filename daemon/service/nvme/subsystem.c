@@ -126,8 +126,8 @@ static void subsystem_put_locked(struct nvme_subsystem *s)
 /* Makes the default NQN, from the machine's id and the listener's name. */
 static int make_nqn(const char *listener, char nqn[static NVME_NQN_MAX], struct reason *reason)
 {
-	/* An arbitrary constant: systemd hashes it with the machine's id, which must stay secret.
-	 */
+	/* An arbitrary constant: systemd hashes it with the machine's
+	 * id, which must stay secret. */
 	static const sd_id128_t app =
 		SD_ID128_MAKE(e1, 2d, 5e, 91, 0b, 5a, 4b, 3c, 9f, 64, 6d, 0b, 54, 2a, 7c, 38);
 	uint8_t uuid[NVME_UUID];

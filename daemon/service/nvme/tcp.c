@@ -61,8 +61,8 @@ static bool tcp_ask(struct nvme_command *d)
 	return true;
 }
 
-/* Writes what follows data: its digest, and the completion if it is the last data and no flag
- * replaces that. */
+/* Writes what follows data: its digest, and the completion if it is the last data
+ * and no flag replaces that. */
 static size_t build_tail(const struct nvme_command *d, uint32_t digest, bool rsp, uint8_t *to)
 {
 	size_t bytes = 0;

@@ -106,8 +106,8 @@ static int test_begin(const struct conn *c, struct perftest_conn *p)
 	return rc;
 }
 
-/* Takes a new connection for data of the test that is connecting, until a message shows otherwise.
- */
+/* Takes a new connection for data of the test that is connecting, until
+ * a message shows otherwise. */
 static void test_join(const struct conn *c, struct perftest_conn *p)
 {
 	struct in6_addr key = key_of(c);

@@ -1,5 +1,5 @@
-/* Inside perftest: its two kinds of control connections, over RDMA (perftest.c) and over TCP
- * (exchange.c). */
+/* Inside perftest: its two kinds of control connections, over RDMA (perftest.c)
+ * and over TCP (exchange.c). */
 #pragma once
 #include <stdbool.h>
 

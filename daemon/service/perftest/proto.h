@@ -24,9 +24,9 @@ enum perftest_kind {
 /* The kind of a message (enum perftest_kind), or -EPROTO. */
 int perftest_parse(const uint8_t *message, uint32_t bytes);
 
-/* PERFTEST_QUEUE: perftest_get_queue() returns the client's memory and queue pair (zeros: none);
- * perftest_set_memory() writes our memory, which the client may read and write, into the message.
- */
+/* PERFTEST_QUEUE: perftest_get_queue() returns the client's memory and queue pair
+ * (zeros: none); perftest_set_memory() writes our memory, which the client may read and
+ * write, into the message. */
 struct perftest_queue {
 	uint64_t address;
 	uint32_t number, key;

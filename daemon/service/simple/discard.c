@@ -1,5 +1,5 @@
-/* discard (RFC 863): read and drop.  One operation is one batch of received bytes dropped, or
- * one message.
+/* discard (RFC 863): read and drop.  One operation is one batch of received bytes
+ * dropped, or one message.
  *
  * Over UDP only the last datagram of iperf 2 is answered, with a report of what has arrived. */
 #include <errno.h>

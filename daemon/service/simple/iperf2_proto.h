@@ -23,8 +23,8 @@ struct iperf2_peer {
 	double jitter_s, transit_s;
 };
 
-/* Counts a datagram that arrived at now_ns (of any clock).  True: it is the last one, and
- * ret_report, never longer than it, is to be sent; only to peers that sent other datagrams before.
- */
+/* Counts a datagram that arrived at now_ns (of any clock).  True: it is the last
+ * one, and ret_report, never longer than it, is to be sent; only to peers that
+ * sent other datagrams before. */
 bool iperf2_take(struct iperf2_peer *p, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
 		 uint8_t ret_report[static IPERF2_REPORT]);

@@ -24,8 +24,8 @@ enum sockperf_fate {
 	SOCKPERF_PONG, /* to be returned with the client flag cleared */
 };
 
-/* The fate of the message (enum sockperf_fate), and its length with the header; -EPROTO: invalid
- * length. */
+/* The fate of the message (enum sockperf_fate), and its length with the
+ * header; -EPROTO: invalid length. */
 static inline int sockperf_parse(const uint8_t header[static SOCKPERF_HEADER], uint32_t *ret_length)
 {
 	unsigned flags = get_be16(header + 8);

@@ -1,8 +1,8 @@
 /* Engine `rdma`, datagrams: queue pairs, and the engine.
  *
- * There are no connections: a client asks the connection manager for the number of the worker's
- * queue pair, and sends.  It is identified by its address and queue pair.  The
- * device drops datagrams that find no receive, and we drop those of clients that hold too much, as
+ * There are no connections: a client asks the connection manager for the number of the
+ * worker's queue pair, and sends.  It is identified by its address and queue pair.  The device
+ * drops datagrams that find no receive, and we drop those of clients that hold too much, as
  * datagrams may be lost anyway. */
 #include "ud.h"
 
@@ -283,8 +283,8 @@ static struct peer_key rdma_ud_key(const struct sockaddr_storage *address, uint3
 	return key;
 }
 
-/* Delivers the datagram in k to its client, has an address handle made if the client is new, or
- * drops it. */
+/* Delivers the datagram in k to its client, has an address handle made if the
+ * client is new, or drops it. */
 static void rdma_ud_deliver(struct rdma_ud *ud, struct chunk *k, const struct ibv_wc *wc)
 {
 	struct rdma_ud_client from = { .address.ss_family = AF_INET6, .number = wc->src_qp };

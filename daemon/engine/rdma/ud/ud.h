@@ -9,8 +9,8 @@
 enum {
 	RDMA_UD_RECVS = 256, /* receives posted for each port of a device, if the pool has room */
 	RDMA_UD_SENDS = 128,
-	/* Maximum of clients, and of address handles, of a port; also limited by the number of
-	 * buffers. */
+	/* Maximum of clients, and of address handles, of a port; also limited
+	 * by the number of buffers. */
 	RDMA_UD_PEERS = 1024,
 };
 
@@ -64,8 +64,8 @@ struct rdma_ud_client {
 	uint32_t number; /* of its queue pair */
 };
 
-/* A client, which is a connection to the core; exists while it has a place in the table of peers.
- */
+/* A client, which is a connection to the core; exists while it has a
+ * place in the table of peers. */
 struct rdma_peer {
 	struct peer peer;
 	struct rdma_ud *ud;
@@ -77,8 +77,8 @@ struct rdma_peer {
 	bool waiting; /* on the list rdma_ud.waiting */
 };
 
-/* A request has failed: nothing more is posted until the worker's next turn resets the queue pair.
- */
+/* A request has failed: nothing more is posted until the worker's next
+ * turn resets the queue pair. */
 static inline void rdma_ud_failed(struct rdma_ud *ud)
 {
 	if (ud->state == RDMA_UD_WORKS)
@@ -133,8 +133,8 @@ const struct engine_device *rdma_ud_device(const struct conn *c);
 enum {
 	RDMA_UD_HELD = 256,     /* datagrams of clients that have asked, or an eighth of the pool */
 	RDMA_UD_HELD_EACH = 64, /* of one of them */
-	/* Of other clients, or an eighth of the pool; one of each, unless it was sent to a group.
-	 */
+	/* Of other clients, or an eighth of the pool; one of each,
+	 * unless it was sent to a group. */
 	RDMA_UD_HELD_OTHERS = 32,
 	RDMA_UD_KNOWN = 256, /* addresses that a memory has room for */
 	RDMA_UD_FAILED_NS = NS_PER_S,

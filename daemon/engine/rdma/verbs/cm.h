@@ -44,8 +44,8 @@ struct worker *rdma_cm_choose(const struct worker *w, const struct sockaddr_stor
 /* Is w->accept.endpoints[index] an address of an iWARP device, which takes its ports from TCP? */
 bool rdma_cm_is_iwarp(const struct worker *w, unsigned index);
 
-/* Starts watching for events.  0, or -errno with the reason; the caller calls rdma_cm_close() in
- * both cases. */
+/* Starts watching for events.  0, or -errno with the reason; the caller calls
+ * rdma_cm_close() in both cases. */
 int rdma_cm_open(struct worker *w, struct reason *reason);
 void rdma_cm_close(struct worker *w);
 /* Binds w->accept.endpoints; calls rdma_mode.serves() for devices that are present.  0 or -errno

@@ -1,5 +1,5 @@
-/* Engine `rdma`: a worker's resources on each device: the registered pool, a completion queue, and
- * their events. */
+/* Engine `rdma`: a worker's resources on each device: the registered pool, a completion
+ * queue, and their events. */
 #include "device.h"
 
 #include <assert.h>
@@ -232,10 +232,10 @@ struct rdma_size {
 };
 
 static const struct rdma_size rdma_size_roomy = { RDMA_SENDS, RDMA_SGES, RDMA_INLINE };
-/* A send queue of one page. siw uses 128 bytes per request regardless of its contents, and other
- * devices are assumed to be alike: the completion queue has room for a thousand of them. rxe uses
- * 208 bytes plus the contents, rounded up to a power of two, and rounds up the number of requests
- * plus one. */
+/* A send queue of one page. siw uses 128 bytes per request regardless of its contents, and
+ * other devices are assumed to be alike: the completion queue has room for a thousand of
+ * them. rxe uses 208 bytes plus the contents, rounded up to a power of two, and rounds up the
+ * number of requests plus one. */
 static const struct rdma_size rdma_size_slim = { RDMA_SENDS, 3, 80 };
 static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
 

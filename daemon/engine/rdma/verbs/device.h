@@ -56,8 +56,8 @@ enum rdma_tag {
 	RDMA_TAG_MASK = 7,
 };
 
-/* Callbacks from the lower levels to the engine (connections or datagrams), which they cannot
- * include. */
+/* Callbacks from the lower levels to the engine (connections or datagrams),
+ * which they cannot include. */
 struct rdma_mode {
 	enum rdma_port_space space;
 	/* opened(): after a device was opened; 0, or -errno with the reason.  Optional.  closing():

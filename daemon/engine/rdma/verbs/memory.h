@@ -23,8 +23,8 @@ struct rdma_chain {
 	struct ibv_sge sges[RDMA_CHAIN_MAX];
 };
 
-/* Allows up to `most` chunks, or this device's share of the pool if that is less, to be lent.  0 or
- * -ENOMEM. */
+/* Allows up to `most` chunks, or this device's share of the pool if that is less,
+ * to be lent.  0 or -ENOMEM. */
 int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most);
 /* Allows fewer. */
 void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max);

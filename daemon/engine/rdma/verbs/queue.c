@@ -47,8 +47,8 @@ void rdma_conn_become(struct rdma_conn *r, enum rdma_state state)
 
 /* ---- The queue pair ---- */
 
-/* A connection's share of the pool: with ten connections each has plenty, and a hundred still fit.
- */
+/* A connection's share of the pool: with ten connections each has plenty,
+ * and a hundred still fit. */
 static unsigned rdma_queue_share(const struct pool *p)
 {
 	return p->free_count > p->keep ? (p->free_count - p->keep) / RDMA_RECVS_PART : 0;

@@ -59,8 +59,8 @@ enum rdma_request_kind {
 	RDMA_REQUEST_COUNT
 };
 
-/* A signalled request, and the unsignalled ones of its lane before it, which its completion
- * covers. */
+/* A signalled request, and the unsignalled ones of its lane before it,
+ * which its completion covers. */
 struct rdma_signalled {
 	unsigned requests;
 	unsigned of[RDMA_REQUEST_COUNT];
@@ -161,11 +161,11 @@ bool rdma_queue_fits(const struct rdma_device *d, const struct connect_data *con
 /* Makes a queue pair with as many receives as the pool allows, or with the shared receives srq.  0
  * or -errno; the caller calls rdma_queue_close() in both cases. */
 int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq);
-/* Drops the references of its requests.  The queue pair must be destroyed and its completions
- * handled before. */
+/* Drops the references of its requests.  The queue pair must be destroyed and
+ * its completions handled before. */
 void rdma_queue_close(struct rdma_conn *r);
-/* Makes a queue pair of id (NULL: without one) with as many inline bytes as the device grants.  0
- * or -errno. */
+/* Makes a queue pair of id (NULL: without one) with as many inline bytes as the
+ * device grants.  0 or -errno. */
 int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
 		      struct ibv_qp **ret_qp);
@@ -226,8 +226,8 @@ bool rdma_send_chain_scratch(struct rdma_send_chain *chain, struct rdma_conn *r)
 bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* Posts the chain, which is not empty.  all: the connection has nothing else to post. */
 void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bool all);
-/* Accounts for the oldest signalled request of a lane, which has completed; returns the requests
- * covered. */
+/* Accounts for the oldest signalled request of a lane, which has completed;
+ * returns the requests covered. */
 struct rdma_signalled rdma_queue_sent(struct rdma_conn *r, enum rdma_lane_kind kind);
 
 /* ---- One-sided operations, and memory that clients read and write: one_sided.c ---- */

@@ -1,8 +1,8 @@
 /* Engine `rdma`: a connection's send queue.  See queue.h.
  *
- * Requests complete in the order of their posting, except for reads: siw completes what follows a
- * read when it has been sent, and the read when its bytes have arrived.  So a send queue has two
- * lanes. */
+ * Requests complete in the order of their posting, except for reads: siw completes what
+ * follows a read when it has been sent, and the read when its bytes have arrived.  So a
+ * send queue has two lanes. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

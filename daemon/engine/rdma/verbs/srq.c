@@ -35,8 +35,8 @@ struct rdma_shared {
 
 /* ---- The queue ---- */
 
-/* Prepares for a device that loses receives.  Its queues have room for a power of two less one. 0
- * or -ENOMEM. */
+/* Prepares for a device that loses receives.  Its queues have room for a power of
+ * two less one. 0 or -ENOMEM. */
 static int rdma_shared_count(const struct rdma_device *d, struct rdma_shared *s)
 {
 	unsigned fits = 1;
@@ -114,8 +114,8 @@ static unsigned rdma_shared_left(const struct rdma_shared *s)
 	return s->numbers ? (unsigned)(s->posted - s->taken) : s->lent.count;
 }
 
-/* The connection that may have the oldest receives which have not completed; NULL: there is none.
- */
+/* The connection that may have the oldest receives which have not
+ * completed; NULL: there is none. */
 static struct rdma_conn *rdma_shared_oldest(const struct rdma_shared *s)
 {
 	struct rdma_conn *oldest = NULL;

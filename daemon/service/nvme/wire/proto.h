@@ -127,13 +127,13 @@ struct nvme_connect {
 	char subnqn[NVME_NQN_MAX], hostnqn[NVME_NQN_MAX];
 };
 
-/* For NVME_CONNECT_INVALID *ret_result, the completion's, is one of these plus the offset of the
- * invalid field. */
+/* For NVME_CONNECT_INVALID *ret_result, the completion's, is one of these plus the
+ * offset of the invalid field. */
 enum nvme_connect_field { NVME_IN_SQE = 0, NVME_IN_DATA = 1 << 16 };
 
-/* Parses a Connect command with its NVME_CONNECT_DATA bytes of data.  NVME_SUCCESS or a status:
- * NQNs are UTF-8 (NVMe Base 2.0, 4.5), without characters that control a terminal or hide others.
- */
+/* Parses a Connect command with its NVME_CONNECT_DATA bytes of data.  NVME_SUCCESS or a
+ * status: NQNs are UTF-8 (NVMe Base 2.0, 4.5), without characters that control a
+ * terminal or hide others. */
 uint16_t nvme_parse_connect(const struct nvme_sqe *sqe, const uint8_t *data,
 			    struct nvme_connect *ret, uint64_t *ret_result);
 

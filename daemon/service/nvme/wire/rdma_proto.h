@@ -1,6 +1,6 @@
-/* NVMe over RDMA: the connection manager's private data, and keyed SGL descriptors.  Pure; any
- * thread.  Source: NVM Express RDMA Transport Specification 1.0; statuses as Linux 6.12 names them
- * (include/linux/nvme-rdma.h). */
+/* NVMe over RDMA: the connection manager's private data, and keyed SGL descriptors.  Pure;
+ * any thread.  Source: NVM Express RDMA Transport Specification 1.0; statuses as Linux
+ * 6.12 names them (include/linux/nvme-rdma.h). */
 #pragma once
 #include <stddef.h>
 

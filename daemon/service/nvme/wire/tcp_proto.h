@@ -78,8 +78,8 @@ struct nvme_tcp_pdu {
 	bool last;             /* NVME_TCP_LAST */
 };
 
-/* Checks a PDU by its common header, so that an invalid length is detected before waiting for that
- * many bytes. */
+/* Checks a PDU by its common header, so that an invalid length is detected before
+ * waiting for that many bytes. */
 struct nvme_tcp_fault nvme_tcp_judge(const uint8_t common[static NVME_TCP_COMMON],
 				     const struct nvme_tcp_terms *terms, struct nvme_tcp_pdu *ret);
 
