@@ -111,7 +111,6 @@ static void conn_log(const struct conn *c, int level, const char *what)
 		       (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
 }
 
-/* Closes an accepted socket that became no connection. */
 static void conn_drop(struct worker *w, int fd)
 {
 	close(fd);
@@ -224,10 +223,10 @@ static void conn_count_end(const struct conn *c)
 	stat_add(*(_Atomic uint64_t *)(void *)(stats + conn_ends[c->end].counter), 1);
 }
 
-/* Called by conn_ran() alone, when no pointer to c can come back: the kernel has no operation of
- * it, no store has I/O of it, and it is not on the ready list.  The service ends first, as its
- * state may refer to views in the queues.  The descriptor is closed last: its number must not be
- * given to another connection while anything still names c. */
+/* Called by conn_ran() alone, when no pointer to c can come back: nothing of it is in flight,
+ * and it is not on the ready list.  The service ends first, as its state may refer to views in
+ * the queues; the descriptor is closed last: its number must not be given to another
+ * connection while anything names c. */
 static void conn_free(struct conn *c)
 {
 	struct worker *w = c->worker;

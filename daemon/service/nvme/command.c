@@ -57,9 +57,8 @@ void nvme_commands_free(struct nvme_queue *q)
 	free(q->commands);
 }
 
-/* A command is a slot of the queue's array, which is allocated once by Connect; until then the only
- * command is q->first, Connect itself.  A free slot owns nothing: command_free() has dropped its
- * views and its page. */
+/* A slot of the queue's array, which Connect allocates; before that the only command is q->first,
+ * Connect itself.  A free slot owns nothing: command_free() has dropped its views and its page. */
 static void command_init(struct nvme_command *d, struct nvme_queue *q)
 {
 	d->queue = q;
@@ -126,8 +125,7 @@ void nvme_command_put(struct nvme_command *d)
 	q->free = d;
 }
 
-/* While nvme_run() is on the stack (q->running) it looks at `todo` itself.  Otherwise this is
- * called by a completion of a store or of the transport, and the queue has to run. */
+/* While nvme_run() runs (q->running) it looks at `todo` itself; otherwise the queue has to run. */
 void nvme_command_set(struct nvme_command *d, enum nvme_step step)
 {
 	struct nvme_queue *q = d->queue;
@@ -356,9 +354,8 @@ bool nvme_command_fill(struct nvme_command *d)
 
 /* ---- Steps ---- */
 
-/* Tries all steps on `todo`, also those that are added meanwhile.  A command without memory for its
- * step must not delay the others, which may hold the memory: it is put back on `todo` at the end,
- * in the same order. */
+/* Tries all steps on `todo`.  A command without memory for its step must not delay the others,
+ * which may hold the memory: it is put back on `todo` at the end. */
 void nvme_commands_run(struct nvme_queue *q)
 {
 	bool (*const *steps)(struct nvme_command * d) = q->transport->steps;
