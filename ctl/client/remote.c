@@ -157,7 +157,7 @@ void remote_explain(struct remote *r, const struct client_target *target, int er
 		return;
 	}
 	if (error == ETIMEDOUT) {
-		snprintf(text, bytes, "%s does not answer", host);
+		snprintf(text, bytes, "%s does not answer; does `ssh %s true` work?", host, host);
 		return;
 	}
 	status = remote_status(r);
@@ -168,7 +168,7 @@ void remote_explain(struct remote *r, const struct client_target *target, int er
 			 target->nbctl ? target->nbctl : "nbctl", host);
 	else if (status == SSH_FAILED)
 		snprintf(text, bytes, "%s: %s; does `ssh %s true` work?", host,
-			 *line ? line : "ssh failed", host);
+			 *line ? line : "the connection was lost, or nbctl was killed there", host);
 	else
 		snprintf(text, bytes, "%s: %s", host, *line ? line : "the connection was closed");
 }
