@@ -119,7 +119,7 @@ static void put_host(FILE *to, const json_t *host)
 
 static void put_generator(FILE *to, const char *name, const json_t *host)
 {
-	svg_element(to, "h3", "The generator's host %s", name);
+	svg_element(to, "h3", "The generator's host%s%s", *name ? " " : "", name);
 	fputs("<dl>\n", to);
 	put_host(to, host);
 	fputs("</dl>\n", to);

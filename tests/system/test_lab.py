@@ -222,7 +222,7 @@ def test_the_commands_of_the_page(lab, tmp_path):
     assert re.search("^ok +eth0 +veth, virtual: there is no card to look at$", said["doctor"], re.M)
     assert "echo-epoll" in said["compare"] and "echo-uring" in said["compare"]
     assert "on different hosts" in said["compare"] and "{host} was the address that ssh uses" in " ".join(said["compare"].split())
-    assert "The generator's host" in (tmp_path / "lab.html").read_text()
+    assert "<h3>The generator's host</h3>" in (tmp_path / "lab.html").read_text()
     assert "-H server1" in said["history"]
     load, before, after, report = days.splitlines()
     words = load[load.index("redis-benchmark"):].replace("server1", "10.77.0.1").split()
