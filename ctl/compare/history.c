@@ -195,8 +195,9 @@ FILE *history_open(const char *name)
 	if (!strcmp(name, "last")) {
 		count = list_names(directory, &names);
 		name = count > 0 ? names[count - 1]->d_name : "";
+		if (count >= 0)
+			errno = ENOENT;
 	}
-	errno = ENOENT;
 	if (*name && snprintf(path, sizeof(path), "%s/%s", directory, name) < (int)sizeof(path))
 		from = fopen(path, "re");
 	free_names(names, count);
@@ -230,20 +231,24 @@ static json_t *describe(const char *name)
 	return run;
 }
 
-static json_t *describe_all(void)
+/* An exit code. */
+static int describe_all(json_t *runs)
 {
-	json_t *runs = json_array(), *run;
 	char directory[PATH_MAX - 80];
 	struct dirent **names = NULL;
-	int count = -1;
+	json_t *run;
+	int count;
 
-	if (directory_path(directory, sizeof(directory)))
-		count = list_names(directory, &names);
+	if (!directory_path(directory, sizeof(directory)))
+		return CTL_DONE;
+	count = list_names(directory, &names);
+	if (count < 0 && errno != ENOENT)
+		return rows_file_error(directory, errno);
 	for (int i = 0; i < count; i++)
 		if ((run = describe(names[i]->d_name)))
 			json_array_append_new(runs, run);
 	free_names(names, count);
-	return runs;
+	return CTL_DONE;
 }
 
 static void render(struct output *out, const json_t *runs)
@@ -271,14 +276,15 @@ static void render(struct output *out, const json_t *runs)
 
 static int run_history(struct ctl *ctl)
 {
-	json_t *runs = describe_all(), *document = json_pack("{s:o}", "runs", runs);
+	json_t *runs = json_array(), *document = json_pack("{s:o}", "runs", runs);
+	int rc = describe_all(runs);
 
-	if (ctl->out.json)
+	if (rc == CTL_DONE && ctl->out.json)
 		output_json(&ctl->out, document, false);
-	else
+	else if (rc == CTL_DONE)
 		render(&ctl->out, runs);
 	json_decref(document);
-	return CTL_DONE;
+	return rc;
 }
 
 const struct command command_history = {

@@ -2,7 +2,9 @@
 #include "rows.h"
 
 #include <errno.h>
+#include <stdio_ext.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "ctl.h"
@@ -48,8 +50,19 @@ int rows_write(FILE *to, const struct measures *m)
 
 int rows_save(FILE *to, const char *path, const struct measures *m)
 {
-	int rc = rows_write(to, m);
+	int rc, file = fileno(to);
+	off_t size;
 
+	/* Other runs may append to the file, too.  Half a row would make all of it unreadable. */
+	flock(file, LOCK_EX);
+	size = lseek(file, 0, SEEK_END);
+	rc = rows_write(to, m);
+	if (rc < 0 && size >= 0) {
+		__fpurge(to);
+		if (ftruncate(file, size) < 0)
+			rc = -errno;
+	}
+	flock(file, LOCK_UN);
 	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
 }
 
@@ -69,7 +82,7 @@ int rows_load(const char *path, struct measures *m)
 	unsigned line;
 	int rc;
 
-	if (!from && !strcmp(path, "last"))
+	if (!from && !strcmp(path, "last") && errno == ENOENT)
 		return ctl_warn("last: no run has been kept yet"), CTL_USAGE;
 	if (!from)
 		return rows_file_error(path, errno);

@@ -286,7 +286,7 @@ int measures_load(struct measures *m, FILE *from, unsigned *ret_line)
 		json_decref(source);
 	}
 	if (rc == 0 && ferror(from))
-		rc = -EIO;
+		rc = -errno;
 	free(text);
 	*ret_line = line;
 	return rc;

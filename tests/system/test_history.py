@@ -1,14 +1,16 @@
 """`nbctl history`: runs of compare that are kept, and what takes them by name."""
 
+import fcntl
 import json
 import os
 import resource
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener
+from conftest import NBCTL, TIMEOUT, listener, wait_until
 from traffic import echo
 
 MAX = 200
@@ -77,6 +79,16 @@ def test_the_newest_are_kept(measured):
     assert names[0] == "20000101T000000.004-0.jsonl"
 
 
+def no_room(size):
+    """To be called in a child: no file of its may be larger."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
 def test_what_cannot_be_kept_is_a_warning(measured, tmp_path):
     """No place, or no room: one line, the status stays, and nothing is left."""
     file = tmp_path / "file"
@@ -85,10 +97,38 @@ def test_what_cannot_be_kept_is_a_warning(measured, tmp_path):
     assert done.returncode == 0 and "echo" in done.stdout
     assert done.stderr.count("\n") == 1 and "Not a directory: this run is not kept" in done.stderr
 
-    def no_room():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-
-    done = measured.compare(preexec_fn=no_room, restore_signals=False)
+    done = measured.compare(preexec_fn=no_room(100), restore_signals=False)
     assert done.returncode == 0 and done.stderr.count("\n") == 1, done.stderr
     assert "File too large: this run is not kept" in done.stderr and not list(measured.kept.iterdir())
+
+
+def test_what_cannot_be_read_is_an_error(measured, tmp_path):
+    """It is not the same as no run."""
+    file = tmp_path / "file"
+    file.write_text("")
+    done = measured("history", state=file)
+    assert done.returncode == 2 and f"{file}/nbserved: Not a directory" in done.stderr and not done.stdout
+    done = measured("report", "last", state=file)
+    assert done.returncode == 2 and "last: Not a directory" in done.stderr
+    done = measured("compare", "--load", tmp_path)
+    assert done.returncode == 2 and f"{tmp_path}: Is a directory" in done.stderr
+
+
+def test_saved_rows_stay_whole(measured, tmp_path):
+    """Rows that have no room are taken back, and runs that save to one file at a time take turns."""
+    saved = tmp_path / "rows"
+    assert measured.compare("--save", saved).returncode == 0
+    rows = saved.read_text()
+    done = measured.compare("--save", saved, preexec_fn=no_room(len(rows) + 100), restore_signals=False)
+    assert done.returncode == 2 and f"{saved}: File too large" in done.stderr
+    assert saved.read_text() == rows
+
+    with open(saved) as lock, ThreadPoolExecutor() as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = f":{os.stat(saved).st_ino} "
+        run = pool.submit(measured.compare, "--save", saved)
+        wait_until(lambda: any("-> FLOCK" in line and waiting in line for line in open("/proc/locks")), "a run that waits")
+        assert saved.read_text() == rows
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert run.result().returncode == 0
+    assert len(saved.read_text().splitlines()) == 2
