@@ -205,19 +205,29 @@ void layers_group_fini(struct layers_group *l)
 
 char *layers_warnings(const struct layers_group *l)
 {
-	bool stripped = false, far = false;
+	bool stripped = false, fewer = false, more = false;
 
 	for (unsigned i = 0; i < l->group->count; i++) {
-		stripped |= l->rows[i].stripped;
-		far |= fabs(l->rows[i].seen - 1) > LAYERS_SEEN_WITHIN + l->rows[i].seen_chance;
+		const struct layers_row *row = &l->rows[i];
+		double off = LAYERS_SEEN_WITHIN + row->seen_chance;
+
+		stripped |= row->stripped;
+		fewer |= row->seen < 1 - off;
+		more |= row->seen > 1 + off;
 	}
-	if (!stripped && !far)
+	if (!stripped && !fewer && !more)
 		return NULL;
 	return text_new(
-		"%s%s%s",
-		far ? "The time of the samples differs from a listener's CPU time by more than 2 % and chance: the shares of layers may be wrong by as much."
-		    : "",
-		far && stripped ? " " : "",
+		"%s%s%s%s%s",
+		more ? "The time of the samples is more than a listener's CPU time by more than "
+		       "2 % and chance: the shares of layers may be wrong by as much."
+		     : "",
+		more && fewer ? " " : "",
+		fewer ? "Samples find less than the time charged, which begins before the "
+			"kernel has switched to a thread: scheduling costs more than is "
+			"shown, by up to that, and other layers less."
+		      : "",
+		(more || fewer) && stripped ? " " : "",
 		stripped ? "nbserved has no symbols (it was stripped): service, engine and "
 			   "store are part of its core."
 			 : "");
