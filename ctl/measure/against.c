@@ -137,10 +137,12 @@ static void judge(struct against *a, unsigned i, const struct measures *then, bo
 		v->is = VERDICT_NOT_COMPARABLE;
 		v->low = v->high = v->level = NAN;
 	}
-	row->then = cost_of(&past, g->rows[0], g->cost);
-	row->now = cost_of(&runs, g->rows[1], g->cost);
 	row->runs_then = past.count;
 	row->runs_now = runs.count;
+	if (past.count == 0) /* not judged, but shown: runs that are in both */
+		runs_add(&past, g->rows[0], g->cost, NULL);
+	row->then = cost_of(&past, g->rows[0], g->cost);
+	row->now = cost_of(&runs, g->rows[1], g->cost);
 	row->gate = gate_of(v, a->within);
 	if (isnan(v->change) || v->is == VERDICT_NOT_COMPARABLE)
 		v->change = row->now / row->then - 1;

@@ -258,7 +258,7 @@ struct verdict group_user_verdict(const struct group *g, unsigned i)
 
 double group_change(const struct group *g, unsigned i)
 {
-	if (g->verdicts[i].rounds > 0)
+	if (!isnan(g->verdicts[i].change))
 		return g->verdicts[i].change;
 	return group_cost(g, i) / group_cost(g, 0) - 1;
 }

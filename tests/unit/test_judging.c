@@ -167,19 +167,23 @@ static void visits_of_another_setup_are_another_row(void **state)
 	measures_free(&m);
 }
 
+static void add_visit_of(struct measures *m, const char *prefix, unsigned run, int cost)
+{
+	struct measure *row;
+	char name[16];
+
+	add_visits(m, "a", 1, &cost);
+	row = m->rows[m->count - 1];
+	snprintf(name, sizeof(name), "%s%u", prefix, run);
+	json_object_set_new(row->source, "run", json_string(name));
+	row->visit.run = json_string_value(json_object_get(row->source, "run"));
+}
+
 /* A row of several runs, of two rounds each. */
 static void add_runs(struct measures *m, const char *prefix, unsigned count, const int *cost)
 {
-	for (unsigned i = 0; i < 2 * count; i++) {
-		int one[] = { cost[i / 2] + (int)i % 2 };
-		char run[16];
-
-		add_visits(m, "a", 1, one);
-		snprintf(run, sizeof(run), "%s%u", prefix, i / 2);
-		json_object_set_new(m->rows[m->count - 1]->source, "run", json_string(run));
-		m->rows[m->count - 1]->visit.run =
-			json_string_value(json_object_get(m->rows[m->count - 1]->source, "run"));
-	}
+	for (unsigned i = 0; i < 2 * count; i++)
+		add_visit_of(m, prefix, i / 2, cost[i / 2] + (int)i % 2);
 	measures_merge(m);
 }
 
@@ -267,6 +271,22 @@ static void the_gate_refuses_what_is_not_comparable(void **state)
 	free(text);
 	measures_free(&before);
 	measures_free(&now);
+}
+
+static void runs_beside_themselves_have_not_changed(void **state)
+{
+	struct measures m = {};
+	char *text;
+
+	(void)state;
+	add_visit_of(&m, "run", 0, 1000);
+	for (unsigned i = 0; i < 3; i++)
+		add_visit_of(&m, "run", 1, 2000);
+	measures_merge(&m);
+	assert_int_equal(compared(&m, &m, false, &text), GATE_NOT_COMPARABLE);
+	assert_non_null(strstr(text, "  1.50  1.50  +0.0 %  too few runs: 2 now, 0 then, of 5"));
+	free(text);
+	measures_free(&m);
 }
 
 /* The conditions of all visits; the rows own them. */
@@ -440,6 +460,7 @@ int main(void)
 		cmocka_unit_test(visits_of_another_setup_are_another_row),
 		cmocka_unit_test(the_gate_compares_whole_runs),
 		cmocka_unit_test(the_gate_refuses_what_is_not_comparable),
+		cmocka_unit_test(runs_beside_themselves_have_not_changed),
 		cmocka_unit_test(what_changed_between_is_told),
 		cmocka_unit_test(a_limit_is_a_figure_a_sign_and_a_value),
 		cmocka_unit_test(a_row_fails_a_limit_if_its_whole_interval_does),
