@@ -78,12 +78,19 @@ static void connect_again(struct session *s)
 		lost(s, strerror(-rc));
 }
 
-/* The reason for a refusal: the message, or else the error's name; NULL: it was not refused. */
+/* The reason for a refusal: the message, or why a bridge does not reach the daemon, or else the
+ * error's name; NULL: it was not refused.  Valid until the next call. */
 static const char *refusal(const json_t *error, const json_t *reply)
 {
 	const char *message = field_text(reply, "message");
+	int number = (int)field_uint(reply, "errno");
+	static char text[TOP_TEXT];
 
-	return error ? (*message ? message : json_string_value(error)) : NULL;
+	if (!error || *message)
+		return error ? message : NULL;
+	snprintf(text, sizeof(text), "the daemon there: %s",
+		 number == ETIMEDOUT ? "No answer" : strerror(number));
+	return number ? text : json_string_value(error);
 }
 
 /* Handles received messages; use() may close the client.  0 or -errno. */
