@@ -1,24 +1,11 @@
 /* Service `nvme` on a memory export, without a kernel: the commands of a host at every split and in
  * small pools, and the controller's answers. */
-#include "service_case.h"
+#include "nvme_case.h"
 
-#include "bytes.h"
 #include "crc32c.h"
-#include "nvme/queue.h"
 #include "nvme/wire/tcp_proto.h"
 
-enum { SIZE = 1024 * 1024, CHUNK = 16384, HDGST = 1, DDGST = 2 };
-
-extern const struct service service_nvme;
-extern const struct store store_memory;
-
-/* A controller's admin queue is t->conn, unless another one was made after it. */
-struct disk {
-	struct export_options options;
-	struct export export;
-	struct mount mount;
-	struct service_case *t;
-};
+enum { HDGST = 1, DDGST = 2 };
 
 /* ---- PDUs of a host ---- */
 
@@ -160,38 +147,16 @@ static void hear_success(const struct disk *d, size_t *at, unsigned digests, uin
 
 /* ---- The scene ---- */
 
+/* A controller's admin queue is t->conn, unless another one was made after it. */
 static void disk_open(struct disk *d, uint32_t chunks, uint32_t align)
 {
-	struct worker *w;
-	struct reason reason;
-
-	memset(d, 0, sizeof(*d));
-	d->options = (struct export_options){ .size = SIZE, .queue_depth = 32 };
-	d->export = (struct export){ .name = "disk", .options = &d->options, .fd = -1 };
-	assert_int_equal(store_memory.open(&d->export, &reason), 0);
-	d->export.align = align;
-	d->t = case_new(&service_nvme, chunks, CHUNK);
-	w = &d->t->worker;
-	options_set(&w->options, &nvme_key_table,
-		    &(struct nvme_options){ .nqn = "nqn.unit", .in_capsule = 16384 });
-	w->options.buffers = chunks;
-	w->options.buffer_size = CHUNK;
-	w->mailbox.fd = -1;
-	w->shared = service_nvme.shared_new(&w->options, "here", &reason);
-	assert_non_null(w->shared);
-	d->mount = (struct mount){ .export = &d->export, .store = &store_memory, .worker = w };
-	w->mounts = &d->mount;
-	w->mount_count = 1;
+	disk_new(d, chunks, align, 32, 16384);
 }
 
 static void disk_close(struct disk *d)
 {
-	void *shared = d->t->worker.shared;
-
 	assert_int_equal(d->mount.in_flight, 0);
-	case_free(d->t);
-	service_nvme.shared_free(shared);
-	store_memory.close(&d->export);
+	disk_free(d);
 }
 
 /* The admin queue sends m, `piece` bytes a turn; 0: at random. */
@@ -500,40 +465,6 @@ static void a_connect_may_come_again(void **state)
 	disk_close(&d);
 }
 
-/* One client may have as many as are free, so that there are some for others. */
-static void controllers_are_limited(void **state)
-{
-	static const struct in6_addr one = { .s6_addr = { 1 } }, other = { .s6_addr = { 2 } };
-	static struct nvme_member *members[NVME_CONTROLLERS_MAX];
-	struct nvme_connect connect = { .cntlid = NVME_CNTLID_NEW,
-					.subnqn = "nqn.unit",
-					.hostnqn = "nqn.host" };
-	struct nvme_target *target;
-	struct disk d;
-
-	(void)state;
-	disk_open(&d, 16, 1);
-	target = d.t->worker.shared;
-	for (unsigned round = 0; round < 2; round++) {
-		for (unsigned i = 0; i < NVME_CONTROLLERS_MAX; i++) {
-			bool is_one = i <= NVME_CONTROLLERS_MAX / 2;
-			bool room = i < NVME_CONTROLLERS_MAX / 2 ||
-				    (!is_one && i <= NVME_CONTROLLERS_MAX * 3 / 4);
-			uint64_t result;
-
-			members[i] = calloc(1, sizeof(*members[i]));
-			assert_non_null(members[i]);
-			members[i]->worker = &d.t->worker;
-			assert_int_equal(nvme_enter(target, members[i], &connect,
-						    is_one ? one : other, &result),
-					 room ? NVME_SUCCESS : NVME_CONNECT_BUSY);
-		}
-		for (unsigned i = 0; i < NVME_CONTROLLERS_MAX; i++)
-			nvme_leave(members[i]);
-	}
-	disk_close(&d);
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -542,7 +473,6 @@ int main(void)
 		cmocka_unit_test(data_arrives_at_every_split),
 		cmocka_unit_test(a_client_that_makes_no_progress_is_closed),
 		cmocka_unit_test(a_connect_may_come_again),
-		cmocka_unit_test(controllers_are_limited),
 		cmocka_unit_test(a_pdu_has_its_own_time),
 		cmocka_unit_test(a_queue_that_ends_does_not_hold_up_its_controller),
 		cmocka_unit_test(lists_in_memory_are_few),

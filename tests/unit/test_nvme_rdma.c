@@ -1,61 +1,27 @@
 /* Service `nvme` over messages and one-sided operations, without a device: what a connect gets or
  * is refused for, and which memory of the host its commands touch. */
-#include "service_case.h"
+#include "nvme_case.h"
 
-#include "bytes.h"
 #include "connect_data.h"
-#include "nvme/queue.h"
 #include "nvme/wire/rdma_proto.h"
 
-enum { SIZE = 1024 * 1024, CHUNK = 16384, CHUNKS = 128, ENTRIES = 8, KEY = 0x01020304 };
-
-extern const struct service service_nvme;
-extern const struct store store_memory;
-
-/* The queue under test is t->conn. */
-struct disk {
-	struct export_options options;
-	struct export export;
-	struct mount mount;
-	struct service_case *t;
-	struct conn *admin; /* once there is an I/O queue */
-};
+enum { CHUNKS = 128, ENTRIES = 8, KEY = 0x01020304 };
 
 static uint8_t host[SIZE]; /* the memory of the host */
 
 static void disk_open(struct disk *d, uint32_t align, uint32_t in_capsule)
 {
-	struct worker *w;
-	struct reason reason;
-
-	memset(d, 0, sizeof(*d));
-	d->options = (struct export_options){ .size = SIZE, .queue_depth = ENTRIES };
-	d->export = (struct export){ .name = "disk", .options = &d->options, .fd = -1 };
-	assert_int_equal(store_memory.open(&d->export, &reason), 0);
-	d->export.align = align;
-	d->t = case_new(&service_nvme, CHUNKS, CHUNK);
-	w = &d->t->worker;
-	options_set(&w->options, &nvme_key_table,
-		    &(struct nvme_options){ .nqn = "nqn.unit", .in_capsule = in_capsule });
-	w->options.buffers = CHUNKS;
-	w->options.buffer_size = CHUNK;
-	w->mailbox.fd = -1;
-	w->shared = service_nvme.shared_new(&w->options, "here", &reason);
-	assert_non_null(w->shared);
-	d->mount = (struct mount){ .export = &d->export, .store = &store_memory, .worker = w };
-	w->mounts = &d->mount;
-	w->mount_count = 1;
+	disk_new(d, CHUNKS, align, ENTRIES, in_capsule);
 	/* The queue that case_new() has made is one over TCP. */
 	conn_close(d->t->conn, CONN_END_PEER);
 	case_turns(d->t);
-	w->engine = &case_remote_engine;
+	d->t->worker.engine = &case_remote_engine;
 	case_connect(d->t);
 }
 
 static void disk_close(struct disk *d)
 {
 	struct worker *w = &d->t->worker;
-	void *shared = w->shared;
 
 	if (d->admin) {
 		if (d->t->conn)
@@ -72,9 +38,7 @@ static void disk_close(struct disk *d)
 	}
 	assert_true(w->pool.free_count >= CHUNKS - 1); /* the one that replies are written into */
 	d->t->conn = NULL;
-	case_free(d->t);
-	service_nvme.shared_free(shared);
-	store_memory.close(&d->export);
+	disk_free(d);
 }
 
 /* ---- Capsules of a host ---- */
