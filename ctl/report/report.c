@@ -75,7 +75,7 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	if (g->count > 1) {
 		begin_figure(to, "Against the first");
 		chart_against(to, r, g);
-		end_figure(to, "The estimated change of the cost, and its interval.");
+		end_figure(to, "The estimated change of the cost.");
 	}
 	begin_figure(to, figures[g->cost].words);
 	chart_cost(to, r, g, NULL);

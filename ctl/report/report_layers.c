@@ -155,6 +155,15 @@ static void put_table(FILE *to, const struct layers_group *l)
 	fputs("</tbody></table></div>\n", to);
 }
 
+static bool has_intervals(const struct layers_group *l)
+{
+	for (unsigned i = 1; i < l->group->count; i++)
+		for (unsigned j = 0; j < LAYER_COUNT; j++)
+			if (!isnan(l->rows[i].verdicts[j].low) && l->shown[j])
+				return true;
+	return false;
+}
+
 /* ---- The section ---- */
 
 static void put_flames(FILE *to, const struct layers_group *l)
@@ -190,9 +199,10 @@ void report_layers(FILE *to, const struct group *g)
 	      "<figure><h3>Layers against the first</h3>\n",
 	      to);
 	put_table(to, &l);
-	fputs("<figcaption>Small: the first one's shares; differences and how far their intervals "
-	      "reach, which hold together.</figcaption></figure>\n</div>\n",
-	      to);
+	fprintf(to, "<figcaption>Small: the first one's shares%s.</figcaption></figure>\n</div>\n",
+		has_intervals(&l) ? "; differences and how far their intervals reach, which hold "
+				    "together"
+				  : "");
 	report_paragraph(to, "p class=\"warn\"", layers_warnings(&l));
 	for (unsigned i = 0; i < g->count; i++)
 		report_paragraph(to, "p class=\"dim\"", layers_other(&l, i));

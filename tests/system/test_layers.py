@@ -127,6 +127,7 @@ def test_stacks_pictures_and_csv(start_daemon, tmp_path):
         assert any("(TCP, UDP, IP)" in title.text for title in picture.iter(f"{SVG}title"))
         costs = [float(table[name][key] or 0) for key in head if re.fullmatch(r"layer_[a-z_]+(?<!_change)(?<!_low)(?<!_high)", key)]
         assert sum(costs) == pytest.approx(float(table[name][table[name]["layers_figure"]]), rel=0.001)
+    assert "interval" not in "".join(re.findall("<figcaption>[^<]*", page.read_text()))  # one round has none
     root = ElementTree.fromstring(page.read_text().removeprefix("<!DOCTYPE html>\n"))
     summaries = ["".join(summary.itertext()) for summary in root.iter(f"{HTML}summary")]
     flames = [summary.split(":")[0] for summary in summaries if summary.startswith("Flame")]
