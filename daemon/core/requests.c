@@ -167,24 +167,24 @@ static void worker_do_flush_counters(struct call *call)
 
 	if (c->worker->engine->flush_counters)
 		c->worker->engine->flush_counters(c->worker);
-	atomic_store(&c->worker->settling, false);
+	atomic_store(&c->worker->flush_asked, false);
 	sem_post(&c->flush->answered);
 	counter_flush_put(c->flush);
 	free(c);
 }
 
-/* Asks w to reap and count its finished sends.  Only the answer clears `settling`, so a worker that
- * hangs is asked once, and costs one allocation. */
+/* Asks w to reap and count its finished sends.  Only the answer clears `flush_asked`, so a worker
+ * that hangs is asked once, and costs one allocation. */
 void worker_flush_counters(struct worker *w, struct counter_flush *s)
 {
 	struct flush_call *c;
 
-	if (!s || !atomic_load(&w->counters_lag) || atomic_load(&w->settling))
+	if (!s || !atomic_load(&w->counters_lag) || atomic_load(&w->flush_asked))
 		return;
 	c = malloc(sizeof(*c));
 	if (!c)
 		return;
-	atomic_store(&w->settling, true);
+	atomic_store(&w->flush_asked, true);
 	*c = (struct flush_call){ .call.fn = worker_do_flush_counters, .flush = s, .worker = w };
 	atomic_fetch_add(&s->references, 1);
 	s->asked++;

@@ -358,7 +358,7 @@ struct worker {
 	/* The worker may sleep with sends whose results it has not reaped: its
 	 * counters then lag behind. */
 	_Atomic bool counters_lag;
-	_Atomic bool settling; /* the worker has not answered a worker_flush_counters() yet */
+	_Atomic bool flush_asked; /* the worker has not answered a worker_flush_counters() yet */
 	/* the worker sleeps, or is about to: the watchdog expects no turns */
 	_Atomic bool idle;
 	struct stats stats __attribute__((aligned(CACHE_LINE)));

@@ -20,65 +20,65 @@
 #include "util.h"
 
 enum {
-	KEPT_MESSAGE_FDS = 200,     /* the kernel's limit is 253 */
-	KEPT_BARRIER_NS = NS_PER_S, /* limit of waiting until the manager has dropped a socket */
+	FDSTORE_MESSAGE_FDS = 200,     /* the kernel's limit is 253 */
+	FDSTORE_BARRIER_NS = NS_PER_S, /* limit of waiting until the manager has dropped a socket */
 };
 
 /* ---- Sockets passed to us ---- */
 
 /* The file of a stored Unix socket, if this daemon made it: the name of the socket
  * tells its device and inode. */
-struct unix_socket fdstore_file(const struct fdstore_socket *k)
+struct unix_socket fdstore_file(const struct fdstore_socket *s)
 {
 	struct unix_socket file = { .fd = -1 };
 
-	if (k->name.file.inode && k->sa.ss_family == AF_UNIX)
-		memcpy(&file.address, &k->sa, sizeof(file.address));
-	file.file = k->name.file;
+	if (s->name.file.inode && s->sa.ss_family == AF_UNIX)
+		memcpy(&file.address, &s->sa, sizeof(file.address));
+	file.file = s->name.file;
 	return file;
 }
 
 /* Does the Unix socket's file still exist and lead to it?  If not, the file was removed or
  * belongs to another server.  For a socket unit the file's identity is unknown, so any
  * socket file is accepted. */
-static bool has_file(const struct fdstore_socket *k)
+static bool has_file(const struct fdstore_socket *s)
 {
-	const char *path = ((const struct sockaddr_un *)&k->sa)->sun_path;
-	const struct unix_socket file = fdstore_file(k);
+	const char *path = ((const struct sockaddr_un *)&s->sa)->sun_path;
+	const struct unix_socket file = fdstore_file(s);
 	struct stat st;
 
-	if (k->sa.ss_family != AF_UNIX || !path[0])
+	if (s->sa.ss_family != AF_UNIX || !path[0])
 		return true;
-	if (k->name.listener[0])
+	if (s->name.listener[0])
 		return unix_socket_has_file(&file);
 	return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
 /* The reason why no listener can use the socket; NULL: one can. */
-static const char *fdstore_refuse(struct fdstore_socket *k)
+static const char *fdstore_refuse(struct fdstore_socket *s)
 {
 	socklen_t bytes = sizeof(int);
 	int type = 0, listens = 0;
 
-	if (getsockopt(k->fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 ||
+	if (getsockopt(s->fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 ||
 	    (type != SOCK_DGRAM &&
 	     (type != SOCK_STREAM ||
-	      getsockopt(k->fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) < 0 || !listens)))
+	      getsockopt(s->fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) < 0 || !listens)))
 		return "is not a listening stream socket, nor one for datagrams";
-	k->name.type = type;
-	bytes = sizeof(k->sa);
-	if (getsockname(k->fd, (struct sockaddr *)&k->sa, &bytes) < 0 ||
-	    (k->sa.ss_family != AF_INET && k->sa.ss_family != AF_INET6 &&
-	     (k->sa.ss_family != AF_UNIX || type != SOCK_STREAM)))
+	s->name.type = type;
+	bytes = sizeof(s->sa);
+	if (getsockname(s->fd, (struct sockaddr *)&s->sa, &bytes) < 0 ||
+	    (s->sa.ss_family != AF_INET && s->sa.ss_family != AF_INET6 &&
+	     (s->sa.ss_family != AF_UNIX || type != SOCK_STREAM)))
 		return "is of an unknown family";
-	if (sockaddr_is_multicast(&k->sa)) /* the kernel does not tell the interface */
-		sockaddr_set_interface(&k->sa, sockaddr_interface(&k->name.wanted));
-	return has_file(k) ? NULL : "has lost its file";
+	if (sockaddr_is_multicast(&s->sa)) /* the kernel does not tell the interface */
+		sockaddr_set_interface(&s->sa, sockaddr_interface(&s->name.wanted));
+	return has_file(s) ? NULL : "has lost its file";
 }
 
 /* Could a listener of config take the socket?  A socket that none takes is closed, or it would
  * block its address for others. */
-static bool fdstore_has_use(const struct fdstore_socket *k, const struct config *config)
+static bool fdstore_has_use(const struct fdstore_socket *s, const struct config *config)
 {
 	struct socket_name wants;
 	bool found = false;
@@ -97,57 +97,57 @@ static bool fdstore_has_use(const struct fdstore_socket *k, const struct config 
 		listener_address_list(lc, list);
 		for (unsigned j = 0; j < count && !found; j++) {
 			wants.wanted = list[j];
-			found = socket_name_fits(&wants, &k->name, &k->sa);
+			found = socket_name_fits(&wants, &s->name, &s->sa);
 		}
-		found = found || (wants.type == k->name.type && groups_have(lc, &k->sa));
+		found = found || (wants.type == s->name.type && groups_have(lc, &s->sa));
 		free(list);
 	}
 	return found;
 }
 
 /* Makes the service manager drop its duplicates of the sockets with s's name. */
-static void fdstore_drop(const struct kept *k, const struct fdstore_socket *s)
+static void fdstore_drop(const struct fdstore *f, const struct fdstore_socket *s)
 {
 	char text[SOCKET_NAME_TEXT_MAX];
 
 	if (s->name.listener[0])
-		notify(k->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(&s->name, text));
+		notify(f->notify, "FDSTOREREMOVE=1\nFDNAME=%s", socket_name_format(&s->name, text));
 }
 
 /* Closes a socket, and removes its file if this daemon made it. */
-static void fdstore_close_one(const struct kept *k, struct fdstore_socket *s)
+static void fdstore_close_one(const struct fdstore *f, struct fdstore_socket *s)
 {
 	struct unix_socket file = fdstore_file(s);
 
 	unix_socket_remove(&file);
-	fdstore_drop(k, s);
+	fdstore_drop(f, s);
 	close(s->fd);
 	s->fd = -1;
 }
 
 /* Remembers the address of a socket unit: a wildcard of another listener may conflict with it. */
-static void fdstore_note_unit(struct kept *k, const struct fdstore_socket *s, const char *name)
+static void fdstore_note_unit(struct fdstore *f, const struct fdstore_socket *s, const char *name)
 {
-	struct fdstore_unit *u = &k->units[k->unit_count++];
+	struct fdstore_unit *u = &f->units[f->unit_count++];
 
 	u->sa = s->sa;
 	u->type = s->name.type;
 	snprintf(u->name, sizeof(u->name), "%s", name);
 }
 
-const struct fdstore_unit *fdstore_conflict(const struct kept *k,
+const struct fdstore_unit *fdstore_conflict(const struct fdstore *f,
 					    const struct sockaddr_storage *wanted, int type)
 {
-	for (unsigned i = 0; i < k->unit_count; i++)
-		if (k->units[i].type == type && sockaddr_overlaps(wanted, &k->units[i].sa))
-			return &k->units[i];
+	for (unsigned i = 0; i < f->unit_count; i++)
+		if (f->units[i].type == type && sockaddr_overlaps(wanted, &f->units[i].sa))
+			return &f->units[i];
 	return NULL;
 }
 
 /* Takes ownership of fd and adds it to the list; false: it was closed. */
-static bool fdstore_take(struct kept *k, int fd, const char *name, const struct config *config)
+static bool fdstore_take(struct fdstore *f, int fd, const char *name, const struct config *config)
 {
-	struct fdstore_socket *s = &k->list[k->count];
+	struct fdstore_socket *s = &f->list[f->count];
 	char text[ADDRESS_TEXT_MAX];
 	const char *why;
 
@@ -155,7 +155,7 @@ static bool fdstore_take(struct kept *k, int fd, const char *name, const struct 
 	socket_name_parse(name, &s->name);
 	why = fdstore_refuse(s);
 	if (!why && !s->name.listener[0])
-		fdstore_note_unit(k, s, name);
+		fdstore_note_unit(f, s, name);
 	if (why) {
 		log_warning("descriptor %d, '%s', from the service manager %s: closed", fd, name,
 			    why);
@@ -163,14 +163,14 @@ static bool fdstore_take(struct kept *k, int fd, const char *name, const struct 
 		log_info("no listener wants %s, '%s', from the service manager: closed",
 			 format_sockaddr(&s->sa, text), name);
 	} else {
-		k->count++;
+		f->count++;
 		return true;
 	}
-	fdstore_close_one(k, s);
+	fdstore_close_one(f, s);
 	return false;
 }
 
-void fdstore_open(struct kept *k, struct notify *notify, const struct config *config)
+void fdstore_open(struct fdstore *f, struct notify *notify, const struct config *config)
 {
 	const char *max = getenv("FDSTORE");
 	char **names = NULL;
@@ -178,31 +178,31 @@ void fdstore_open(struct kept *k, struct notify *notify, const struct config *co
 	bool closed = false;
 	uint64_t value;
 
-	*k = (struct kept){ .notify = notify };
+	*f = (struct fdstore){ .notify = notify };
 	if (max && getenv("NOTIFY_SOCKET") && parse_uint(max, &value) == 0)
-		k->max = (unsigned)MIN(value, UINT_MAX);
+		f->max = (unsigned)MIN(value, UINT_MAX);
 	if (count < 0)
 		log_warning("LISTEN_FDS, LISTEN_FDNAMES: %s", strerror(-count));
 	if (count > 0) {
-		k->list = calloc((unsigned)count, sizeof(*k->list));
-		k->units = calloc((unsigned)count, sizeof(*k->units));
+		f->list = calloc((unsigned)count, sizeof(*f->list));
+		f->units = calloc((unsigned)count, sizeof(*f->units));
 	}
-	for (int i = 0; k->list && k->units && i < count; i++)
-		closed |= !fdstore_take(k, SD_LISTEN_FDS_START + i, names[i], config);
+	for (int i = 0; f->list && f->units && i < count; i++)
+		closed |= !fdstore_take(f, SD_LISTEN_FDS_START + i, names[i], config);
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
 	/* The wait is needed because an address cannot be bound while the
 	 * manager has the socket open. */
-	if (closed && k->max)
-		notify_barrier(notify, clock_ns() + KEPT_BARRIER_NS);
+	if (closed && f->max)
+		notify_barrier(notify, clock_ns() + FDSTORE_BARRIER_NS);
 }
 
-struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wants,
+struct fdstore_socket *fdstore_find(struct fdstore *f, const struct socket_name *wants,
 				    unsigned *position)
 {
-	while (*position < k->count) {
-		struct fdstore_socket *socket = &k->list[(*position)++];
+	while (*position < f->count) {
+		struct fdstore_socket *socket = &f->list[(*position)++];
 
 		if (socket->fd >= 0 && socket_name_fits(wants, &socket->name, &socket->sa))
 			return socket;
@@ -210,29 +210,29 @@ struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wa
 	return NULL;
 }
 
-void fdstore_close(struct kept *k, bool serves)
+void fdstore_close(struct fdstore *f, bool serves)
 {
 	char text[ADDRESS_TEXT_MAX];
 
-	for (unsigned i = 0; i < k->count; i++) {
-		if (k->list[i].renamed && serves)
-			fdstore_drop(k, &k->list[i]);
-		if (k->list[i].fd < 0)
+	for (unsigned i = 0; i < f->count; i++) {
+		if (f->list[i].renamed && serves)
+			fdstore_drop(f, &f->list[i]);
+		if (f->list[i].fd < 0)
 			continue;
 		log_info("no listener took %s from the service manager: closed",
-			 format_sockaddr(&k->list[i].sa, text));
-		fdstore_close_one(k, &k->list[i]);
+			 format_sockaddr(&f->list[i].sa, text));
+		fdstore_close_one(f, &f->list[i]);
 	}
-	free(k->list);
-	k->list = NULL;
-	k->count = 0;
+	free(f->list);
+	f->list = NULL;
+	f->count = 0;
 }
 
-void fdstore_free(struct kept *k)
+void fdstore_free(struct fdstore *f)
 {
-	free(k->units);
-	k->units = NULL;
-	k->unit_count = 0;
+	free(f->units);
+	f->units = NULL;
+	f->unit_count = 0;
 }
 
 /* ---- Sockets that we store ---- */
@@ -242,7 +242,7 @@ static unsigned kept_total(const struct listeners *all)
 	unsigned total = 0;
 
 	for (unsigned i = 0; i < all->count; i++)
-		total += all->list[i]->kept;
+		total += all->list[i]->stored_count;
 	return total;
 }
 
@@ -264,23 +264,23 @@ static int fdstore_store_address(const struct listener *l, unsigned address, uns
 	strcpy(name.listener, l->name);
 	snprintf(message, sizeof(message), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s",
 		 socket_name_format(&name, text));
-	for (unsigned i = 0; rc >= 0 && i < count; i += KEPT_MESSAGE_FDS)
-		rc = notify_send(l->all->kept.notify, message, fds + i,
-				 MIN(count - i, (unsigned)KEPT_MESSAGE_FDS));
+	for (unsigned i = 0; rc >= 0 && i < count; i += FDSTORE_MESSAGE_FDS)
+		rc = notify_send(l->all->fdstore.notify, message, fds + i,
+				 MIN(count - i, (unsigned)FDSTORE_MESSAGE_FDS));
 	free(fds);
 	if (rc < 0)
 		return rc;
-	strcpy(a->kept, text);
+	strcpy(a->stored_as, text);
 	*ret_count = count;
 	return 0;
 }
 
 void fdstore_store(struct listener *l)
 {
-	const struct kept *k = &l->all->kept;
+	const struct fdstore *f = &l->all->fdstore;
 	unsigned total = kept_total(l->all);
 
-	if (!k->max || l->state != LISTENER_SERVING)
+	if (!f->max || l->state != LISTENER_SERVING)
 		return;
 	if (l->endpoints) {
 		log_write(LOG_INFO, l->name,
@@ -293,13 +293,13 @@ void fdstore_store(struct listener *l)
 
 		if (l->addresses[i].activated)
 			continue;
-		rc = fdstore_store_address(l, i, k->max - MIN(total, k->max), &count);
+		rc = fdstore_store_address(l, i, f->max - MIN(total, f->max), &count);
 		if (rc < 0)
 			log_write(LOG_WARNING, l->name,
 				  "listener '%s': %s is not kept over a restart: %s%s", l->name,
 				  l->addresses[i].text, strerror(-rc),
 				  rc == -E2BIG ? " (raise FileDescriptorStoreMax=)" : "");
-		l->kept += count;
+		l->stored_count += count;
 		total += count;
 	}
 }
@@ -309,9 +309,9 @@ void fdstore_forget(struct listener *l)
 	for (unsigned i = 0; i < l->address_count; i++) {
 		struct bound *a = &l->addresses[i];
 
-		if (a->kept[0])
-			notify(l->all->kept.notify, "FDSTOREREMOVE=1\nFDNAME=%s", a->kept);
-		a->kept[0] = '\0';
+		if (a->stored_as[0])
+			notify(l->all->fdstore.notify, "FDSTOREREMOVE=1\nFDNAME=%s", a->stored_as);
+		a->stored_as[0] = '\0';
 	}
-	l->kept = 0;
+	l->stored_count = 0;
 }

@@ -17,7 +17,7 @@ struct fdstore_socket {
 };
 
 /* The file of a socket that we made, for unix_socket_remove(); empty if there is none. */
-struct unix_socket fdstore_file(const struct fdstore_socket *k);
+struct unix_socket fdstore_file(const struct fdstore_socket *s);
 
 /* An address of a socket unit, on which the service manager keeps listening. */
 struct fdstore_unit {
@@ -26,7 +26,7 @@ struct fdstore_unit {
 	char name[CONFIG_NAME_MAX]; /* usually the unit's name */
 };
 
-struct kept {
+struct fdstore {
 	struct notify *notify;
 	struct fdstore_unit *units;
 	unsigned unit_count;
@@ -38,20 +38,20 @@ struct kept {
 /* Takes the descriptors passed by the environment ($LISTEN_FDS, $FDSTORE).  Closes and
  * logs those that are not listening sockets or that no listener of config can use, as
  * they could block an address. */
-void fdstore_open(struct kept *k, struct notify *notify, const struct config *config);
+void fdstore_open(struct fdstore *f, struct notify *notify, const struct config *config);
 
 /* The next socket from *position (0 at first) on that matches `wants`; NULL: no more. */
-struct fdstore_socket *fdstore_find(struct kept *k, const struct socket_name *wants,
+struct fdstore_socket *fdstore_find(struct fdstore *f, const struct socket_name *wants,
 				    unsigned *position);
 
 /* Closes sockets that no listener took.  serves: the sockets that were taken will be
  * stored by fdstore_store().  The service manager stores no socket twice, so it first has
  * to forget their old names. */
-void fdstore_close(struct kept *k, bool serves);
-void fdstore_free(struct kept *k);
+void fdstore_close(struct fdstore *f, bool serves);
+void fdstore_free(struct fdstore *f);
 
 /* A socket unit's address that conflicts with `wanted` or would receive its clients; NULL: none. */
-const struct fdstore_unit *fdstore_conflict(const struct kept *k,
+const struct fdstore_unit *fdstore_conflict(const struct fdstore *f,
 					    const struct sockaddr_storage *wanted, int type);
 
 /* Stores the sockets of l, which serves, with the service manager; logs

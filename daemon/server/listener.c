@@ -60,7 +60,7 @@ uint64_t listener_peers_max(const struct listener *l, const struct listener_conf
 static void listener_unbind(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++)
-		if (!l->addresses[i].kept[0])
+		if (!l->addresses[i].stored_as[0])
 			socket_unbind(&l->addresses[i]);
 }
 
@@ -280,7 +280,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		/* Otherwise clients would wait in the queues of the stored sockets. */
 		fdstore_forget(l);
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
-		if (l->config->transport->datagrams && l->addresses[i].kept[0])
+		if (l->config->transport->datagrams && l->addresses[i].stored_as[0])
 			listening_give(l, i); /* the next process accepts from the queue */
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)

@@ -52,7 +52,7 @@ struct listener {
 	unsigned drained_count;
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
-	unsigned kept; /* number of its sockets that the service manager stores */
+	unsigned stored_count; /* number of its sockets that the service manager stores */
 	/* Some of its sockets come from another listener, which may still accept from them. */
 	bool inherited;
 	/* Addresses for an engine that binds them itself; NULL: the listener has sockets. */

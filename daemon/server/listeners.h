@@ -21,7 +21,7 @@ struct listeners {
 	struct exports exports;
 	struct mailbox mailbox; /* workers' calls to the main thread */
 	/* Sockets from the service manager that no listener has taken yet. */
-	struct kept kept;
+	struct fdstore fdstore;
 	struct proc_threads threads;
 	uint64_t threads_ns;       /* when threads were last scanned */
 	uint64_t started_ns;       /* CLOCK_MONOTONIC */

@@ -109,7 +109,7 @@ static bool may_join(const struct listener *l, struct listener *const *going,
 	int type = l->config->transport->socket_type;
 
 	return is_port_of(going, sockaddr_port(wanted), type) &&
-	       !fdstore_conflict(&l->all->kept, wanted, type);
+	       !fdstore_conflict(&l->all->fdstore, wanted, type);
 }
 
 /* Takes ownership of socket.fd. */
@@ -165,10 +165,10 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 /* ---- All sockets of a listener ---- */
 
 /* `wanted` is in use: adds to the reason the socket unit that has the address, if there is one. */
-static void explain_unit(const struct kept *k, const struct sockaddr_storage *wanted, int type,
+static void explain_unit(const struct fdstore *f, const struct sockaddr_storage *wanted, int type,
 			 struct reason *reason)
 {
-	const struct fdstore_unit *unit = fdstore_conflict(k, wanted, type);
+	const struct fdstore_unit *unit = fdstore_conflict(f, wanted, type);
 	char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
 
 	if (unit)
@@ -202,7 +202,7 @@ static int bind_rest(struct listening *sockets, struct listener *l, unsigned hav
 		list[i] = (struct worker_socket){ .fd = -1, .address = l->address_count };
 	rc = socket_bind(wanted, type, list, count, joins, l->all->bind_end_ns, bound, reason);
 	if (rc == -EADDRINUSE)
-		explain_unit(&l->all->kept, wanted, type, reason);
+		explain_unit(&l->all->fdstore, wanted, type, reason);
 	for (unsigned i = 0; i < count; i++)
 		if (list[i].fd >= 0 && add_socket(sockets, list[i], have + i, joins) < 0)
 			rc = reason_set(reason, -ENOMEM, "no memory");
@@ -249,16 +249,16 @@ static int take_given(struct listening *sockets, struct listener *l, const struc
 
 /* Takes sockets of the service manager: all that are bound to the address of the first match.
  * *ret_count 0: there is no match. */
-static int take_kept(struct listening *sockets, struct listener *l, const struct socket_name *wants,
-		     unsigned *ret_count, struct reason *reason)
+static int take_stored(struct listening *sockets, struct listener *l,
+		       const struct socket_name *wants, unsigned *ret_count, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
-	struct kept *kept = &l->all->kept;
+	struct fdstore *stored = &l->all->fdstore;
 	struct fdstore_socket *found, *first = NULL;
 	unsigned position = 0, count = 0;
-	int *fds = calloc(kept->count + 1, sizeof(*fds)), rc = 0;
+	int *fds = calloc(stored->count + 1, sizeof(*fds)), rc = 0;
 
-	while (fds && (found = fdstore_find(kept, wants, &position))) {
+	while (fds && (found = fdstore_find(stored, wants, &position))) {
 		if (is_left(l->all, wants, &found->sa))
 			continue;
 		first = first ? first : found;
@@ -288,7 +288,7 @@ static int open_address(struct listening *sockets, struct listener *l,
 	struct bound *bound = &l->addresses[l->address_count], *given;
 	struct socket_name wants = { .wanted = *wanted, .type = l->config->transport->socket_type };
 	const struct listener *giver;
-	unsigned kept = 0;
+	unsigned taken = 0;
 	int rc;
 
 	strcpy(wants.listener, l->name);
@@ -296,12 +296,12 @@ static int open_address(struct listening *sockets, struct listener *l,
 	if (given)
 		rc = take_given(sockets, l, giver, given, reason);
 	else
-		rc = take_kept(sockets, l, &wants, &kept, reason);
-	if (rc == 0 && !given && !kept)
+		rc = take_stored(sockets, l, &wants, &taken, reason);
+	if (rc == 0 && !given && !taken)
 		rc = bind_rest(sockets, l, 0, may_join(l, going, wanted), wanted, reason);
-	if (rc == 0 && kept)
+	if (rc == 0 && taken)
 		log_write(LOG_INFO, l->name, "listener '%s': %u socket%s on %s taken over", l->name,
-			  kept, plural(kept), bound->text);
+			  taken, plural(taken), bound->text);
 	bound->wanted = *wanted;
 	l->address_count += rc == 0;
 	return rc;

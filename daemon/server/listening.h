@@ -15,7 +15,7 @@ struct listening {
 /* Sockets for each of l's addresses, at least one for every worker; fills l->addresses.  If a
  * listener of `going` (NULL-terminated, NULL: none) has the address, duplicates of all of its
  * sockets are used, and the old listener continues undisturbed until it is drained.  Sockets of
- * all->kept are taken from there.  0, or -errno with the reason. */
+ * all->fdstore are taken from there.  0, or -errno with the reason. */
 int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
 		   struct reason *reason);
 

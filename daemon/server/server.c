@@ -115,9 +115,9 @@ int server_start(struct server *s, struct config *config)
 		log_error("cannot start: %s", strerror(-rc));
 		return rc;
 	}
-	fdstore_open(&all->kept, &s->notify, config);
+	fdstore_open(&all->fdstore, &s->notify, config);
 	rc = server_prepare(s);
-	fdstore_close(&all->kept, rc == 0);
+	fdstore_close(&all->fdstore, rc == 0);
 	return rc;
 }
 
@@ -173,7 +173,7 @@ bool server_stop(struct server *s)
 	listeners_free(all);
 	exports_free(&all->exports);
 	reload_fini(s);
-	fdstore_free(&all->kept);
+	fdstore_free(&all->fdstore);
 	notify_close(&s->notify);
 	reserve_close();
 	config_free(s->config);

@@ -14,7 +14,7 @@ struct bound {
 	struct sockaddr_storage wanted, sa;
 	bool activated; /* belongs to a socket unit: neither its sockets nor its file are ours */
 	/* Its name in the service manager's descriptor store; "": not stored. */
-	char kept[SOCKET_NAME_TEXT_MAX];
+	char stored_as[SOCKET_NAME_TEXT_MAX];
 	/* A running listener's address: the address of a listener being prepared that has taken its
 	 * sockets over.  The file of a Unix socket becomes the new one's when that serves. */
 	struct bound *heir;

@@ -137,7 +137,7 @@ static void a_hung_worker_is_asked_once_to_flush_its_counters(void **state)
 		}
 		assert_int_equal(settled, 0);
 		sem_post(&gate.open);
-		while (atomic_load(&b->worker.settling))
+		while (atomic_load(&b->worker.flush_asked))
 			poll(NULL, 0, 1);
 		assert_int_equal(settled, 1);
 		while (settled == 1) { /* the worker may find that it owes nothing */
