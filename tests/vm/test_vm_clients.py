@@ -1,5 +1,5 @@
 """Clients that need a kernel of their own: the kernel's NBD client and NVMe initiator, perftest; TLS in the
-kernel; and the installed service with RDMA let in."""
+kernel; `nbctl compare --layers`; and the installed service with RDMA let in."""
 import shutil
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from virtual import ENVIRONMENT, HERE, TOP, check, files, names_in, results, why
 
 MINUTES = 12
 
-INSIDE = files("far", "exchange", "nbd", "nvme", "tls", "power")
+INSIDE = files("far", "exchange", "nbd", "nvme", "tls", "power", "layers")
 
 
 @pytest.mark.parametrize("name", names_in(INSIDE))
