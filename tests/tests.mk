@@ -33,12 +33,15 @@ $(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check service
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 # Several may run at a time (make -j), so each prints its output when it has ended.
+UNITS := %
+UNIT  := $(filter $(addprefix $(BUILD)/unit/test_,$(UNITS)),$(UNIT))
+$(if $(or $(UNIT),$(findstring %,$(UNITS))),,$(error UNITS=$(UNITS): there is no such unit test in tests/unit))
 UNIT_RUNS := $(UNIT:%=%.run)
 .PHONY: units $(UNIT_RUNS)
 $(UNIT_RUNS): %.run: %
 	@rm -f $*.failed; $(RUN) $* >$*.log 2>&1 || touch $*.failed
 	@flock $(BUILD)/unit sh -c 'echo "== $*"; cat $*.log'
-units: $(UNIT_RUNS) ## run the unit tests (RUN=EMULATOR for those of another machine)
+units: $(UNIT_RUNS) ## run the unit tests (UNITS='ini worker%': of these names; RUN=EMULATOR for those of another machine)
 	@failed=; for t in $(UNIT); do [ ! -e $$t.failed ] || failed="$$failed $$t"; done; \
 		[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
@@ -117,17 +120,32 @@ check-layers: ## as root: the functions that --layers knows, against those of Li
 		NBSERVED_VM_SUITE=$$suite tests/vm/vm.sh $(BUILD)/vm/layers cp /proc/kallsyms /vm/$$suite; done
 	$(Q)$(PYTHON) -B tests/vm/check_layers.py /proc/kallsyms $(BENCH_KERNELS:%=$(BUILD)/vm/layers/%)
 
-.PHONY: check check-all
-check: ## unit tests and system tests: some six minutes on two CPUs, with the build
+# Under load for long, in statistics, or between three hosts: not for each change.
+LONG_TESTS := lab reload_load reload_random verdict
+.PHONY: check check-long check-all
+check: ## unit tests and system tests but the longest: under five minutes on two CPUs, with the build
+	@tools/deps.sh build test
+	$(AGAIN) $(JOBS) all units
+	$(AGAIN) TEST_SKIP='$(LONG_TESTS)' system
+check-long: ## the system tests that `check` leaves out
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) all
-	$(AGAIN) $(JOBS) units
-	$(Q)$(PYTEST) $(ABREAST) tests/system
+	$(Q)$(PYTEST) $(ABREAST) $(LONG_TESTS:%=tests/system/test_%.py)
 # One after the other: each installs packages of its own.
-check-all: check ## as root: check, bench-check, check-vm and check-cross
-	$(AGAIN) bench-check
+check-all: check check-long ## as root: besides bench-check, check-reproducible, check-vm and check-cross
+	$(AGAIN) bench-check check-reproducible
 	$(AGAIN) check-vm
 	$(AGAIN) check-cross
+
+# Two builds of the same sources in different folders are the same to the byte.
+.PHONY: check-reproducible
+ELSEWHERE = $(abspath $(BUILD)/elsewhere)
+check-reproducible: all ## another build in another folder, compared with this one
+	$(Q)rm -rf $(ELSEWHERE) && mkdir -p $(ELSEWHERE) && \
+		cp -r --parents Makefile VERSION daemon ctl tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
+	$(AGAIN) $(JOBS) -s -C $(ELSEWHERE) BUILD=build all >/dev/null
+	$(Q)for program in nbserved nbctl; do \
+		cmp $(BUILD)/$$program $(ELSEWHERE)/build/$$program || exit 1; done
 
 # ---- The same on sanitized builds ----------------------------------------------------------------
 ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
@@ -141,7 +159,8 @@ check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_o
 
 .PHONY: check-asan check-vm-asan check-vm-many check-vm-zcrx check-apparmor check-tsan
 # A test over all engines runs over one under each sanitizer: services and core are the same code on each
-# engine.  Left out are tests of scripts, of nbctl's texts, and of load that only takes time there.
+# engine.  Left out are tests of scripts, of nbctl's texts, and of load that only takes time there; under TSan
+# all of nbctl, which has one thread.
 check-asan: TEST_ENGINES := io_uring
 check-asan: TEST_SKIP := bench builds completion install interrupt layers notify options reload_load report run softirq sweep verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
@@ -170,11 +189,13 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	$(Q)tests/vm/vm.sh -S -t 2400 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
-check-tsan: TEST_SKIP := bench builds completion config install interrupt layers metrics options reload_random remote report run \
-	softirq sweep top verdict
-check-tsan: ## unit and system tests under ThreadSanitizer
+check-tsan: TEST_SKIP := bench builds completion config container generator_rows history install interrupt lab layers metrics \
+	nbctl nbctl_compare nbctl_stats options reload_random remote report run softirq sweep top verdict
+# The unit tests that have more than one thread.
+check-tsan: UNITS := admission conn% iperf3 notify pressure% proc ring_short services session store tls% uring worker%
+check-tsan: ## unit and system tests with threads under ThreadSanitizer
 	@tools/deps.sh build test
-	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) all units
+	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(JOBS) $(TSAN) UNITS='$(UNITS)' all units
 	$(Q)$(TSAN_RUN) $(MAKE) --no-print-directory $(TSAN) TEST_SKIP='$(TEST_SKIP)' TEST_ENGINES='$(TEST_ENGINES)' system
 
 # ---- Fuzzing: clang's libFuzzer, the corpus is kept in $(BUILD)/fuzz/corpus -----------------------
