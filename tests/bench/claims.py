@@ -115,7 +115,7 @@ def call_ns():
 
 
 def load_time(minutes, loads):
-    """Seconds for each of so many loads."""
+    """Seconds for each of the loads, so that all of them take these minutes."""
     return max(1, round(60 * minutes / loads))
 
 

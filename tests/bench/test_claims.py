@@ -35,7 +35,7 @@ def test_the_better_direction_depends_on_the_figure():
 
 
 def test_the_intervals_of_a_claim_hold_together():
-    """However many comparisons it makes: each is as wide as their number asks."""
+    """The more comparisons a claim makes, the wider is the interval of each."""
     rows = Rows("nbctl")
     for listener in ("a", "b"):
         rows.visits["load", listener] = {"echo": [

@@ -81,7 +81,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
-    """Shows with a test that failed what its daemons had said until then."""
+    """Adds the logs of its daemons to the report of a test that failed."""
     report = (yield).get_result()
     if report.when == "call" and report.failed:
         for daemon in getattr(item, "daemons", []):
@@ -481,7 +481,7 @@ def limit_locked_memory(size):
 
 
 def is_sanitized():
-    """Memory of such a build says nothing."""
+    """True for a build with a sanitizer, whose memory use tells nothing about the daemon's."""
     binary = NBSERVED.read_bytes()
     return b"__asan_init" in binary or b"__tsan_init" in binary
 

@@ -32,7 +32,7 @@ def only(tmp_path, *programs):
 
 
 def test_a_word_measures_and_writes_a_page(tmp_path):
-    """Its command, which is told, keeps generator and server apart."""
+    """The command that it prints pins generator and server to different cores."""
     requires("redis-benchmark")
     done = bench(tmp_path, "echo", "--repeat", 1, "--json")
     assert f"The page: {os.path.realpath(tmp_path)}/nbserved-echo.html\n" in done.stderr

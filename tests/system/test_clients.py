@@ -222,7 +222,7 @@ def arrived(daemon, name):
 
 
 def test_fio_and_socat_with_datagrams(start_daemon):
-    """fio says hello and goodbye in datagrams of their own."""
+    """fio sends datagrams of its own at the beginning and at the end."""
     daemon = start_daemon(
         "".join(listener(f"{s}-{e}", s, e, transport="udp") for s in ("echo", "discard") for e in ENGINES)
     )

@@ -544,7 +544,7 @@ def test_without_io_uring_the_doctor_says_so(no_io_uring, tmp_path):
 
 
 def no_without_its_mend(report):
-    """Values that are refused without a reason, or without saying what to do."""
+    """Values that are refused without a reason, or without advice."""
     items = [item for kind in ("checks", "listeners", "exports") for item in report[kind]]
     refused = [item for item in items if not item.get("ok", item.get("available"))]
     assert refused

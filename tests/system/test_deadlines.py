@@ -1,4 +1,4 @@
-"""Clients that owe the server something: their time is over when the manual pages say so."""
+"""Clients that do not finish what they have begun are ended after the times in the manual pages."""
 
 import select
 import socket
@@ -15,7 +15,7 @@ LATE = 15  # more, on a busy machine
 
 
 def silent(_daemon, _s):
-    """Says nothing at all, or nothing more."""
+    """Sends nothing at all, or nothing more."""
     return iter(())
 
 

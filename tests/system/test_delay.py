@@ -246,7 +246,7 @@ def test_a_client_that_never_reads_is_bounded_and_harms_nobody(serve):
 
 
 def test_what_is_held_back_is_bounded(serve):
-    """As output is that nobody reads: then input waits, too."""
+    """Delayed answers count as output that the client does not read: input waits, too."""
     daemon = serve("http", server="drain-timeout = 100ms", delay=NEVER)
     with daemon.connect("http") as s:
         s.setblocking(False)

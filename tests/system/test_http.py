@@ -337,7 +337,8 @@ def test_an_error_is_read_before_the_connection_is_reset(daemon):
 
 @pytest.mark.parametrize("drain", [False, True])
 def test_the_last_reply_is_read_before_the_connection_is_reset(start_daemon, engine, drain):
-    """The client sends more than is answered; the reply is followed by the end of the output, whose input continues."""
+    """The client continues to send after a request that ends the connection: the server ends its output after the
+    reply, and still reads."""
     daemon = start_daemon(listener("http", service="http", engine=engine))
     with daemon.connect("http") as s:
         if drain:

@@ -61,7 +61,7 @@ def fill(clients, flags=0):
 
 
 def test_a_failed_flush_fails_every_request_that_waits_for_it(failing):
-    """The kernel tells one; the others, on other workers, may not hear that all is well."""
+    """The kernel reports the error to one flush only; the clients of other workers must not get a success."""
     clients = [connect(failing, "nbd") for _ in range(16)]
     assert set(fill(clients)) == {0}
     for client in clients:
@@ -174,7 +174,7 @@ def test_contexts_are_forgotten_when_choosing_others_fails(start_daemon, engine)
 
 
 def test_the_smallest_pool_serves_many(start_daemon, engine, store, tmp_path):
-    """Most of it may be lent to the kernel, and all take more than their share."""
+    """Most of the pool may be lent to the kernel, and each client asks for more than its share."""
     daemon = start_daemon(
         export(f"{tmp_path}/disk", store, size="8M", create="yes")
         + listener("nbd", service="nbd", engine=engine, exports="disk", buffers=16, buffer_size="4K")

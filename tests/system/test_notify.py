@@ -122,7 +122,7 @@ def test_the_watchdog_is_fed_while_the_manager_does_not_read(start_daemon):
 
 
 def test_forgotten_sockets_hold_up_the_start_for_a_second_only(start_daemon):
-    """The barrier has a limit, also where it cannot even be said."""
+    """The answer to the barrier may never come: the daemon waits for it a second at most."""
     stranger, other = socket.socketpair()
     with stranger, other:
         daemon = start_daemon(

@@ -267,7 +267,7 @@ def test_busy_poll_auto(start_daemon, engine):
 
 
 def test_zero_copy_is_counted_and_intact(start_daemon):
-    """Sends below the limit are not made so.  On loopback the kernel copies, and says so."""
+    """Sends below the limit are ordinary ones. On loopback the kernel copies zero-copy sends, and reports that."""
     daemon = start_daemon(listener("echo", engine="io_uring", zero_copy_min="8K"))
     assert "send_zc" in daemon.stats("echo")["engine_features"]
     with daemon.connect("echo") as s:

@@ -221,7 +221,7 @@ class Fresh:
 
 
 def reload(daemon):
-    """Whether the daemon did it; nothing may tell otherwise."""
+    """True if the daemon reloaded; its reply and its status must agree."""
     before = daemon.call("GetStatus")["generation"]
     try:
         generation = daemon.call("Reload")["generation"]

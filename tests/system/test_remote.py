@@ -83,7 +83,7 @@ def test_a_command_prints_the_same_over_ssh(daemon, program):
 
 
 def test_compare_measures_over_one_connection(daemon, program, tmp_path):
-    """Although it kills what its command leaves behind."""
+    """The ssh of nbctl is not killed as a process that the command has left behind."""
     made = tmp_path / "made"
     ssh = program(f'echo >>{made}; exec sh -c "$last"')
     client = f'exec 3<>/dev/tcp/127.0.0.1/{daemon.port("echo")}; printf x >&3; read -rn1 <&3'
@@ -94,7 +94,7 @@ def test_compare_measures_over_one_connection(daemon, program, tmp_path):
 
 
 def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
-    """Its daemon tells another boot than ours."""
+    """The daemon reports another boot id than this host's."""
     ours = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     path = tmp_path / "forwarded"
     with socket.socket(socket.AF_UNIX) as listening:

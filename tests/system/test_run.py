@@ -353,7 +353,7 @@ def test_an_empty_comparison_fails(tmp_path, service, command, why):
 
 
 def test_a_generator_that_goes_elsewhere_is_told_where_the_listener_waits(tmp_path):
-    """While it runs, and once; it ends here when that has been said."""
+    """The message comes once, while the generator runs; the generator of this test ends then."""
     said, port = tmp_path / "said", tmp_path / "port"
     with open(said, "wb") as stderr:
         done = subprocess.run(
@@ -367,7 +367,7 @@ def test_a_generator_that_goes_elsewhere_is_told_where_the_listener_waits(tmp_pa
 
 
 def test_a_visit_has_a_time_limit(tmp_path):
-    """Another listener is compared all the same, and the first one is visited once."""
+    """The other listener is compared, and the first one is visited only once."""
     visits = tmp_path / "visits"
     command = f"echo {{listener}} >>{visits}; [ {{listener}} = echo-epoll ] || exec {' '.join(redis())}; sleep 999"
     done = run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=epoll", "--repeat", "2", "--json",

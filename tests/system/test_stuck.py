@@ -1,5 +1,5 @@
-"""Threads that do not come back: one that waits for a device, one that makes no turns.  The daemon
-ends all the same, and says what kept it."""
+"""Threads that hang, waiting for a device or making no turns: the daemon ends nevertheless, and logs which thread it
+was."""
 
 import contextlib
 import ctypes
@@ -143,7 +143,7 @@ def test_file_systems_that_hang_do_not_keep_a_reload(faulty, tmp_path):
 
 
 def test_a_file_system_that_hangs_does_not_keep_the_start(faulty, start_daemon):
-    """The same, at the start of another daemon: it says so and ends."""
+    """A daemon whose file system hangs at its start logs that and ends."""
     orders = faulty.directory / "open"
     orders.write_text("open wait")
     other = start_daemon(

@@ -57,7 +57,7 @@ def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
 
 
 def test_a_sweep_over_workers(tmp_path):
-    """Each value has a daemon with so many of them, and a curve over it."""
+    """Each value has a daemon with that number of workers, and there is a curve over the values."""
     done = run(tmp_path, "--run", "echo,engine=epoll,workers={w}", "--sweep", "w=1,2", "--repeat", 2, "--json", "--", *redis(), "-c", "8")
     document = json.loads(done.stdout)
     assert [(row["label"], row["workers"]) for row in document["rows"]] == [("w=1", 1), ("w=2", 2)]

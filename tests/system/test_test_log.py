@@ -18,7 +18,7 @@ def recorded(daemon, **parameters):
 
 
 def ended(daemon, count=1, **parameters):
-    """The records once there are so many."""
+    """The records, as soon as there are `count` of them."""
     return wait_until(lambda: len(recorded(daemon, **parameters)) == count and recorded(daemon, **parameters),
                       f"{count} tests are recorded")
 
@@ -140,7 +140,7 @@ def test_netperf_and_the_command(start_daemon, engine):
 
 
 def test_the_list_is_read_while_tests_end(daemon):
-    """Records are whole, whoever writes at the same time."""
+    """Records are whole although workers write at the same time."""
     stop = threading.Event()
     seen = []
 

@@ -586,7 +586,7 @@ def test_handshakes_are_evicted_oldest_first(start_daemon, pem):
 
 
 def refused(start_daemon, text):
-    """What the daemon says when it does not start."""
+    """The messages of a daemon that refuses to start."""
     daemon = start_daemon(text, ready=False)
     assert daemon.process.wait(TIMEOUT) != 0
     daemon.may_fail = True

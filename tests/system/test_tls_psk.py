@@ -50,7 +50,7 @@ def connect(daemon, keys, name="alice"):
 
 
 def s_client_fails(daemon, *options):
-    """What it says then."""
+    """The output of an s_client that fails."""
     command = ["openssl", "s_client", "-connect", f"127.0.0.1:{daemon.port('echo')}", *options]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=-1, stderr=subprocess.STDOUT, timeout=TIMEOUT, text=True)
     assert done.returncode, done.stdout

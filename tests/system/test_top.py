@@ -336,7 +336,7 @@ def test_a_daemon_that_does_not_answer_is_told(daemon, terminal):
 
 
 def test_a_daemon_that_ends_on_another_host_is_told(daemon, terminal, tmp_path):
-    """The bridge goes on, and says so."""
+    """The bridge continues, and reports that the daemon is gone."""
     ssh = tmp_path / "ssh"
     ssh.write_text(f'#!/bin/sh\nfor last; do :; done\nPATH={NBCTL.parent}:$PATH exec sh -c "$last"\n')
     ssh.chmod(0o755)

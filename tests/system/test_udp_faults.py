@@ -150,7 +150,8 @@ def test_no_room_to_send(start_daemon, engine):
 
 @pytest.mark.parametrize("service", ["echo", "chargen", "sockperf"])
 def test_answers_to_ports_that_are_closed(start_daemon, engine, service):
-    """The host counts what it hears of them; the sockets hear nothing, so nobody else's answer fails instead."""
+    """ICMP errors are counted by the host and not reported to the sockets, so they make no answer to another client
+    fail."""
     daemon = start_daemon(udp(service, engine=engine, service=service, address=["127.0.0.1:0", "[::1]:0"], **WHOLE),
                           env={"FDSTORE": "100"})
     message = struct.pack(">QHI", 7, 3, 14)

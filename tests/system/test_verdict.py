@@ -148,7 +148,7 @@ def all_verdicts(tmp_path, noise, factors):
 
 
 def most_by_chance(groups, share):
-    """So many of the groups that more happen in one of a thousand runs of this test."""
+    """The number of wrong groups that is exceeded in one of a thousand runs of this test."""
     total, k = 0.0, -1
     while total < 0.999:
         k += 1

@@ -190,7 +190,7 @@ def test_a_body_inside_tls(able, start_daemon):
 
 @pytest.mark.parametrize("area", AREAS)
 def test_floods_of_small_messages_pin_no_pages(able, start_daemon, area):
-    """64 bytes that nobody takes yet hold no page: they are copied together."""
+    """Small messages that the service does not take yet hold no page each: they are copied together."""
     daemon = start_daemon(section("echo", zero_copy_area=area))
     data = noise(64 * 4000)
     with contextlib.ExitStack() as stack:

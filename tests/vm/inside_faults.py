@@ -1,5 +1,5 @@
 """Run by test_rdma.py in the VM: verbs that fail, one after the other, in a daemon that was linked for that
-(faults/faults.c).  Nothing crashes, nothing is left behind, and who connects afterwards is served."""
+(faults/faults.c).  Nothing crashes, nothing is left behind, and later clients are served."""
 import contextlib
 import os
 import signal

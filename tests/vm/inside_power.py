@@ -66,7 +66,7 @@ def devices():
 
 
 def entries_of(log):
-    """(flags, offset, data or its length, mark), in the log's order."""
+    """(flags, offset, data or its length, mark) of each entry, in the log's order."""
     with open(log, "rb", buffering=0) as file:
         magic, _, count, sector = struct.unpack("<QQQI", file.read(512)[:28])
         assert magic == LOG_MAGIC

@@ -1,6 +1,6 @@
 """Run by test_rdma.py in the VM: nbserved and real clients on rxe (RoCE) and siw (iWARP).
 
-The clients are rdma-core's and rdma_client.c, which says of what was refused why."""
+The clients are rdma-core's and rdma_client.c, which prints the reason of each refusal."""
 import contextlib
 import ctypes
 import re
@@ -518,7 +518,7 @@ def test_clients_of_datagrams_are_bounded(start_daemon):
 
 
 def test_a_new_client_of_datagrams_takes_the_oldest_place(start_daemon):
-    """Nothing tells that clients have gone: a limit never refuses a new client."""
+    """The daemon does not learn that clients of datagrams have gone, so a limit must not refuse a new one."""
     daemon = start_daemon(datagram_section(max_connections=4))
     for _ in range(3):
         assert datagrams(daemon, "echo", 3, 64, 1) == "ok 3\n"

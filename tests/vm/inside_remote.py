@@ -182,7 +182,7 @@ PRIVATE_MAX = {"rxe": 56, "siw": 251}
 
 
 def test_private_data_of_every_length(start_daemon, device):
-    """The daemon gets no event: the kernel tells the client of data that a device cannot carry."""
+    """The daemon gets no event for private data that a device cannot carry: the kernel refuses it at the client."""
     daemon = start_daemon(section(device, service="rping"))
     start = resources()[f"{device}0"]
     assert must(CLIENT, "private", *at(daemon)) == f"carries 0 to {PRIVATE_MAX[device]}\n"

@@ -292,7 +292,7 @@ class Clients:
 
 @contextlib.contextmanager
 def configured(text):
-    """A drop-in of the configuration, for a service that is restarted by whoever calls."""
+    """Writes a drop-in of the configuration; the caller restarts the service."""
     EXTRA.parent.mkdir(exist_ok=True)
     EXTRA.write_text(text)
     try:
@@ -566,7 +566,7 @@ def drain():
 
 
 def bad_config():
-    """A wrong file is said once, with its line; it is not tried again and again."""
+    """A wrong file is reported once, with its line, and systemd does not restart the service again and again."""
     good = CONFIG.read_text()
     try:
         CONFIG.write_text(good + "\n[listener broken]\nadress = 127.0.0.1:1\n")

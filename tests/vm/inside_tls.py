@@ -155,7 +155,7 @@ def test_a_changed_record_ends_the_connection(daemon, pem):
 
 
 def test_a_client_that_does_not_get_far(daemon, pem):
-    """No handshake, part of one, other bytes, a reset: over, and nobody else notices."""
+    """No handshake, part of one, other bytes, a reset: the connection ends, and other clients are not affected."""
     for name in each("echo"):
         for part in [0, 1, 100, None]:
             client = Raw(daemon, name)
