@@ -1,4 +1,4 @@
-/* What /sys and /proc tell of an interface.  See nic.h; nic_tool.c asks the driver. */
+/* Facts about an interface from /sys and /proc.  See nic.h; nic_tool.c asks the driver. */
 #include "nic.h"
 
 #include <glob.h>

@@ -1,5 +1,5 @@
-/* Network interfaces: which one has an address, and what the kernel and its driver tell of it. From
- * /sys, /proc and SIOCETHTOOL on a socket of AF_INET: no netlink, which the unit forbids, and no
+/* Network interfaces: which one has an address, and facts from the kernel and its driver.  Sources:
+ * /sys, /proc and SIOCETHTOOL on a socket of AF_INET.  No netlink, which the unit forbids, and no
  * privilege.  Any thread that may wait for a driver. */
 #pragma once
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* What a driver tells of its interface, by SIOCETHTOOL, of which any process may use these
- * commands. See nic.h. */
+/* Facts about an interface from its driver, by SIOCETHTOOL; any process may use the commands that
+ * are used here.  See nic.h. */
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <stdio.h>

@@ -145,7 +145,7 @@ static int bind_replacing(struct unix_socket *s, struct reason *reason)
 	return rc < 0 ? reason_set(reason, rc, "bind %s: %s", path, strerror(-rc)) : 0;
 }
 
-/* Sets the group before listen(): nobody can connect while the group is still wrong. */
+/* Sets the group before listen(): no client can connect while the group is still wrong. */
 static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, struct reason *reason)
 {
 	const char *path = s->address.sun_path;

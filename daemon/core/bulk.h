@@ -29,9 +29,10 @@ extern const struct key_table bulk_key_table;
 
 /* Called by a service whose keys are bulk_key_table: drops all input of c. */
 void bulk_take(struct conn *c);
-/* From its next receive on the kernel drops the input of c, a stream over TCP, instead of copying
- * it (MSG_TRUNC, tcp(7)): the bytes in c->rx are others, and only their number counts.  A Unix
- * socket copies all the same, and an engine without the feature `drop` goes on as before. */
+/* From its next receive on the kernel drops the input of c, a stream over TCP, instead of
+ * copying it (MSG_TRUNC, tcp(7)).  The views in c->rx then have undefined contents, and only
+ * their length counts.  A Unix socket copies all the same, and an engine without the feature
+ * `drop` continues to copy. */
 void bulk_drop(struct conn *c);
 /* Takes the mark of c back; the kernel then reports the input that has arrived below it. */
 void bulk_end(struct conn *c);

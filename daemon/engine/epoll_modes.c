@@ -1,7 +1,7 @@
 /* Engine `epoll` as other servers use it, for comparison (`epoll-mode`):
  *
- * edge: a socket is added once, for all events (EPOLLET).  An event tells of what has arrived, not
- * of what is left, so a connection that was not drained receives again in the next turn.
+ * edge: a socket is added once, for all events (EPOLLET).  An event reports what has arrived, not
+ * what is left, so a connection that was not drained receives again in the next turn.
  *
  * oneshot: the kernel disarms a socket with each event (EPOLLONESHOT); one epoll_ctl() arms it
  * again before the worker waits.

@@ -1,5 +1,5 @@
-/* Detached calls.  The thread and its caller settle by one atomic exchange who frees the data: the
- * first to set is_left leaves it to the other.  See detached.h. */
+/* Detached calls.  One atomic exchange decides which of the two threads frees the data: the first
+ * one to set is_left leaves that to the other.  See detached.h. */
 #include "detached.h"
 
 #include "watchdog.h"

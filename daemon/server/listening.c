@@ -21,7 +21,7 @@ struct listening_socket {
 	struct worker_socket socket; /* fd -1: a worker owns it now */
 	unsigned worker;
 	/* The socket shares its port with a listener that serves.  It must not listen before the
-	 * reload is certain, or it would get connections that nobody accepts. */
+	 * reload is certain, or it would get connections that no worker accepts. */
 	bool joins;
 };
 

@@ -1,9 +1,9 @@
 /* Engine `rdma`: a queue pair that was agreed on over a socket.  See pair_socket.h.
  *
  * The connection manager finds the route to the client's GID, and so the device, the port and our
- * own GID, and has the kernel ask for the Ethernet address: without waiting, whereas the step to
- * RTR would wait for a second if nobody answered.  It makes the queue pair as well (INIT), but
- * connects nothing: the other steps are here. */
+ * own GID, and has the kernel ask for the Ethernet address.  It does so without blocking the
+ * worker, whereas the step to RTR would wait for up to a second for an answer.  It makes the queue
+ * pair as well (INIT), but connects nothing: the other steps are here. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

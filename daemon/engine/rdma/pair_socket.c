@@ -1,7 +1,7 @@
 /* Engine `rdma`: sockets.  See pair_socket.h.
  *
  * They are registered edge-triggered and stay in the epoll set while a connection's
- * input is off.  When it is on again, the registration is set anew, and epoll then
+ * input is off.  When it is on again, the registration is repeated, and epoll then
  * reports what is left in the socket. */
 #include "pair_socket.h"
 

@@ -106,7 +106,7 @@ void rdma_wait(struct worker *w, bool block)
  *
  * The connection manager sends an event to each identifier on the device.  But workers without one
  * get none, and if the module rdma_cm was loaded before ib_uverbs, the kernel waits until all have
- * closed the device before the connection manager hears of it.  So its file in /dev/infiniband,
+ * closed the device before it notifies the connection manager.  So its file in /dev/infiniband,
  * which is removed first, is watched as well. */
 
 enum { HOTPLUG_EVENTS_BYTES = 4096 };

@@ -209,7 +209,8 @@ static void rdma_receive(struct nvme_command *d, uint32_t bytes)
 	rdma_take_part(d, bytes);
 }
 
-/* Is the descriptor's range of in-capsule data, whose address is an offset, within the capsule? */
+/* Does the range of a descriptor of in-capsule data, whose address is an
+ * offset, lie within the capsule? */
 static bool rdma_capsule_is_right(const struct nvme_sgl *sgl, size_t capsule)
 {
 	return sgl->address <= capsule && sgl->length <= capsule - sgl->address;

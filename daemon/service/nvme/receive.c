@@ -139,7 +139,8 @@ static uint32_t receive_ready(const struct nvme_queue *q)
 	return block_is_held_up(c) ? (uint32_t)MIN(q->data_left, c->rx.bytes) : 0;
 }
 
-/* Verifies the digest of the PDU whose rest is in the input, without taking that. */
+/* Verifies the digest of the PDU, all of whose rest is in the input,
+ * without taking it from there. */
 static bool receive_is_intact(const struct nvme_queue *q)
 {
 	uint32_t digest = q->digest, left = q->data_left;

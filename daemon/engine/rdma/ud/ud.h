@@ -124,7 +124,7 @@ const struct engine_device *rdma_ud_device(const struct conn *c);
  *
  * They are made by a thread of their own, a worker's helper.  The kernel makes a handle for RoCE
  * once it knows the Ethernet address of the client, and asks for it by ARP: it waits for up to a
- * second if nobody answers, as for a forged source.  So datagrams of an unknown client are held
+ * second if no host answers, as for a forged source.  So datagrams of an unknown client are held
  * while its handle is made, a bounded number of them, and those of others are dropped.  Clients
  * that have asked the connection manager for the number of the queue pair come first, as the kernel
  * has reached their address to answer; an address that had no handle gets no second attempt for

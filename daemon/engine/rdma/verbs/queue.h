@@ -38,7 +38,7 @@ enum {
  *
  *   NEW       an identifier.  The core does not know it.
  *   OPENING   a connection of the core, which waits for it (c->pending); perhaps a queue pair.
- *   ACCEPTED  a queue pair, whose client was told to go on.
+ *   ACCEPTED  a queue pair; the client's request was accepted.
  *   REFUSED   was OPENING: its client will be told no.   On e->ending: both are torn down
  *   ENDED     was ACCEPTED, or its client has left.      before the next wait.
  *   GONE      nothing: the core waits no more, and releases it. */

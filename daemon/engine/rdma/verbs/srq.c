@@ -2,11 +2,12 @@
  *
  * A completion names the chunk; its connection is found by the number of the queue pair.
  *
- * rxe never completes a receive whose connection ended in the middle of a message, and nothing
- * tells of it.  But it takes them in the order of their posting, and refuses more than fit: so
- * after a connection has ended, receives are posted until one is refused, which tells how many it
- * has taken.  Of those that have not completed, each is either of a connection that was open when
- * it was taken and has completed none posted later, or lost: then its chunk is taken back. */
+ * rxe never completes a receive whose connection ended in the middle of a message, and reports
+ * nothing.  But it takes receives in the order of their posting, and refuses more than its queue
+ * has room for.  So after a connection has ended, receives are posted until one is refused: all
+ * posted ones but those that fit into the queue have then been taken.  A taken receive that has not
+ * completed either belongs to a connection that was open when it was taken and has completed none
+ * posted later, or it is lost: then its chunk is taken back. */
 #include "queue.h"
 
 #include <errno.h>
