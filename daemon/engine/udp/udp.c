@@ -107,6 +107,8 @@ static struct udp_peer **udp_recent(struct udp *u, const struct peer_key *key)
 	return &u->recent[mixed >> (64 - UDP_RECENT_BITS)];
 }
 
+/* Called by the table of peers, which needs the place at once: conn_close() calls udp_close(),
+ * which takes the peer out of it. */
 static void udp_evict(struct peer *peer)
 {
 	stat_add(peer->conn->worker->stats.peers_evicted, 1);
@@ -128,6 +130,8 @@ void udp_recv(struct conn *c, bool on)
 	(void)c, (void)on;
 }
 
+/* Only puts the peer into its socket's list: the hook at the end of the turn sends the output of
+ * all peers of a socket by as few calls as possible.  c->tx is not drained before that. */
 void udp_flush(struct conn *c)
 {
 	struct udp_peer *peer = c->engine_state;
@@ -229,6 +233,10 @@ static int udp_admit(struct udp *u, const struct sockaddr_storage *from, void **
 	return w->drain.on || w->turn.stop ? -EUSERS : conn_admit(w, -1, from, ret_ticket);
 }
 
+/* Begins a connection for an unknown sender; NULL: its datagram is dropped.  The peer belongs
+ * to the connection once conn_start() has succeeded, and udp_release() frees it.
+ * conn_start() adds it to the table, which may evict another peer: its connection is closed
+ * at once, and freed by a later run. */
 static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_datagram *d,
 				     const struct peer_key *key, const struct in6_addr *local)
 {

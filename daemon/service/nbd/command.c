@@ -87,6 +87,9 @@ void nbd_commands_free(struct conn *c)
 	free(n->commands);
 }
 
+/* The command stays on the list of free ones until its first nbd_command_set(), so a caller that
+ * cannot parse the request has nothing to give back.  Slots of the array that were never used are
+ * taken only when no used one is free: few slots then stay in the cache. */
 struct nbd_command *nbd_command_get(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
@@ -109,6 +112,9 @@ struct nbd_command *nbd_command_get(struct conn *c)
 #define TO(state) (1U << (state))
 enum { COMMAND_LISTED = TO(COMMAND_FREE) | TO(COMMAND_STALLED) | TO(COMMAND_FINISHED) };
 
+/* The table says which state may follow which; an assertion stops any other change.  A command is
+ * on the list of its state only if that is in COMMAND_LISTED: in the other states it is reached by
+ * n->payload (RECEIVING, DROPPING), or by its io, which the store holds (IO). */
 void nbd_command_set(struct nbd_command *d, enum command_state state)
 {
 	static const uint8_t follows[COMMAND_STATE_COUNT] = {
@@ -164,6 +170,8 @@ void nbd_command_arrived(struct nbd_command *d)
 
 /* ---- A part ---- */
 
+/* The views of d->data are the command's again.  It may run within io_submit(), that is, within the
+ * service's run(): n->running tells nbd_command_set() not to make the connection ready then. */
 static void part_done(struct io *io, int result)
 {
 	struct nbd_command *d = container_of(io, struct nbd_command, io);
@@ -173,6 +181,8 @@ static void part_done(struct io *io, int result)
 	nbd_command_set(d, COMMAND_FINISHED);
 }
 
+/* From here to part_done() the views of d->data belong to the store.  The state is set before the
+ * request is submitted, as the request may have ended when io_submit() returns. */
 void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 {
 	d->io.done = part_done;

@@ -56,6 +56,9 @@ const struct key_table nvme_key_table = KEY_TABLE(nvme_keys, struct nvme_options
 
 /* ---- Calls: on the member's thread.  Functions with _locked expect nvme.lock to be held. ---- */
 
+/* Runs on the worker of the member.  The call is a part of the member, which therefore
+ * outlives its connection while a call is posted: `called` says whether nvme_leave()
+ * or this function frees it. */
 static void member_called(struct call *call)
 {
 	struct nvme_member *m = container_of(call, struct nvme_member, call);
@@ -71,6 +74,8 @@ static void member_called(struct call *call)
 		conn_ready(c);
 }
 
+/* Has the member's connection run on its own worker.  A call that is posted and has not run yet is
+ * enough: it will see the newest state. */
 static void member_call_locked(struct nvme_member *m)
 {
 	if (m->called)
@@ -229,6 +234,8 @@ static bool is_same_host(const struct nvme_controller *n, const struct nvme_conn
 	return !memcmp(n->hostid, c->hostid, NVME_HOSTID) && !strcmp(n->hostnqn, c->hostnqn);
 }
 
+/* Does a controller of this host end whose queues may still have writes in
+ * the stores?  See NVME_WAIT. */
 static bool must_wait_locked(const struct nvme_subsystem *s, const struct nvme_connect *c)
 {
 	for (const struct nvme_controller *n = s->controllers; n; n = n->next)
@@ -361,6 +368,9 @@ uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
 	return status;
 }
 
+/* Called by the admin queue's worker.  I/O queues read the state without the lock: the
+ * release store and their acquire load make sure that a queue which sees the new state also
+ * sees what was written before. */
 void nvme_set_state(struct nvme_controller *controller, enum nvme_state state)
 {
 	pthread_mutex_lock(&nvme.lock);
@@ -391,6 +401,8 @@ static void unlink_locked(struct nvme_controller *n)
 	free(n);
 }
 
+/* The admin queue leaves first or last: without it the controller is DYING, and its I/O queues run
+ * to see that.  The member that leaves last frees the controller. */
 static void leave_locked(struct nvme_member *m)
 {
 	struct nvme_controller *n = m->controller;
