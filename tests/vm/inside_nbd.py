@@ -1,4 +1,4 @@
-"""Run by test_vm_clients.py in the VM: the kernel's own NBD client, a file system on it, fio."""
+"""Run by test_vm_disks.py in the VM: the kernel's own NBD client, a file system on it, fio."""
 import os
 import subprocess
 import sys
@@ -11,7 +11,7 @@ sys.path.insert(0, str(TOP / "tests/system"))
 from conftest import listener, requires, start_daemon, wait_until  # noqa: E402,F401
 
 DEVICE = "/dev/nbd0"
-FIO = ["fio", "--name=v", "--filename=/mnt/data", "--size=24M", "--bs=4k", "--rw=randwrite", "--direct=1",
+FIO = ["fio", "--name=v", "--filename=/mnt/data", "--size=8M", "--bs=4k", "--rw=randwrite", "--direct=1",
        "--ioengine=libaio", "--iodepth=8", "--verify=crc32c", "--randseed=7", "--output=/dev/null"]
 
 

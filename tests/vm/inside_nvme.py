@@ -1,4 +1,4 @@
-"""Run by test_vm_clients.py in a VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
+"""Run by test_vm_disks.py in a VM: the kernel's NVMe initiator over TCP and RDMA, file systems on
 it, fio; what happens to its I/O when the daemon reloads or restarts."""
 import contextlib
 import hashlib
@@ -136,7 +136,7 @@ def test_connect_all(start_daemon, tmp_path, way):
 def test_data_is_what_was_written(start_daemon, tmp_path, way, engine, options):
     """4 KiB go with the command where they can, 256 KiB are fetched.  NBD has the same bytes."""
     requires("nbdcopy")
-    daemon = start_daemon(config(tmp_path, way, engine, workers=2) + listener("nbd", "nbd", exports="disk"))
+    daemon = start_daemon(config(tmp_path, way, engine, "16M", workers=2) + listener("nbd", "nbd", exports="disk"))
     device = connect(daemon, way, *options)
     try:
         must(*FIO, f"--filename={device}", "--ioengine=libaio", "--rw=randrw", "--size=2m")

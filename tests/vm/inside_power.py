@@ -1,4 +1,4 @@
-"""Run by test_vm_clients.py in the VM: loss of power.  dm-log-writes records what reaches the device below
+"""Run by test_vm_disks.py in the VM: loss of power.  dm-log-writes records what reaches the device below
 an export, as what a device with a volatile cache has kept: a write is in the log when a flush that came
 after it, or its own FUA, has ended.  So a prefix of the log is the device after a loss of power."""
 import os

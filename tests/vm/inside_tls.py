@@ -1,4 +1,4 @@
-"""Run by test_vm_clients.py in the VM: `tls = ktls-tx` and `tls = ktls`, with a kernel that has them."""
+"""Run by test_vm_disks.py in the VM: `tls = ktls-tx` and `tls = ktls`, with a kernel that has them."""
 import contextlib
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Run by test_vm_clients.py in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
+"""Run by test_vm_unit.py in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
 import json
 import os
 import subprocess
