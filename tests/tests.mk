@@ -186,7 +186,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	@tools/deps.sh build test systemd vm
 	$(AGAIN) $(JOBS) all
 	@mkdir -p $(BUILD)/vm/apparmor
-	$(Q)tests/vm/vm.sh -S -t 2400 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
+	$(Q)tests/vm/vm.sh -S -t 3600 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
 check-tsan: TEST_SKIP := bench builds completion config container generator_rows history install interrupt lab layers metrics \

@@ -70,7 +70,7 @@ def service():
 
 
 def smoke(build):
-    done = run(sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--reruns", "1", "-k", CHOSEN, *SMOKE, timeout=900,
+    done = run(sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--reruns", "1", "-k", CHOSEN, *SMOKE, timeout=1500,
                cwd=TOP, env={**os.environ, "NBSERVED_BUILD": str(build)})  # fmt: skip
     return done.strip().splitlines()[-1]
 
