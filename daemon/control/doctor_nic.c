@@ -279,17 +279,40 @@ static void check_offloads(const struct nic_case *c)
 		    offloads_fix(c));
 }
 
+/* Is the number of rx-usecs no time, but a mode of the driver? */
+static bool is_mode(const struct nic_case *c, long long us)
+{
+	static const struct {
+		const char *driver;
+		long long most; /* from 1 on */
+	} modes[] = { { "e1000", 4 }, { "e1000e", 4 }, { "igb", 3 },    { "igbvf", 3 },
+		      { "igc", 3 },   { "ixgbe", 1 },  { "ixgbevf", 1 } };
+	const char *driver = text(c, "driver");
+
+	for (unsigned i = 0; driver && i < ARRAY_SIZE(modes); i++)
+		if (!strcmp(driver, modes[i].driver))
+			return us > 0 && us <= modes[i].most;
+	return false;
+}
+
 static void check_coalescing(const struct nic_case *c)
 {
+	static const char reason[] =
+		"the driver changes it with the load, so that rounds of a comparison differ by it";
 	long long us = number(c, "rx_usecs");
 	bool adaptive = is_true(c, "adaptive_rx");
 
-	if (us >= 0)
+	if (us < 0)
+		return;
+	if (is_mode(c, us))
+		add(c, "coalescing", false,
+		    text_new("rx-usecs %lld, which tells %s to adapt it", us, text(c, "driver")),
+		    reason, text_new("ethtool -C %s rx-usecs 20 (or 0, from 10 on)", c->name));
+	else
 		add(c, "coalescing", !adaptive,
 		    text_new("rx-usecs %lld%s: adds up to %lld us to a round trip", us,
 			     adaptive ? ", adaptive" : "", us),
-		    "the driver changes it with the load, so that rounds of a comparison differ by it",
-		    text_new("ethtool -C %s adaptive-rx off rx-usecs %lld", c->name, us));
+		    reason, text_new("ethtool -C %s adaptive-rx off rx-usecs %lld", c->name, us));
 }
 
 static void check_busy_poll(const struct nic_case *c)

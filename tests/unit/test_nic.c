@@ -389,6 +389,8 @@ static void each_fault_has_its_command(void **state)
 		  "ethtool -K eth1 rx-gro on tx-tcp-segmentation on" },
 		{ "'adaptive_rx': true", "eth1 coalescing",
 		  "ethtool -C eth1 adaptive-rx off rx-usecs 8" },
+		{ "'driver': 'igb', 'rx_usecs': 3", "eth1 coalescing",
+		  "ethtool -C eth1 rx-usecs 20 " },
 		{ "'napi_defer_hard_irqs': 0", "eth1 busy poll", "gro_flush_timeout" },
 		{ "'xps_cpus': ''", "eth1 XPS", "queues/tx-N/xps_cpus" },
 	};
