@@ -3,6 +3,8 @@
 import socket
 import struct
 
+from wire import Wire
+
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_STARTTLS, OPT_INFO, OPT_GO = 1, 2, 3, 5, 6, 7
 OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
 REP_ACK, REP_SERVER, REP_INFO = 1, 2, 3
@@ -14,38 +16,13 @@ FUA = 1
 EPERM, EIO, EINVAL, ENOSPC = 1, 5, 22, 28
 
 
-class Raw:
+class Raw(Wire):
     """A connection after the greeting and the client's flags."""
 
     def __init__(self, daemon, name, flags=3):
-        self.socket = daemon.connect(name)
+        super().__init__(daemon.connect(name))
         assert self.read(18)[:16] == b"NBDMAGICIHAVEOPT"
         self.send(struct.pack(">I", flags))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    def send(self, data):
-        self.socket.sendall(data)
-
-    def read(self, size):
-        data = bytearray()
-        while len(data) < size:
-            piece = self.socket.recv(size - len(data))
-            if not piece:
-                raise EOFError(f"{len(data)} of {size} bytes")
-            data += piece
-        return bytes(data)
-
-    def is_closed(self):
-        """The server has ended it, and nothing was left to read."""
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionResetError:
-            return True
 
     def option(self, option, data=b"", magic=b"IHAVEOPT", length=None):
         length = len(data) if length is None else length

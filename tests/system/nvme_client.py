@@ -2,8 +2,9 @@
 
 Source: NVM Express Base Specification 2.0, TCP Transport Specification 1.0."""
 
-import socket
 import struct
+
+from wire import Wire
 
 ICREQ, ICRESP, H2C_TERM, C2H_TERM, COMMAND, RSP, H2C_DATA, C2H_DATA, R2T = 0, 1, 2, 3, 4, 5, 6, 7, 9
 HLEN = {ICREQ: 128, ICRESP: 128, H2C_TERM: 24, C2H_TERM: 24, COMMAND: 72, RSP: 24, H2C_DATA: 24,
@@ -52,11 +53,11 @@ class Terminated(Exception):
     """The controller has sent a C2HTermReq: (fes, fei)."""
 
 
-class Queue:
+class Queue(Wire):
     """A connection as one queue.  Completions are checked; what arrives for a command is kept."""
 
     def __init__(self, connection, hdgst=False, ddgst=False, hpda=0, start=True):
-        self.socket = connection
+        super().__init__(connection)
         self.digest = (hdgst, ddgst)
         self.hpda = hpda
         self.next_cid = 0x4001  # hosts put more than an index into it
@@ -69,32 +70,7 @@ class Queue:
         if start:
             self.start()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    # ---- Bytes and PDUs
-
-    def send(self, data):
-        self.socket.sendall(data)
-
-    def read(self, size):
-        data = bytearray()
-        while len(data) < size:
-            piece = self.socket.recv(size - len(data))
-            if not piece:
-                raise EOFError(f"{len(data)} of {size} bytes")
-            data += piece
-        return bytes(data)
-
-    def is_closed(self):
-        """The controller has ended it, and nothing was left to read."""
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionResetError:
-            return True
+    # ---- PDUs
 
     def pdu(self, kind, rest, data=b"", flags=0, pad=0, hlen=None, pdo=None, plen=None, digest=True,
             bad_header=False, bad_data=False):
