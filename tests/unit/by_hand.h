@@ -41,25 +41,25 @@ static const struct worker_owner by_hand_owner = { .admit = by_hand_admit,
 						   .release = by_hand_ticket };
 
 /* Makes turns until no connection is ready and no slice is left; there may be several connections.
- */
+ * The first is the caller's, unless slices have its budget; the others are counted. */
 static inline void by_hand_turns(struct worker *w)
 {
 	for (unsigned turn = 0; w->turn.ready || w->slices.first; turn++) {
 		struct conn *c;
 
 		assert(turn < 100000);
-		if (w->slices.first) {
-			stat_always_add(w->stats.turns, 1); /* their budget is a turn's */
+		if (turn > 0 || w->slices.first)
+			stat_always_add(w->stats.turns, 1);
+		if (w->slices.first)
 			slices_run(w);
-		}
 		c = w->turn.ready;
-		if (!c)
-			continue;
-		w->turn.ready = c->ready_next;
-		if (!w->turn.ready)
-			w->turn.ready_tail = &w->turn.ready;
-		c->flags &= ~(uint32_t)CONN_READY;
-		conn_run(c);
+		w->turn.ready = NULL;
+		w->turn.ready_tail = &w->turn.ready;
+		for (struct conn *next; c; c = next) {
+			next = c->ready_next;
+			c->flags &= ~(uint32_t)CONN_READY;
+			conn_run(c);
+		}
 	}
 }
 
