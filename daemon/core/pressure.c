@@ -230,12 +230,25 @@ static bool reads_are_small(const struct worker *w)
 	       (uint64_t)pool_free_for_all(p) * (p->chunk_count - w->pool_posted);
 }
 
+/* Has no other connection whose service waits for chunks waited for longer than c?  c may have left
+ * the queue to run. */
+static bool conn_is_longest_waiting(const struct conn *c)
+{
+	const struct conn *first = c->worker->pressure.queues[WAIT_SERVICE].first;
+
+	return c->wait.place && c->wait.place_in == c->bytes_in &&
+	       (!first || c->wait.place <= first->wait.place);
+}
+
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)
 {
 	const struct worker *w = c->worker;
 	const struct pool *p = &w->pool;
 
-	if (p->free_count <= p->keep / 4)
+	/* Some chunks are left for other replies.  But if all others hold input whose reads wait,
+	 * none becomes free before a read is answered: the longest waiting connection may have the
+	 * last ones, until its input is used up. */
+	if (p->free_count <= p->keep / 4 && !conn_is_longest_waiting(c))
 		return 0;
 	return MIN(bytes, reads_are_small(w) ? MAX(p->chunk_size / CONN_RESERVE_PARTS, align)
 					     : w->limits.held_max);

@@ -27,6 +27,26 @@ static const struct service service_whole = {
 	.run = whole_run,
 };
 
+static bool reads_begin;
+
+/* Each byte is a read, whose answer holds no chunk. */
+static void reads_run(struct conn *c)
+{
+	while (c->rx.head && reads_begin) {
+		if (conn_read_share(c, 1, 1) == 0) {
+			conn_wait_for_memory(c);
+			return;
+		}
+		bufq_drop(&c->worker->pool, &c->rx, 1);
+	}
+}
+
+static const struct service service_reads = {
+	.name = "reads",
+	.operations = { "read" },
+	.run = reads_run,
+};
+
 /* Peers that take nothing, and send until somebody waits for chunks. */
 static unsigned fill(struct fake *f, struct fake_peer *peers[CHUNKS])
 {
@@ -132,6 +152,39 @@ static void waiting_connections_are_served_in_order_and_before_newcomers(void **
 	assert_int_equal(f->worker.pressure.waiting, 0);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
+	fake_settle(f);
+	fake_stop(f);
+}
+
+/* All chunks but the few that reads leave hold input, too much to be joined. */
+static void reads_are_answered_although_their_input_holds_the_pool(void **state)
+{
+	struct fake *f = fake_start(&service_reads, 4 * CHUNKS, CHUNK, 0);
+	struct pool *p = &f->worker.pool;
+	struct fake_peer *peers[4];
+	struct chunk *held[4 * CHUNKS];
+	uint8_t data[CHUNK / 2] = { 0 };
+	unsigned count = 0;
+
+	(void)state;
+	reads_begin = false;
+	for (unsigned i = 0; i < 4; i++) {
+		peers[i] = fake_connect(f);
+		assert_int_equal(fake_send(f, peers[i], data, sizeof(data)), sizeof(data));
+	}
+	fake_settle(f);
+	while (p->free_count > p->keep / 4)
+		held[count++] = chunk_get(p);
+	reads_begin = true;
+	for (unsigned i = 0; i < 4; i++)
+		conn_ready(peers[i]->conn);
+	fake_settle(f);
+	look(f);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(peers[i]->conn->rx.bytes, 0);
+	assert_int_equal(f->worker.pressure.waiting, 0);
+	while (count > 0)
+		chunk_put(p, held[--count]);
 	fake_settle(f);
 	fake_stop(f);
 }
@@ -301,6 +354,7 @@ int main(void)
 		cmocka_unit_test(a_peer_that_reads_nothing_while_others_wait_is_closed),
 		cmocka_unit_test(a_few_bytes_of_input_share_a_chunk_when_others_wait),
 		cmocka_unit_test(waiting_connections_are_served_in_order_and_before_newcomers),
+		cmocka_unit_test(reads_are_answered_although_their_input_holds_the_pool),
 		cmocka_unit_test(scarce_chunks_are_shared_by_many_connections),
 		cmocka_unit_test(an_unused_grant_goes_to_the_next_connection),
 		cmocka_unit_test(a_connection_that_waits_soon_after_others_is_served),
