@@ -187,6 +187,7 @@ def test_a_drain_ends_with_its_timeout(serve):
     with begin(daemon) as s:
         daemon.nbctl("drain", "echo")
         assert is_ended(s)
+    daemon.wait_closed("echo")
     assert daemon.stats("echo")["connections"]["closed"]["drain"] == 1
 
 
