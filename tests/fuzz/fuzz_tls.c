@@ -34,7 +34,7 @@ struct client {
 	SSL *ssl;
 	BIO *in, *out;
 	unsigned sent, heard; /* bytes of data */
-	unsigned updates;     /* of keys; so few in a row are no flood */
+	unsigned updates;     /* of keys, up to updates_max in a row */
 	bool spoiled;         /* something else came to the server */
 	bool shut;            /* it has sent close_notify */
 };
