@@ -12,8 +12,8 @@
 #include "util.h"
 
 enum {
-	FIRST_LOOK =
-		12, /* rounds before the widths are looked at: earlier looks make more errors */
+	/* Rounds before the widths are looked at: earlier looks make more errors. */
+	FIRST_LOOK = 12,
 	KNOWN_MAX = 100, /* rounds in all, unless the user asks for more */
 };
 

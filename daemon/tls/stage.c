@@ -86,8 +86,7 @@ static void stage_open_records(struct stage_conn *t)
 			stat_add(w->stats.tls_plain_in, (unsigned)n);
 			t->controls = 0;
 			chunk_append(&w->pool, &c->rx, k, (size_t)n);
-			/* The record is used up, and there is no other: a
-			 * call would only learn that. */
+			/* Record and input are used up: one more call would find nothing. */
 			if ((size_t)n < room && !t->in.head)
 				return;
 		} else if (!stage_result(t, n)) {
