@@ -25,6 +25,7 @@ ROWS = [
     (r"daemon/server/", "unix kept options"),
     (r"daemon/(server|host)/|daemon/(main|options)", "reload notify"),
     (r"daemon/(control|varlink)/", "control stats"),
+    (r"daemon/|tests/oracle/", "oracle"),
     (r"daemon/(run|options)\.", "run"),
     (r"daemon/(bench|host/generators)\.", "bench"),
     (r"ctl/(top|report|metrics)/", r"\1"),
