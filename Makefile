@@ -38,10 +38,6 @@ TLS_LIBRARIES := openssl gnutls
 TLS_MIN_openssl := 3.0
 TLS_MIN_gnutls  := 3.6.5
 TLS_FOUND := $(foreach l,$(filter $(or $(TLS),$(TLS_LIBRARIES)),$(TLS_LIBRARIES)),$(shell pkg-config --exists '$(l) >= $(TLS_MIN_$(l))' 2>/dev/null && echo $(l)))
-# The kernel's half of `nbctl compare --softirq`.
-BPF      ?= auto
-CLANG    ?= clang
-BPF_FOUND := $(if $(filter no,$(BPF)),,$(shell pkg-config --exists libbpf 2>/dev/null && command -v $(CLANG) >/dev/null && echo 1))
 RDMA_FOUND := $(if $(filter no,$(RDMA)),,$(shell pkg-config --exists $(RDMA_PACKAGES) 2>/dev/null && echo 1))
 
 # ---- Flags ---------------------------------------------------------------------------------------
@@ -50,7 +46,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvl
 	    -Wno-sign-conversion -Wno-enum-float-conversion $(if $(WERROR),-Werror)
 DEFINES  := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DNB_VERSION=\"$(VERSION)\" -DNB_STATS=$(STATS)
 CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing $(DEFINES) \
-	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(TLS_FOUND:%=-DNB_TLS_%) $(BPF_FOUND:%=-DNB_BPF=%) $(WARNINGS) -MMD -MP \
+	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(TLS_FOUND:%=-DNB_TLS_%) $(WARNINGS) -MMD -MP \
 	     -pthread $(HARDEN_FLAGS) $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
@@ -71,7 +67,7 @@ HARDEN_FLAGS += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(CTL_PACKAGES) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) $(if $(RDMA_FOUND),$(RDMA_PACKAGES)) $(if $(ISAL_FOUND),libisal) $(TLS_FOUND) 2>/dev/null)
-CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) $(if $(BPF_FOUND),libbpf) 2>/dev/null)
+CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
@@ -133,16 +129,13 @@ RDMA_SRC := $(filter-out $(RDMA_PURE) $(NO_RDMA),$(wildcard $(RDMA_LEVELS:%=daem
 SRC      := $(filter-out $(if $(RDMA_FOUND),$(NO_RDMA),$(RDMA_SRC)) $(TLS_LEFT),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
-BPF_SRC  := $(wildcard ctl/*/*.bpf.c)
-CTL_SRC  := $(filter-out $(BPF_SRC),$(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c)))
+CTL_SRC  := $(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c))
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
 BASE_OBJ := $(filter $(BUILD)/daemon/base/%,$(OBJ))
 UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/test_rdma_%) $(if $(filter openssl,$(TLS_FOUND)),,tests/unit/test_tls.c tests/unit/test_tls_kernel.c),$(wildcard tests/unit/test_*.c))
 UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
 FUZZ_SRC := $(filter-out $(if $(filter openssl,$(TLS_FOUND)),,tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ     := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
-BENCH_BPF := $(wildcard tests/bench/*.bpf.c)
-BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/bench/*.c))
 
 include tests/tests.mk
 -include tests/bench/bench.mk
@@ -177,16 +170,6 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | packages
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC) -c -o $@ $<
 
-# The kernel's types come from its BTF when the program is loaded: it runs on other kernels, too.
-$(BUILD)/%.bpf.o: %.bpf.c ctl/compare/softirq_maps.h | packages
-	@mkdir -p $(@D)
-	$(call say,BPF,$<)
-	$(Q)$(CLANG) -target bpf -g -O2 -Wall $(if $(WERROR),-Werror) -ffile-prefix-map=$(CURDIR)=. \
-		-idirafter /usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
-SOFTIRQ_OBJECT := $(BUILD)/ctl/compare/softirq.bpf.o
-$(BUILD)/ctl/compare/softirq.o: $(if $(BPF_FOUND),$(SOFTIRQ_OBJECT))
-$(BUILD)/ctl/compare/softirq.o: private CFLAGS_ALL += -DNB_BPF_OBJECT='"$(SOFTIRQ_OBJECT)"'
-
 # The files of the daemon, by which --layers tells its services from its engines.
 LAYERS_SOURCES := $(BUILD)/ctl/layers/sources.inc
 DAEMON_FILES   := $(sort $(patsubst daemon/%,%,$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c))))
@@ -207,8 +190,6 @@ FORCE:
 packages:
 	@pkg-config --exists $(PACKAGES) $(CTL_PACKAGES) && pkg-config --atleast-version=$(LIBURING_MIN) liburing || \
 		{ echo "missing build packages (liburing >= $(LIBURING_MIN), libsystemd, inih, jansson, ncursesw): run 'make deps'" >&2; exit 1; }
-	@[ '$(BPF)$(BPF_FOUND)' != yes ] || \
-		{ echo "BPF=yes, but libbpf or $(CLANG) is missing: run 'make deps DEPS=bpf'" >&2; exit 1; }
 	@[ '$(RDMA)$(RDMA_FOUND)' != yes ] || \
 		{ echo "RDMA=yes, but $(RDMA_PACKAGES) are missing: run 'make deps RDMA=yes'" >&2; exit 1; }
 

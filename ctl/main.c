@@ -57,7 +57,21 @@ static const char global_letters[GLOBAL_COUNT] = {
 	[GLOBAL_HELP] = 'h',
 };
 
-enum { OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX, LETTERS_MAX = 2 * OPTIONS_MAX + 2 };
+/* What earlier releases had: refused for one release, with what to use instead. */
+static const struct retired {
+	const char *command;
+	const char *option; /* NULL: the whole command */
+	const char *instead;
+} retired[] = {
+	{ "compare", "softirq", "bpftrace tells softirq time by port" },
+};
+
+enum {
+	OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX,
+	LETTERS_MAX = 2 * OPTIONS_MAX + 2,
+	OWN_VALUE = 1000,                        /* of getopt, for options without a letter */
+	RETIRED_VALUE = OWN_VALUE + OPTIONS_MAX, /* and for those that are no more */
+};
 
 static int has_argument(const struct option_spec *o)
 {
@@ -66,8 +80,8 @@ static int has_argument(const struct option_spec *o)
 					    : required_argument;
 }
 
-/* Makes getopt's tables; `val` is the letter, or else 1000 plus the index in
- * the concatenated lists. */
+/* Makes getopt's tables; `val` is the letter, or else OWN_VALUE plus the index in the concatenated
+ * lists, or RETIRED_VALUE plus that in the table above. */
 static void make_options(const struct command *command, struct option *options,
 			 char letters[static LETTERS_MAX])
 {
@@ -82,11 +96,15 @@ static void make_options(const struct command *command, struct option *options,
 		if (!spec->name)
 			continue;
 		options[count++] = (struct option){ spec->name, has_argument(spec), NULL,
-						    short_name ? short_name : 1000 + (int)i };
+						    short_name ? short_name : OWN_VALUE + (int)i };
 		if (short_name)
 			letter += sprintf(letter, "%c%s", short_name,
 					  has_argument(spec) == required_argument ? ":" : "");
 	}
+	for (unsigned i = 0; command && i < ARRAY_SIZE(retired); i++)
+		if (retired[i].option && !strcmp(retired[i].command, command->name))
+			options[count++] = (struct option){ retired[i].option, optional_argument,
+							    NULL, RETIRED_VALUE + (int)i };
 	options[count] = (struct option){};
 }
 
@@ -155,7 +173,7 @@ static int version(void)
 
 static bool is_many(const struct ctl *ctl, int option)
 {
-	return ctl->command->options[option - 1000 - GLOBAL_COUNT].kind == OPTION_MANY;
+	return ctl->command->options[option - OWN_VALUE - GLOBAL_COUNT].kind == OPTION_MANY;
 }
 
 /* Appends a further value of an OPTION_MANY to the text with the earlier ones, as a line.  The
@@ -173,11 +191,18 @@ static void join_lines(const char **value, const char *next)
 	*value = text;
 }
 
+static int refuse_retired(const struct retired *r)
+{
+	ctl_warn("%s%s was removed: %s", r->option ? "--" : "", r->option ? r->option : r->command,
+		 r->instead);
+	return CTL_USAGE;
+}
+
 /* Reads the options of argv.  Until the command is known, reads up to the first word that is no
  * option.  CTL_DONE with *ret_done set: --help or --version was carried out. */
 static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 {
-	struct option options[OPTIONS_MAX + 1];
+	struct option options[OPTIONS_MAX + ARRAY_SIZE(retired) + 1];
 	char letters[LETTERS_MAX];
 	const char **value;
 	int option;
@@ -194,13 +219,13 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 		case 'H':
 			ctl->target.host = optarg;
 			break;
-		case 1000 + GLOBAL_NBCTL:
+		case OWN_VALUE + GLOBAL_NBCTL:
 			ctl->target.nbctl = optarg;
 			break;
-		case 1000 + GLOBAL_JSON:
+		case OWN_VALUE + GLOBAL_JSON:
 			ctl->out.json = true;
 			break;
-		case 1000 + GLOBAL_NO_COLOR:
+		case OWN_VALUE + GLOBAL_NO_COLOR:
 			ctl->out.colour = false;
 			break;
 		case 'V':
@@ -210,7 +235,9 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 			*ret_done = true;
 			return help(ctl->command);
 		default:
-			value = &ctl->values[option - 1000 - GLOBAL_COUNT];
+			if (option >= RETIRED_VALUE)
+				return refuse_retired(&retired[option - RETIRED_VALUE]);
+			value = &ctl->values[option - OWN_VALUE - GLOBAL_COUNT];
 			if (*value && optarg && is_many(ctl, option)) {
 				join_lines(value, optarg);
 				break;
@@ -238,6 +265,9 @@ static int unknown_command(const struct ctl *ctl, const char *name)
 {
 	const char *names[ARRAY_SIZE(commands)];
 
+	for (unsigned i = 0; i < ARRAY_SIZE(retired); i++)
+		if (!retired[i].option && !strcmp(retired[i].command, name))
+			return refuse_retired(&retired[i]);
 	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
 		names[i] = commands[i]->name;
 	return ctl_unknown(ctl, "there is no command", name, names, ARRAY_SIZE(names));

@@ -162,7 +162,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_o
 # engine.  Left out are tests of scripts, of nbctl's texts, of load that only takes time there, and between three
 # hosts (`remote` has the bridge on this one); under TSan all of nbctl, which has one thread.
 check-asan: TEST_ENGINES := io_uring
-check-asan: TEST_SKIP := bench builds completion install interrupt lab layers notify options oracle reload_load report run softirq sweep verdict
+check-asan: TEST_SKIP := bench builds completion install interrupt lab layers notify options oracle reload_load report run sweep verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
@@ -190,7 +190,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
 check-tsan: TEST_SKIP := bench builds completion config container generator_rows history install interrupt lab layers metrics \
-	nbctl nbctl_compare nbctl_stats options oracle reload_random remote report run softirq sweep top verdict
+	nbctl nbctl_compare nbctl_stats options oracle reload_random remote report run sweep top verdict
 # The unit tests that have more than one thread.
 check-tsan: UNITS := admission conn% iperf3 notify pressure% proc ring_short services session store tls% uring worker%
 check-tsan: ## unit and system tests with threads under ThreadSanitizer

@@ -24,8 +24,6 @@ table() {
 	build     libgnutls28-dev      gnutls-devel              gnutls
 	rdma      librdmacm-dev        rdma-core-devel           rdma-core
 	rdma      libibverbs-dev       rdma-core-devel           rdma-core
-	bpf       libbpf-dev           libbpf-devel              libbpf
-	bpf       clang                clang                     clang
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
 	demo      fio                  fio                       fio
 	demo      iperf                iperf                     iperf
@@ -117,6 +115,8 @@ table() {
 	bench     libnbd-bin           libnbd                    libnbd
 	bench     openssl              openssl                   openssl
 	bench     python3              python3                   python
+	bench     libbpf-dev           libbpf-devel              libbpf
+	bench     clang                clang                     clang
 	END
 }
 

@@ -1,7 +1,7 @@
 # Static checks; included by the Makefile.  A file is looked at again when it or a header changed.
 HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) $(CTL_ROOMS:%=ctl/%/*.h))
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
-C_FILES   := $(wildcard daemon/*.c $(LAYERS:%=daemon/%/*.c)) $(CTL_SRC) $(BPF_SRC) $(HEADERS) $(wildcard tests/*/*.[ch])
+C_FILES   := $(wildcard daemon/*.c $(LAYERS:%=daemon/%/*.c)) $(CTL_SRC) $(HEADERS) $(wildcard tests/*/*.[ch])
 SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion \
 	      packaging/*.sh packaging/debian/*.post* packaging/debian/tests/service)
 PY_FILES    = $(wildcard tests/*/*.py tests/*.py tools/*.py)
@@ -53,8 +53,7 @@ lint-cppcheck: | packages
 	$(Q)cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
 		$(CPPCHECK_SUPPRESS:%=--suppress=%) --error-exitcode=1 \
 		--cppcheck-build-dir=$(BUILD)/lint/cppcheck $(CPPCHECK_DEFINES) \
-		$(TEST_INC) -Idaemon/store $(RDMA_LEVELS:%=-Idaemon/%) \
-		$(BPF_SRC:%=-i%) daemon ctl
+		$(TEST_INC) -Idaemon/store $(RDMA_LEVELS:%=-Idaemon/%) daemon ctl
 
 lint-format:
 	$(call say,CHECK,clang-format)

@@ -19,7 +19,6 @@ OPTION(HTML, "html", OPTION_VALUE, "FILE", "write a report with pictures, see `n
 OPTION(WIDE, "wide", OPTION_FLAG, NULL, "show all columns, not only the most important ones")
 OPTION(COLUMNS, "columns", OPTION_VALUE, "NAME,...", "show these, by their names in JSON")
 OPTION(NOTES, "notes", OPTION_FLAG, NULL, "explain the columns below the table")
-OPTION(SOFTIRQ, "softirq", OPTION_FLAG, NULL, "charge softirqs to ports, with CAP_BPF and CAP_PERFMON")
 OPTION(LAYERS, "layers", OPTION_FLAG, NULL, "charge CPU time to layers, by samples")
 OPTION(STACKS, "stacks", OPTION_VALUE, "FOLDER", "... save folded stacks and flame graphs there")
 OPTION(ON, "on", OPTION_VALUE, "HOST,...", "run COMMAND on these hosts at once, over ssh")

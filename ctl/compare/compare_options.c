@@ -142,7 +142,6 @@ static int check_host(const struct ctl *ctl)
 		const char *name, *why;
 	} here[] = {
 		{ VALUE_LOAD, "load", "asks no daemon" },
-		{ VALUE_SOFTIRQ, "softirq", "sees the packets of this host alone" },
 		{ VALUE_LAYERS, "layers", "samples threads of this host alone" },
 	};
 
@@ -356,7 +355,7 @@ int compare_options(struct ctl *ctl, struct compare *c)
 		return ctl_usage(ctl, "--quiet is about the command after `--`");
 	if (ctl->values[VALUE_LOAD] &&
 	    (ctl->rest || interval || ctl->values[VALUE_LINK] || ctl->values[VALUE_SAVE] ||
-	     ctl->values[VALUE_REPEAT] || ctl->values[VALUE_SOFTIRQ] || ctl->values[VALUE_LAYERS]))
+	     ctl->values[VALUE_REPEAT] || ctl->values[VALUE_LAYERS]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
 	if (ctl->values[VALUE_STACKS] && !ctl->values[VALUE_LAYERS] && !ctl->values[VALUE_LOAD])
 		return ctl_usage(ctl, "--stacks saves what --layers has sampled");

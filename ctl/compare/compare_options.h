@@ -25,9 +25,8 @@ struct compare {
 	struct link_speeds links;  /* of --link */
 	double within;             /* see struct measures */
 	FILE *save, *html, *junit; /* files of the options; NULL: not given */
-	struct softirq *softirq;
-	struct layers *layers; /* NULL: not requested */
-	struct serve *serve;   /* NULL: a daemon runs already */
+	struct layers *layers;     /* NULL: not requested */
+	struct serve *serve;       /* NULL: a daemon runs already */
 	column_set columns;
 	struct measures before;   /* rows of --against, merged */
 	struct against *against;  /* NULL: not given */

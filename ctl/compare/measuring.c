@@ -14,7 +14,6 @@
 #include "reach.h"
 #include "sampler.h"
 #include "serve.h"
-#include "softirq.h"
 #include "targets.h"
 #include "util.h"
 
@@ -122,7 +121,7 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 
 	/* The daemon checks the names. */
 	rc = sampler_init(&sampler, ctl, conditions_parameters(conditions, NULL, ctl_words(ctl)),
-			  c->softirq, layers_is_sampled(round - 1) ? c->layers : NULL, ctl->rest);
+			  layers_is_sampled(round - 1) ? c->layers : NULL, ctl->rest);
 	if (rc != CTL_DONE) {
 		generator_command_free(commands);
 		return rc;
@@ -165,13 +164,10 @@ static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions 
 
 	if (rc == CTL_DONE)
 		rc = conditions_ask(conditions, ctl);
-	if (rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
-		rc = softirq_open(&c->softirq, ctl);
 	for (unsigned i = 0;
 	     i < c->rounds.repeat && rc == CTL_DONE && *ret_status == 0 && !child_interrupted();
 	     i++)
 		rc = measure(ctl, c, conditions, i + 1, m, ret_status);
-	softirq_close(c->softirq);
 	if (c->serve)
 		serve_stop(c->serve);
 	return rc;

@@ -31,7 +31,6 @@ static void samples_remove(struct sampler *s, size_t i)
 {
 	size_t count = json_array_size(s->documents);
 
-	free(s->samples[i].softirqs);
 	memmove(&s->samples[i], &s->samples[i + 1], (count - 1 - i) * sizeof(*s->samples));
 	json_array_remove(s->documents, i);
 }
@@ -82,14 +81,6 @@ static int sampler_part(struct sampler *s)
 	return rc;
 }
 
-static void read_machine(struct sample *ret, struct softirq *softirq)
-{
-	host_cpu(&ret->cpu);
-	ret->softirqs = softirq ? must(malloc(sizeof(*ret->softirqs))) : NULL;
-	if (softirq)
-		softirq_read(softirq, ret->softirqs);
-}
-
 /* Waits for the sample that was asked for. */
 static int sampler_receive(struct sampler *s)
 {
@@ -111,7 +102,7 @@ static int sampler_receive(struct sampler *s)
 	if (is_far(s))
 		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
 	else
-		read_machine(new, s->softirq);
+		host_cpu(&new->cpu);
 	new->use = s->use;
 	json_array_append(s->documents, s->stats);
 	sampler_forget(s);
@@ -130,13 +121,12 @@ static int sampler_take(struct sampler *s, const struct use *use)
 	return rc == CTL_DONE ? sampler_receive(s) : rc;
 }
 
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
-		 struct layers *layers, bool generator)
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct layers *layers,
+		 bool generator)
 {
 	int rc;
 
 	*s = (struct sampler){ .ctl = ctl,
-			       .softirq = softirq,
 			       .layers = layers,
 			       .parameters = parameters,
 			       .documents = json_array(),
@@ -318,8 +308,6 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 	const struct sample *from = &s->samples[0];
 	const struct sample *to = &s->samples[json_array_size(s->documents) - 1];
 
-	if (from->softirqs && to->softirqs)
-		softirq_set(s->softirq, from->softirqs, to->softirqs, m, first);
 	for (unsigned i = first; i < m->count; i++) {
 		struct measure_generator *g = &m->rows[i]->generator;
 

@@ -14,18 +14,15 @@
 #include "ctl.h"
 #include "layers.h"
 #include "measure.h"
-#include "softirq.h"
 
-/* The whole machine at one time: its CPU time, and on request softirq time by listener. */
+/* The CPU time of the whole machine and of the generator at one time. */
 struct sample {
 	struct measure_machine cpu;
-	struct softirq_reading *softirqs; /* NULL: not requested */
 	struct use use;
 };
 
 struct sampler {
 	struct ctl *ctl;
-	struct softirq *softirq;
 	struct layers *layers;
 	json_t *parameters;        /* parameters of GetStats; NULL: all listeners */
 	json_t *documents;         /* array of replies in order of time */
@@ -42,10 +39,10 @@ struct sampler {
 	uint64_t silence_ns; /* when to warn that no connection has come; 0: no warning */
 };
 
-/* Takes ownership of parameters, and the first sample.  softirq, layers NULL: not requested.  An
+/* Takes ownership of parameters, and the first sample.  layers NULL: not requested.  An
  * exit code; after 0 the caller calls sampler_free(). */
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct softirq *softirq,
-		 struct layers *layers, bool generator);
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct layers *layers,
+		 bool generator);
 /* Asks for a sample when one is due, and takes it when the daemon has answered.
  * See struct watcher. */
 struct watcher sampler_watcher(struct sampler *s);

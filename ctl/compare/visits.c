@@ -20,7 +20,6 @@
 #include "rounds.h"
 #include "sampler.h"
 #include "serve.h"
-#include "softirq.h"
 #include "targets.h"
 #include "text.h"
 #include "util.h"
@@ -76,7 +75,6 @@ struct visit {
 	unsigned rows;            /* of this round and point */
 	json_t *names;            /* of rows, in the order in which they are shown */
 	json_t *absent;           /* see struct targets */
-	struct softirq *softirq;  /* NULL: not requested */
 	int late;                 /* CTL_TIMED_OUT if a visit ran out of time, else 0 */
 };
 
@@ -182,7 +180,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	rc = sampler_init(
 		&sampler, v->ctl,
 		conditions_parameters(v->conditions, t->listener, json_pack("[s]", t->listener)),
-		v->softirq, layers_is_sampled(v->round) ? v->c->layers : NULL, true);
+		layers_is_sampled(v->round) ? v->c->layers : NULL, true);
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)
@@ -298,8 +296,6 @@ static int serve_round(struct visit *v, unsigned build, int *ret_status)
 
 	if (rc == CTL_DONE)
 		rc = conditions_ask(v->conditions, v->ctl);
-	if (rc == CTL_DONE && v->ctl->values[VALUE_SOFTIRQ])
-		rc = softirq_open(&v->softirq, v->ctl);
 	if (rc == CTL_DONE)
 		rc = targets_find(&t, v->ctl, true);
 	if (rc == CTL_DONE) {
@@ -308,8 +304,6 @@ static int serve_round(struct visit *v, unsigned build, int *ret_status)
 		late = leave_timed_out(v, &t);
 		v->late = late != CTL_DONE ? late : v->late;
 	}
-	softirq_close(v->softirq);
-	v->softirq = NULL;
 	targets_free(&t);
 	serve_stop(serve);
 	return rc;
@@ -416,8 +410,6 @@ int visits_run(struct ctl *ctl, struct compare *c, struct conditions *conditions
 
 	if (!c->serve)
 		rc = conditions_ask(conditions, ctl);
-	if (!c->serve && rc == CTL_DONE && ctl->values[VALUE_SOFTIRQ])
-		rc = softirq_open(&v.softirq, ctl);
 	if (c->serve)
 		rc = serve_try(c->serve);
 	else if (rc == CTL_DONE)
@@ -430,7 +422,6 @@ int visits_run(struct ctl *ctl, struct compare *c, struct conditions *conditions
 		add_absent(&v);
 		sort_rows(&v);
 	}
-	softirq_close(v.softirq);
 	targets_free(&t);
 	json_decref(v.names);
 	json_decref(v.absent);

@@ -120,9 +120,8 @@ static double other_ns(const struct measure *row)
 #define PER_REQUEST(part) ratio((double)(part), row->generator.result.requests)
 #define PER_OP(part)      RATIO(part, row->listener_count)
 #define MACHINE(part_ns)  machine_share(row, (double)(part_ns))
-/* Values that are known only with --softirq; and only with enough clock ticks. */
-#define OF_SOFTIRQS(value) (row->softirq.total_ns ? (value) : NAN)
-#define OF_TICKS(value)    (has_fine_parts(row) ? (value) : NAN)
+/* A value that is known only with enough clock ticks. */
+#define OF_TICKS(value) (has_fine_parts(row) ? (value) : NAN)
 
 /* clang-format off */
 #define FIGURE(id, formula, ...) \

@@ -91,28 +91,6 @@ FIGURE(SYSTEM_PER_OP, OF_TICKS(PER_OP(row->cpu_system_ns)),
 	.words = "system CPU per operation",
 	.meaning = "CPU time in the kernel per operation, by the same ticks",
 	.scale = 1e-3, .pooled = true, .rank = 13)
-FIGURE(SOFTIRQ_PER_REQUEST,
-       OF_SOFTIRQS(PER_REQUEST(row->softirq.receive_ns + row->softirq.transmit_ns)),
-	.name = "softirq_ns_per_request", .title = "irq", .unit = "us/req",
-	.words = "softirq per request",
-	.meaning = "softirq time that receives and transmits for the listener, per request",
-	.scale = 1e-3, .rank = 13)
-FIGURE(RECEIVE_PER_OP, OF_SOFTIRQS(PER_OP(row->softirq.receive_ns)),
-	.name = "softirq_receive_ns_per_operation", .title = "rx", .unit = "us",
-	.words = "softirq rx per operation",
-	.meaning = "softirq time of packets to the listener, per operation, wherever it "
-		   "ran: it may be in the CPU time, too",
-	.scale = 1e-3, .answer = true)
-FIGURE(TRANSMIT_PER_OP, OF_SOFTIRQS(PER_OP(row->softirq.transmit_ns)),
-	.name = "softirq_transmit_ns_per_operation", .title = "tx", .unit = "us",
-	.words = "softirq tx per operation",
-	.meaning = "softirq time of drivers with packets from the listener, per operation",
-	.scale = 1e-3, .answer = true)
-FIGURE(PEER_PER_OP, OF_SOFTIRQS(PER_OP(row->softirq.peer_ns)),
-	.name = "softirq_peer_ns_per_operation", .title = "peer", .unit = "us",
-	.words = "softirq of clients per operation",
-	.meaning = "softirq time of the listener's clients on this host, per operation",
-	.scale = 1e-3, .rank = 7)
 FIGURE(SYSCALLS_PER_OP, PER_OP(row->syscalls),
 	.name = "syscalls_per_operation", .title = "calls", .unit = "/op",
 	.words = "system calls per operation",
@@ -170,11 +148,6 @@ FIGURE(OTHER, row->generator.wall_ns ? machine_share(row, other_ns(row)) : NAN,
 	.meaning = "CPU use of programs that are neither the server nor the generator, 1 "
 		   "is one CPU; unknown where the parts do not add up",
 	.scale = 1, .form = FORM_PERCENT, .rank = 12)
-FIGURE(UNATTRIBUTED, OF_SOFTIRQS(MACHINE(row->softirq.unattributed_ns)),
-	.name = "machine_softirq_unattributed_share", .title = "unatt", .unit = "%",
-	.words = "softirqs, unattributed",
-	.meaning = "softirqs of the whole machine for no listener's port; 1 is one CPU",
-	.scale = 1, .form = FORM_PERCENT, .rank = 10)
 FIGURE(LINK_RECEIVED, RATIO(row->link.received_bps, row->link.speed_bps),
 	.name = "link_received_share", .title = "link in", .unit = "%",
 	.words = "link, received",

@@ -50,16 +50,6 @@ struct measure_machine {
 	enum measure_irq_time irq_time;
 };
 
-/* Softirqs over the interval, by the ports of listeners; all 0: unknown. */
-struct measure_softirq {
-	uint64_t receive_ns;     /* packets to the listener */
-	uint64_t transmit_ns;    /* drivers transmitting packets from it */
-	uint64_t inside_ns;      /* the part of these two that is in the listener's CPU time */
-	uint64_t peer_ns;        /* the same for its clients on this host */
-	uint64_t peer_inside_ns; /* the part of it that is in the listener's CPU time */
-	uint64_t unattributed_ns, total_ns; /* of the whole machine */
-};
-
 /* The network interface through which the clients of a listener came to its host, or the generator
  * went out of its own. */
 struct measure_link {
@@ -103,7 +93,6 @@ struct measure {
 	struct histogram_sum turn; /* lengths of sampled turns of the listener's workers */
 	struct measure_generator generator;
 	struct measure_machine machine;
-	struct measure_softirq softirq;
 	struct measure_link link;
 	struct measure_visit visit;
 	const json_t *timeline;   /* see timeline.h; NULL: unknown */

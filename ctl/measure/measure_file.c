@@ -30,12 +30,6 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, syscalls, SUM), NUMBER(measure, turns, SUM),
 	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
 	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST), { .name = NULL },
-}, softirq_numbers[] = {
-	NUMBER(measure_softirq, receive_ns, SUM), NUMBER(measure_softirq, transmit_ns, SUM),
-	NUMBER(measure_softirq, inside_ns, SUM), NUMBER(measure_softirq, peer_ns, SUM),
-	NUMBER(measure_softirq, peer_inside_ns, SUM),
-	NUMBER(measure_softirq, unattributed_ns, SUM), NUMBER(measure_softirq, total_ns, SUM),
-	{ .name = NULL },
 }, generator_numbers[] = {
 	NUMBER(measure_generator, wall_ns, SUM), NUMBER(measure_generator, cpu_ns, SUM),
 	NUMBER(measure_generator, busiest_ns, SUM), NUMBER(measure_generator, shared_cpus, FIRST),
@@ -92,7 +86,6 @@ void measure_add(struct measure *to, const struct measure *from)
 	struct generator_result *sum = &to->generator.result;
 
 	add(to, from, row_numbers);
-	add(&to->softirq, &from->softirq, softirq_numbers);
 	add(&to->machine, &from->machine, machine_numbers);
 	add(&to->link, &from->link, link_numbers);
 	add(&to->generator, &from->generator, generator_numbers);
@@ -217,9 +210,6 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "generator", generator_to_json(&row->generator));
 	if (row->machine.total_ns)
 		json_object_set_new(saved, "machine", measure_machine_to_json(&row->machine));
-	if (row->softirq.total_ns)
-		json_object_set_new(saved, "softirq",
-				    save(json_object(), &row->softirq, softirq_numbers));
 	if (*row->link.interface && one)
 		json_object_set_new(saved, "link", link_to_json(&row->link));
 	if (*row->visit.run && one)
@@ -259,7 +249,6 @@ int measures_add_json(struct measures *m, json_t *source)
 	measure_set_visit(row, field_get(source, "visit"));
 	row->link = measure_link_of(field_get(source, "link"));
 	load(row, source, row_numbers);
-	load(&row->softirq, field_get(source, "softirq"), softirq_numbers);
 	generator_from_json(&row->generator, field_get(source, "generator"));
 	measure_machine_from_json(&row->machine, field_get(source, "machine"));
 	return measure_add_latency(&row->latency, field_get(source, "latency_ns")) &&

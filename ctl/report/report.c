@@ -185,8 +185,7 @@ static void put_notes(FILE *to)
 {
 	fputs("<footer><p>CPU is user and system time of the listener's threads and of the kernel's "
 	      "that work for them. Linux charges softirqs to the threads that they interrupt: their time, "
-	      "shown beside, is that of the whole machine, or with --softirq that of the "
-	      "listener's packets outside of its threads. Latency runs from "
+	      "shown beside, is that of the whole machine. Latency runs from "
 	      "the request in the worker's hands to the reply in the kernel's and is sampled; the "
 	      "round trip is as the generator measured it. A verdict is of the ratios of cost in "
 	      "the same rounds; it holds for this machine, build and load.</p>\n"

@@ -107,27 +107,17 @@ static bool has_parts(const struct measure *row)
 	return row->cpu_user_ns || row->cpu_system_ns;
 }
 
-/* Is the softirq time of the row's own packets known and not included in its CPU time? */
-static bool has_own_softirq(const struct measure *row)
-{
-	return row->softirq.total_ns > 0;
-}
-
 static bool has_softirq(const struct measure *row)
 {
-	return row->machine.softirq_ns > 0 && !has_own_softirq(row);
+	return row->machine.softirq_ns > 0;
 }
 
-/* Softirq time in the unit of the cost: of its own packets, or else of the whole machine; 0:
- * unknown. */
+/* Softirq time of the whole machine in the unit of the cost; 0: unknown. */
 static double softirq_cost(const struct measure *row, double cost)
 {
-	const struct measure_softirq *own = &row->softirq;
-	double ns = has_own_softirq(row) ? (double)own->receive_ns + (double)own->transmit_ns -
-						   (double)own->inside_ns
-					 : (double)row->machine.softirq_ns;
-
-	return row->cpu_ns > 0 && cost > 0 ? cost * fmax(ns, 0) / (double)row->cpu_ns : 0;
+	return row->cpu_ns > 0 && cost > 0
+		       ? cost * (double)row->machine.softirq_ns / (double)row->cpu_ns
+		       : 0;
 }
 
 static void bars_init(struct bars *b)
@@ -301,7 +291,6 @@ void chart_cost(FILE *to, const struct report *r, const struct group *g, const c
 		{ "user", "user", any_row(g, has_parts) },
 		{ "system", "system", any_row(g, has_parts) },
 		{ "plain", "CPU", !any_row(g, has_parts) },
-		{ "softirq", "softirq of its packets", any_row(g, has_own_softirq) },
 		{ "softirq", "softirq of the whole machine", any_row(g, has_softirq) },
 		{ "band", "the same as the first", group_is_judged(g) },
 	};

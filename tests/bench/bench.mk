@@ -1,5 +1,10 @@
 # Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts,
 # BENCH=nbd one of the services' own.
+# One of the programs has a half that runs in the kernel: it is left out where its tools are missing.
+CLANG    ?= clang
+BPF_FOUND := $(shell pkg-config --exists libbpf 2>/dev/null && command -v $(CLANG) >/dev/null && echo 1)
+BENCH_BPF := $(wildcard tests/bench/*.bpf.c)
+BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/bench/*.c))
 BENCH_PROGRAMS = $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
 BENCH_SERVICES = http iperf3 nbd netperf nvme polling tls udp
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
@@ -12,7 +17,12 @@ $(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages
 # The half of this one that runs in the kernel is loaded when it starts.
 $(BUILD)/bench/echo_bpf: private PKG_LIBS += -lbpf
 $(BUILD)/bench/echo_bpf: tests/bench/echo_bpf.h | $(BUILD)/tests/bench/echo_bpf.bpf.o
-$(BUILD)/tests/bench/echo_bpf.bpf.o: tests/bench/echo_bpf.h
+# The kernel's types come from its BTF when the program is loaded: it runs on other kernels, too.
+$(BUILD)/%.bpf.o: %.bpf.c tests/bench/echo_bpf.h | packages
+	@mkdir -p $(@D)
+	$(call say,BPF,$<)
+	$(Q)$(CLANG) -target bpf -g -O2 -Wall $(if $(WERROR),-Werror) -ffile-prefix-map=$(CURDIR)=. \
+		-idirafter /usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
 
 # This one is nbctl's judging.
 $(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/ctl/measure/verdict.o $(BUILD)/flags | packages

@@ -76,6 +76,20 @@ def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
     assert done.stdout == ""
 
 
+# What was removed, and a word of the message that names its replacement.
+REMOVED = [
+    (["compare", "--softirq"], "bpftrace"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "instead"), REMOVED)
+def test_what_was_removed_is_refused_with_its_replacement(daemon, arguments, instead):
+    done = nbctl(daemon, *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"{arguments[-1].split('=')[0]} was removed: " in done.stderr and instead in done.stderr
+    assert f" {arguments[-1].split('=')[0]} " not in nbctl(daemon, arguments[0], "--help").stdout
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_option_exits_2(daemon, command):
     done = nbctl(daemon, command, "--no-such-option")

@@ -212,7 +212,6 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     (["-H", "", "status"], "expected [USER@]HOST"),
     (["-H", "server1", "compare", "--load", "x"], "--load asks no daemon: leave out -H"),
     (["-H", "server1", "compare", "--layers"], "--layers samples threads of this host alone: leave out -H"),
-    (["-H", "server1", "compare", "--softirq"], "--softirq sees the packets of this host alone: leave out -H"),
     (["compare", "--on", "c1"], "--on is about the command after `--`"),
     (["compare", "--on", "-x", "--", "true"], "--on: expected [USER@]HOST"),
     (["compare", "--on", "c1,-x", "--", "true"], "--on: expected [USER@]HOST"),

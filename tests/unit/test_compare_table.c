@@ -270,37 +270,6 @@ static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
 	measures_free(&m);
 }
 
-static void softirqs_are_summed_and_divided(void **state)
-{
-	static const int cost[] = { 990, 1010 };
-	struct measures m = {};
-	char *text;
-
-	(void)state;
-	add_visits(&m, "a", 2, cost);
-	assert_true(isnan(figure_value(m.rows[0], FIGURE_RECEIVE_PER_OP)));
-	for (unsigned i = 0; i < 2; i++) {
-		struct measure *row = m.rows[i];
-
-		row->machine = (struct measure_machine){ .cpus = 2, .total_ns = 2000000 };
-		row->softirq = (struct measure_softirq){ .receive_ns = 2000 * row->listener_count,
-							 .peer_ns = 500 * row->listener_count,
-							 .unattributed_ns = 500000,
-							 .total_ns = 9000000 };
-	}
-	measures_merge(&m);
-	assert_int_equal(m.rows[0]->softirq.total_ns, 18000000);
-	assert_true(figure_spread(m.rows[0], FIGURE_RECEIVE_PER_OP).median == 2000);
-	assert_true(figure_spread(m.rows[0], FIGURE_TRANSMIT_PER_OP).median == 0);
-	assert_true(figure_spread(m.rows[0], FIGURE_PEER_PER_OP).median == 500);
-	assert_true(figure_spread(m.rows[0], FIGURE_UNATTRIBUTED).median == 0.5);
-	text = rendered(&m);
-	assert_non_null(strstr(text, " peer "));
-	assert_non_null(strstr(text, "rx us: softirq time of packets to the listener"));
-	free(text);
-	measures_free(&m);
-}
-
 static void csv_has_a_field_for_every_title(void **state)
 {
 	static const int cost[] = { 990, 1000, 1010 };
@@ -345,7 +314,6 @@ int main(void)
 		cmocka_unit_test(conditions_that_void_figures_are_said),
 		cmocka_unit_test(a_count_of_requests_that_cannot_be_is_unknown),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
-		cmocka_unit_test(softirqs_are_summed_and_divided),
 		cmocka_unit_test(csv_has_a_field_for_every_title),
 	};
 

@@ -279,26 +279,6 @@ static void names_are_escaped(void **state)
 	measures_free(&m);
 }
 
-static void softirqs_of_the_listener_stand_for_those_of_the_machine(void **state)
-{
-	struct measures m = {};
-	char *page;
-
-	(void)state;
-	add(&m, "own", "load",
-	    ", \"listener_count\": 1000, \"cpu_ns\": 4000000, "
-	    "\"machine\": {\"cpus\": 2, \"total_ns\": 1000, \"softirq_ns\": 1}, "
-	    "\"softirq\": {\"receive_ns\": 3000000, \"transmit_ns\": 1000000, "
-	    "\"inside_ns\": 2000000, \"total_ns\": 9000000}");
-	page = written(&m, page_of);
-	assert_sound(page);
-	assert_non_null(strstr(page, "softirq of its packets"));
-	assert_null(strstr(page, "softirq of the whole machine"));
-	assert_non_null(strstr(page, "softirq rx"));
-	free(page);
-	measures_free(&m);
-}
-
 static void the_verdict_and_all_figures_are_on_the_page(void **state)
 {
 	static const char *const said[] = {
@@ -435,7 +415,6 @@ int main(void)
 		cmocka_unit_test(numbers_at_the_limits_are_tolerated),
 		cmocka_unit_test(every_row_of_256_is_in_the_table),
 		cmocka_unit_test(names_are_escaped),
-		cmocka_unit_test(softirqs_of_the_listener_stand_for_those_of_the_machine),
 		cmocka_unit_test(the_verdict_and_all_figures_are_on_the_page),
 		cmocka_unit_test(two_loads_are_concluded_together),
 		cmocka_unit_test(interfaces_stand_side_by_side),
