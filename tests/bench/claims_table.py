@@ -18,14 +18,22 @@ SMALL = 0.10  # a difference that is none
 
 
 def decide_by(ratios, wanted):
-    """All as claimed: holds; any the other way round: does not; where no difference was found, that
-    says something only if no large one can hide there, also where none is claimed.  (verdict, why it is open)"""
+    """All as claimed: holds; any the other way round: does not.  An interval that holds 1 decides neither, unless no
+    difference is claimed: that holds if no large one can hide in any.  (verdict, why it is open)"""
     hidden = max([r.hidden for r in ratios if r.found == SAME], default=0)
     if all(r.found == wanted for r in ratios) and (wanted != SAME or hidden <= SMALL):
         return HOLDS, ""
-    if any(r.found not in (wanted, SAME) for r in ratios) or hidden <= SMALL:
+    if any(r.found not in (wanted, SAME) for r in ratios):
         return FAILS, ""
     return OPEN, f"because {may_hide(hidden)}: "
+
+
+def decide_no_better(ratios):
+    """The claim that nothing is gained: any that is better refutes it, and no large gain may hide in the others."""
+    hidden = max([r.hidden for r in ratios if r.found == SAME], default=0)
+    if any(r.found == BETTER for r in ratios):
+        return FAILS, ""
+    return (HOLDS, "") if hidden <= SMALL else (OPEN, f"because {may_hide(hidden)}: ")
 
 
 def may_hide(hidden):
@@ -33,32 +41,34 @@ def may_hide(hidden):
             else f"the noise may hide a difference of {hidden:.0%}")
 
 
-def over_grid(rows, listener, other, grid, wanted):
+def over_grid(rows, listener, other, grid, decide):
     ratios = [rows.ratio(echo_label(*g), listener, other, CPU) for g in grid]
-    verdict, why = decide_by(ratios, wanted)
+    verdict, why = decide(ratios)
     seen = ", ".join(f"{c} x {p}: {r}" for (c, p), r in zip(grid, ratios))
-    return verdict, f"{why}CPU per request, {listener} to {other}: {seen}", ratios
+    return verdict, f"{why}CPU per request, {listener} to {other}: {seen}"
+
+
+def all_are(wanted):
+    return lambda ratios: decide_by(ratios, wanted)
 
 
 def proactor(rows):
-    return over_grid(rows, "io_uring", "epoll", GRID, BETTER)[:2]
+    return over_grid(rows, "io_uring", "epoll", GRID, all_are(BETTER))
 
 
 def epoll_wins_small(rows):
-    return over_grid(rows, "io_uring", "epoll", [g for g in GRID if g[0] <= 50], WORSE)[:2]
+    return over_grid(rows, "io_uring", "epoll", [g for g in GRID if g[0] <= 50], all_are(WORSE))
 
 
 def many_connections(rows):
-    verdict, seen, _ = over_grid(rows, "io_uring", "epoll", [g for g in GRID if g[0] == 1000], BETTER)
+    verdict, seen = over_grid(rows, "io_uring", "epoll", [g for g in GRID if g[0] == 1000], all_are(BETTER))
     rates = ", ".join(str(rows.ratio(echo_label(1000, p), "io_uring", "epoll", RATE)) for p in (1, 16))
     return verdict, f"{seen}; requests/s: {rates}"
 
 
 def reactor(rows):
     """No better: so it fails where it is."""
-    verdict, seen, ratios = over_grid(rows, "io_uring-poll", "epoll", GRID, BETTER)
-    better = any(ratio.found == BETTER for ratio in ratios)
-    return (verdict if verdict == OPEN else FAILS if better else HOLDS), seen
+    return over_grid(rows, "io_uring-poll", "epoll", GRID, decide_no_better)
 
 
 def polling(listener, label, wanted):
@@ -77,9 +87,8 @@ def polling(listener, label, wanted):
                 return verdict, why + seen
         if not alone:
             return OPEN, f"because the kernel's thread has no CPU of its own: {seen}"
-        if rate.found == SAME and rate.hidden > SMALL:
-            return OPEN, f"because {may_hide(rate.hidden)}: {seen}"
-        return (FAILS if rate.found == BETTER else HOLDS), seen
+        verdict, why = decide_no_better([rate])
+        return verdict, why + seen
 
     return decide
 
@@ -190,9 +199,8 @@ def unbatched(rows):
     to_epoll, to_ring = (rows.ratio(label, "unbatched", other, CPU) for other in ("epoll", "io_uring"))
     calls = ", ".join(f"{name} {rows.get(label, name, 'syscalls_per_operation'):.2f}"
                       for name in ("unbatched", "io_uring", "epoll"))
-    verdict, why = decide_by([to_epoll], BETTER)
-    return (verdict if verdict == OPEN else FAILS if verdict == HOLDS else HOLDS,
-            f"{why}CPU per request, one entry a call to epoll: {to_epoll}, to all entries in a call: {to_ring}; "
+    verdict, why = decide_no_better([to_epoll])
+    return (verdict, f"{why}CPU per request, one entry a call to epoll: {to_epoll}, to all entries in a call: {to_ring}; "
             f"calls per operation: {calls}")
 
 

@@ -4,6 +4,7 @@ import math
 
 import claims
 import claims_rows
+import claims_table
 import pytest
 from claims_rows import BETTER, SAME, WORSE, Ratio, Rows, judge
 
@@ -74,3 +75,16 @@ def test_figures_that_were_not_measured_stay_in_the_page(tmp_path):
     assert "| here | s | m | **does not hold** | 0.90 × 2 |\n" in text and "1.10" not in text
     assert "| new | s | m | **not measured** | no rows |\n" in text
     assert text.startswith("before\n") and text.endswith("after\n")
+
+
+def test_an_interval_that_holds_1_refutes_nothing():
+    """Of 9 rounds within 4 %: neither a gain nor a loss is shown, however narrow the interval is."""
+    close = [Ratio("cpu_ns_per_request", 1.0, 0.97, 1.04)] * 2
+    better, worse = (Ratio("cpu_ns_per_request", x, x - 0.02, x + 0.02) for x in (0.9, 1.1))
+    for wanted in (BETTER, WORSE):
+        assert claims_table.decide_by(close, wanted)[0] == claims_table.OPEN
+        assert claims_table.decide_by([*close, better], wanted)[0] == (
+            claims_table.OPEN if wanted == BETTER else claims_table.FAILS)
+    assert claims_table.decide_by(close, SAME)[0] == claims_table.HOLDS
+    assert claims_table.decide_no_better([*close, worse])[0] == claims_table.HOLDS
+    assert claims_table.decide_no_better([*close, better])[0] == claims_table.FAILS
