@@ -112,7 +112,7 @@ static json_t *read_host(struct bridge *b, const json_t *parameters)
 	uint64_t pid = field_uint(parameters, "pid");
 
 	(void)b;
-	return host_read(pid > INT_MAX ? 0 : (pid_t)pid, field_text(parameters, "listener"));
+	return host_read(pid > INT_MAX ? 0 : (pid_t)pid, field_get(parameters, "threads"));
 }
 
 char **bridge_words(const json_t *parameters)

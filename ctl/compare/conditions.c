@@ -28,13 +28,13 @@ static int describe_host(struct ctl *ctl, json_t **ret)
 	return CTL_DONE;
 }
 
-static int read_host(struct ctl *ctl, pid_t pid, const char *listener, json_t **ret)
+/* threads: ids, or NULL. */
+static int read_host(struct ctl *ctl, pid_t pid, json_t *threads, json_t **ret)
 {
 	if (ctl->target.host)
 		return ctl_call(ctl, "Host.Read",
-				json_pack("{s:i, s:s}", "pid", (int)pid, "listener", listener),
-				ret);
-	*ret = host_read(pid, listener);
+				json_pack("{s:i, s:O*}", "pid", (int)pid, "threads", threads), ret);
+	*ret = host_read(pid, threads);
 	return CTL_DONE;
 }
 
@@ -45,8 +45,9 @@ static void forget_daemon(struct conditions *c)
 	json_decref(c->common);
 	json_decref(c->config);
 	json_decref(c->interfaces);
+	json_decref(c->status);
 	free(c->build);
-	c->common = c->config = c->interfaces = NULL;
+	c->common = c->config = c->interfaces = c->status = NULL;
 	c->build = NULL;
 }
 
@@ -172,7 +173,7 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	if (rc == CTL_DONE && ctl->rest)
 		rc = describe_generators(ctl, generators);
 	if (rc == CTL_DONE)
-		rc = read_host(ctl, c->pid, "", &now);
+		rc = read_host(ctl, c->pid, NULL, &now);
 	if (rc == CTL_DONE) {
 		c->throttled = field_uint(now, "throttled");
 		c->build = strdup(field_text(status, "build"));
@@ -191,6 +192,24 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	json_decref(host);
 	json_decref(status);
 	return rc;
+}
+
+int conditions_look(struct conditions *c)
+{
+	json_decref(c->status);
+	c->status = NULL;
+	return ctl_call(c->ctl, "GetStatus", NULL, &c->status);
+}
+
+/* The ids of a listener's threads: borrowed, NULL: unknown. */
+static json_t *threads_of(const struct conditions *c, const char *listener)
+{
+	return field_get(field_named(c->status, "listeners", listener), "threads");
+}
+
+void conditions_cpus(const struct conditions *c, const char *listener, cpu_set_t *ret_cpus)
+{
+	host_thread_cpus(threads_of(c, listener), ret_cpus);
 }
 
 void conditions_fini(struct conditions *c)
@@ -284,7 +303,7 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 	set_cpus(to, "generator_cpus", &run->child.cpus);
 	if (c->ctl->target.host || c->ctl->on)
 		return;
-	host_listener_cpus(c->pid, row->listener, &cpus);
+	conditions_cpus(c, row->listener, &cpus);
 	if (cpus_other_nodes(&cpus, &run->child.cpus))
 		json_object_set_new(to, "other_nodes", json_true());
 }
@@ -366,7 +385,7 @@ int conditions_set(struct conditions *c, struct measures *m, unsigned first, str
 
 		if (m->rows[i]->conditions || m->rows[i]->count == 0)
 			continue;
-		rc = read_host(c->ctl, c->pid, m->rows[i]->listener, &now);
+		rc = read_host(c->ctl, c->pid, threads_of(c, m->rows[i]->listener), &now);
 		if (rc != CTL_DONE)
 			break;
 		made = conditions_of(c, m->rows[i], now);

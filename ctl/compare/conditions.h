@@ -16,6 +16,7 @@
  * listener's clients, unless it was loopback, "generator_nics": [{ "host": "c1", ... the same of
  * the generator's interface on its host }] } */
 #pragma once
+#include <sched.h>
 #include <sys/types.h>
 
 #include "ctl.h"
@@ -27,6 +28,7 @@ struct conditions {
 	json_t *common;      /* conditions that do not change while nbctl runs */
 	json_t *config;      /* reply of GetConfig */
 	json_t *interfaces;  /* of GetInterfaces; NULL: none */
+	json_t *status;      /* of GetStatus, by conditions_look() */
 	char *build;         /* the daemon's build id */
 	char *generator;     /* its version; NULL: unknown */
 	char run[17];        /* names this run of nbctl */
@@ -43,6 +45,12 @@ struct conditions {
 void conditions_begin(struct conditions *ret, struct ctl *ctl);
 int conditions_ask(struct conditions *c, struct ctl *ctl);
 void conditions_fini(struct conditions *c);
+
+/* Asks for the status of the listeners, whose threads may have changed; an exit code.  To be called
+ * after each visit: conditions_cpus() and conditions_set() are about it. */
+int conditions_look(struct conditions *c);
+/* The CPUs on which a listener's threads may run: of a daemon on this host. */
+void conditions_cpus(const struct conditions *c, const char *listener, cpu_set_t *ret_cpus);
 
 /* The parameters of GetStats, a new reference: the listeners, with the interfaces of one of them or
  * of all (listener is NULL).  Takes ownership of listeners; NULL: all. */

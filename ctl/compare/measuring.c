@@ -139,6 +139,8 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 					  conditions->interfaces,
 					  link_speeds_of(&c->links, ctl->target.host), m);
 		if (rc == CTL_DONE)
+			rc = conditions_look(conditions);
+		if (rc == CTL_DONE)
 			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
 					    command, &run);
 		if (command)

@@ -118,7 +118,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 
 	if (v->ctl->target.host || v->ctl->on)
 		return; /* known only if the daemon and the generator run on this host */
-	host_listener_cpus(v->conditions->pid, row->listener, &cpus);
+	conditions_cpus(v->conditions, row->listener, &cpus);
 	CPU_AND(&both, &cpus, child);
 	cpus_siblings(&cpus, child, &siblings);
 	row->generator.shared_cpus = (uint64_t)CPU_COUNT(&both);
@@ -146,6 +146,8 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	int rc = sampler_rows(s, point_of(v)->label, v->conditions->interfaces,
 			      link_speeds_of(&v->c->links, v->ctl->target.host), m);
 
+	if (rc == CTL_DONE)
+		rc = conditions_look(v->conditions);
 	if (rc != CTL_DONE)
 		return rc;
 	for (unsigned i = first; i < m->count; i++) {

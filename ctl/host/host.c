@@ -1,8 +1,8 @@
 /* See host.h. */
 #include "host.h"
 
-#include <dirent.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #include "boot_id.h"
 #include "cpus.h"
+#include "field.h"
 #include "text.h"
 #include "util.h"
 
@@ -106,27 +107,21 @@ struct measure_machine host_cpu_delta(const struct measure_machine *before,
 	};
 }
 
-void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus)
+void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus)
 {
-	char path[64], prefix[16], name[32];
-	struct dirent *entry;
-	DIR *tasks;
+	json_t *thread;
+	size_t i;
 
 	CPU_ZERO(ret_cpus);
-	/* The form of the daemon's thread names. */
-	snprintf(prefix, sizeof(prefix), "%.12s/", listener);
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	tasks = opendir(path);
-	while (tasks && (entry = readdir(tasks))) {
+	json_array_foreach(threads, i, thread) {
+		uint64_t tid = field_uint(thread, "");
 		cpu_set_t cpus;
 
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/comm", (int)pid, entry->d_name);
-		if (find_line(path, prefix, name, sizeof(name)) &&
-		    sched_getaffinity(atoi(entry->d_name), sizeof(cpus), &cpus) == 0)
+		/* sched_getaffinity() takes 0 for the caller. */
+		if (tid > 0 && tid <= INT_MAX &&
+		    sched_getaffinity((pid_t)tid, sizeof(cpus), &cpus) == 0)
 			CPU_OR(ret_cpus, ret_cpus, &cpus);
 	}
-	if (tasks)
-		closedir(tasks);
 }
 
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes)
@@ -339,7 +334,7 @@ void host_network(char text[HOST_NETWORK_BYTES])
 		*text = '\0';
 }
 
-json_t *host_read(pid_t pid, const char *listener)
+json_t *host_read(pid_t pid, const json_t *threads)
 {
 	struct measure_machine machine;
 	char list[256];
@@ -351,7 +346,7 @@ json_t *host_read(pid_t pid, const char *listener)
 	if (pid <= 0)
 		return made;
 	json_object_set_new(made, "throttled", json_integer((json_int_t)throttled(pid)));
-	host_listener_cpus(pid, listener, &cpus);
+	host_thread_cpus(threads, &cpus);
 	if (host_cpus_text(&cpus, list, sizeof(list)))
 		json_object_set_new(made, "listener_cpus", json_string(list));
 	return made;

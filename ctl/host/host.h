@@ -15,8 +15,8 @@ void host_cpu(struct measure_machine *ret);
 struct measure_machine host_cpu_delta(const struct measure_machine *before,
 				      const struct measure_machine *after);
 
-/* The CPUs on which a listener's workers may run: its threads are recognised by their names. */
-void host_listener_cpus(pid_t pid, const char *listener, cpu_set_t *ret_cpus);
+/* The CPUs on which any of the threads may run: an array of their ids, as GetStatus has it. */
+void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus);
 
 /* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */
 bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes);
@@ -27,8 +27,8 @@ void host_network(char text[HOST_NETWORK_BYTES]);
 
 /* A new reference: machine (see measure_machine_to_json()), and of a process, if pid is not 0,
  * throttled (how often CPUs have been throttled so far, by heat or in the cgroup of the process)
- * and listener_cpus, as "0-3". */
-json_t *host_read(pid_t pid, const char *listener);
+ * and of the threads, see host_thread_cpus(), listener_cpus, as "0-3". */
+json_t *host_read(pid_t pid, const json_t *threads);
 
 /* A new reference: kernel, machine, cpu (its model), cpu_flags ("fpu vme ..."), cpus (how many are
  * online), memory_bytes, governor (of cpufreq), turbo (on, off), clocksource,

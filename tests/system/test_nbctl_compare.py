@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -168,6 +169,19 @@ def test_compare_asks_which_listeners_if_they_differ(start_daemon):
     assert done.returncode == 1 and "there is no listener 'no-such'" in done.stderr
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_cpus_are_those_of_the_listener_s_own_threads(start_daemon, tmp_path):
+    """Of listeners whose names begin alike, as far as the name of a thread goes."""
+    cpus = [str(cpu) for cpu in sorted(os.sched_getaffinity(0))[:2]]
+    rows = tmp_path / "rows"
+    daemon = start_daemon("".join(listener(f"a-long-name-{cpu}", cpus=cpu) for cpu in cpus))
+    load = [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", "300", "-q"]
+    done = nbctl(daemon, "compare", "--repeat", "1", "--save", rows, "--", *load)
+    assert done.returncode == 0, done.stderr
+    saved = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert sorted(row["conditions"]["listener_cpus"] for row in saved) == cpus
+
+
 def test_rounds_are_made_until_the_time_is_over(daemon, tmp_path):
     """No fewer rounds than can decide; the output says how many were made, and each visit its number."""
     rows = tmp_path / "rows"
@@ -175,13 +189,13 @@ def test_rounds_are_made_until_the_time_is_over(daemon, tmp_path):
     names = ["echo-epoll", "echo-io_uring"]
     done = nbctl(daemon, "compare", "--time", "1ms", "--within", "0.1", "--save", rows, *names, "--", *load)
     assert done.returncode == 0, done.stderr
-    assert "6 rounds in" in done.stdout and "the limit of --time" in done.stdout
-    assert "they would if COMMAND took less than" in done.stderr
+    assert "12 rounds in" in done.stdout and "the limit of --time" in done.stdout
+    assert "the least 12 rounds will take" in done.stderr
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     for name in names:
-        assert [row["visit"]["round"] for row in saved if row["listener"] == name] == [1, 2, 3, 4, 5, 6]
+        assert [row["visit"]["round"] for row in saved if row["listener"] == name] == list(range(1, 13))
     assert len({row["visit"]["run"] for row in saved}) == 1
-    assert len({(row["visit"]["round"], row["visit"]["position"]) for row in saved}) == 12
+    assert len({(row["visit"]["round"], row["visit"]["position"]) for row in saved}) == 24
     (build,) = {row["visit"]["build"] for row in saved}
     assert re.fullmatch(r"[0-9a-f]{16,64}", build)
     assert len({row["visit"]["setup"] for row in saved}) == 2  # the listeners' keys differ
