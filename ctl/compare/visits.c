@@ -42,7 +42,9 @@ void visits_set_generator(struct measure *row, char *const *argv, const struct g
 	const char *name = generator_name(argv);
 	struct generator_sum sum;
 
-	*g = (struct measure_generator){ .name = name ? name : "", .wall_ns = run->child.wall_ns };
+	*g = (struct measure_generator){ .name = name ? name : "",
+					 .wall_ns = run->child.wall_ns,
+					 .lived_ns = run->child.wall_ns };
 	set_speed(run->child.link, links);
 	if (run->child.link) {
 		json_object_set(row->source, "generator_link", run->child.link); /* which owns it */

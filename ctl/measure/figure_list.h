@@ -12,12 +12,12 @@ FIGURE(RATE, PER_S(row->count),
 	.meaning = "operations per second, as the listener counted them",
 	.scale = 1, .apart = true, .rank = 2)
 FIGURE(BANDWIDTH, PER_S(bytes_of(row)),
-	.name = "bytes_per_s", .title = "MB", .unit = "/s", .words = "bytes",
+	.name = "bytes_per_s", .title = "MB", .unit = "/s", .words = "MB",
 	.meaning = "bytes per second that the listener received and sent",
 	.scale = 1e-6, .rank = 3)
 FIGURE(GENERATOR_BANDWIDTH, known(row->generator.result.bytes_per_s),
 	.name = "generator_bytes_per_s", .title = "genMB", .unit = "/s",
-	.words = "bytes by the generator",
+	.words = "MB by the generator",
 	.meaning = "bytes per second, as the generator counted its payload",
 	.scale = 1e-6, .rank = 6)
 FIGURE(TRIP50, trip(row, 0.5),

@@ -94,7 +94,7 @@ const char *last_line(const char *text, const char *start)
 double option_number(char *const *argv, const char *option, double otherwise)
 {
 	size_t bytes = strlen(option);
-	double value;
+	double value = otherwise;
 
 	for (unsigned i = 1; argv[i]; i++) {
 		const char *text = argv[i] + bytes;
@@ -103,10 +103,9 @@ double option_number(char *const *argv, const char *option, double otherwise)
 			continue;
 		if (!*text)
 			text = argv[i + 1] ? argv[i + 1] : "";
-		if (number_at(text + (*text == '='), &value, NULL))
-			return value;
+		number_at(text + (*text == '='), &value, NULL);
 	}
-	return otherwise;
+	return value;
 }
 
 /* ---- JSON ---- */

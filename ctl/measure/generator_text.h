@@ -37,7 +37,8 @@ void add_quantile(struct generator_result *r, double quantile, double ns);
 /* The last line that begins with `start`; NULL: none. */
 const char *last_line(const char *text, const char *start);
 
-/* The number of `-n 1000`, `-n1000` or `--name=1000`; `otherwise` without it. */
+/* The number of `-n 1000`, `-n1000` or `--name=1000`; of several the last, as the programs whose
+ * options are read take it; `otherwise` without any. */
 double option_number(char *const *argv, const char *option, double otherwise);
 
 /* The first JSON object that begins a line: warnings may stand before it.  A new

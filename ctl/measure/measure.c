@@ -408,13 +408,12 @@ void measure_check_requests(struct measure *row)
 {
 	struct measure_generator *g = &row->generator;
 	const struct generator_result *r = &g->result;
-	double wall_s = (double)g->wall_ns / NS_PER_S;
+	double lived_s = (double)g->lived_ns / NS_PER_S;
 	bool fits = r->requests <= (double)row->bytes_in + (double)row->bytes_out;
 
-	/* The span of load is known to some 20 ms at each end, and redis-benchmark with --threads
-	 * ends its own at a timer of 250 ms. */
-	if (r->requests_per_s > 0 && g->wall_ns)
-		fits &= r->requests / r->requests_per_s <= 1.1 * wall_s + 0.35;
+	/* The generator's own clock may tick in 10 ms. */
+	if (r->requests_per_s > 0 && g->lived_ns)
+		fits &= r->requests / r->requests_per_s <= 1.05 * lived_s + 0.02;
 	if (!row->batch) /* requests in flight at the ends may be counted on one side only */
 		fits &= r->requests <= 1.02 * (double)row->listener_count + 10;
 	if (fits || r->requests <= 0)

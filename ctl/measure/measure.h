@@ -19,6 +19,7 @@ struct measure_generator {
 	struct generator_result result; /* all 0: its output was not understood */
 	/* Of it and its children; wall_ns 0: no generator was run. */
 	uint64_t wall_ns, cpu_ns;
+	uint64_t lived_ns;    /* from its start to its end, load or not; 0: unknown; not saved */
 	uint64_t busiest_ns;  /* CPU time of its busiest thread, by samples */
 	double peak;          /* the most that a thread used of a CPU in 100 ms; 0: unknown */
 	uint64_t shared_cpus; /* CPUs on which both it and the listener may run */
@@ -217,6 +218,6 @@ bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns);
 
 /* Checks the generator's number of requests, as some generators compute it from their options or
  * include requests that failed.  A number becomes unknown if at the generator's own rate it would
- * take longer than the run, or if it is more than the listener's operations or bytes.  To be called
- * once, when the row has its counts and the generator's. */
+ * take longer than the generator ran, or if it is more than the listener's operations or bytes.  To
+ * be called once, when the row has its counts and the generator's. */
 void measure_check_requests(struct measure *row);

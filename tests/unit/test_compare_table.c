@@ -217,21 +217,24 @@ static void conditions_that_void_figures_are_said(void **state)
 	measures_free(&m);
 }
 
-/* 1,000 requests at 1,000 a second in a second, on a listener that counted as many. */
+/* 1,000 requests of a generator that ran for so long, on a listener that counted so many. */
 static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
 {
 	static const struct {
+		uint64_t lived_ms;
 		double requests, per_s;
 		uint64_t operations, bytes;
 		bool batch, fits;
 	} cases[] = {
-		{ 1000, 1000, 1000, 5000, false, true },
-		{ 1000, 0, 1000, 5000, false, true },    /* it tells no rate */
-		{ 1000, 1000, 10, 5000, true, true },    /* a batch has many */
-		{ 1000, 1000, 900, 5000, false, false }, /* more than there were */
-		{ 1000, 1000, 900, 999, true, false },   /* less than a byte each */
-		{ 1000, 500, 1000, 5000, false, false }, /* two seconds' work */
-		{ 0, 500, 0, 0, false, true },
+		{ 1000, 1000, 1000, 1000, 5000, false, true },
+		{ 1000, 1000, 0, 1000, 5000, false, true },    /* it tells no rate */
+		{ 1000, 1000, 1000, 10, 5000, true, true },    /* a batch has many */
+		{ 1000, 1000, 1000, 900, 5000, false, false }, /* more than there were */
+		{ 1000, 1000, 1000, 900, 999, true, false },   /* less than a byte each */
+		{ 1000, 1000, 500, 1000, 5000, false, false }, /* two seconds' work */
+		{ 200, 1000, 2500, 10, 5000, true, false },    /* twice that of a short visit */
+		{ 200, 1000, 5200, 10, 5000, true, true },     /* its clock ticks in ms */
+		{ 1000, 0, 500, 0, 0, false, true },
 	};
 
 	(void)state;
@@ -240,7 +243,7 @@ static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
 				       .bytes_in = cases[i].bytes,
 				       .batch = cases[i].batch };
 
-		row.generator.wall_ns = NS_PER_S;
+		row.generator.wall_ns = row.generator.lived_ns = cases[i].lived_ms * NS_PER_MS;
 		row.generator.result.requests = cases[i].requests;
 		row.generator.result.requests_per_s = cases[i].per_s;
 		measure_check_requests(&row);

@@ -202,6 +202,17 @@ static void percentiles_of_two_directions_are_not_mixed(void **state)
 	assert_true(generator_quantile(&one, 0.999, &ns));
 }
 
+static void of_repeated_options_the_last_counts(void **state)
+{
+	static char *const argv[] = { "redis-benchmark", "-n", "1000", "-q", "-n2000", NULL };
+	struct generator_result r;
+
+	(void)state;
+	assert_true(
+		generator_parse(argv, "SET: 1000.00 requests per second, p50=0.1 msec\n", 0, &r));
+	assert_true(r.requests == 2000);
+}
+
 /* ab counts whole milliseconds: 0 is a time too short for it, not no time. */
 static void times_below_the_resolution_of_ab_are_unknown(void **state)
 {
@@ -278,6 +289,7 @@ int main(void)
 		cmocka_unit_test(a_full_round_trip_of_sockperf_is_not_doubled),
 		cmocka_unit_test(terabytes_are_read),
 		cmocka_unit_test(percentiles_of_two_directions_are_not_mixed),
+		cmocka_unit_test(of_repeated_options_the_last_counts),
 		cmocka_unit_test(times_below_the_resolution_of_ab_are_unknown),
 		cmocka_unit_test(text_other_than_a_result_is_refused),
 		cmocka_unit_test(a_silent_copy_is_one_request),
