@@ -40,6 +40,7 @@ static int check_time(struct ctl *ctl, struct compare *c)
 			"--time limits rounds of visits: COMMAND needs {port}, and leave out --repeat");
 	if (text && ctl_interval(ctl, "time", text, 1, &ms))
 		return CTL_USAGE;
+	c->rounds.most = text ? ROUNDS_MAX : ROUNDS_UNTIMED_MAX;
 	c->rounds.time_ns = ms * (uint64_t)NS_PER_MS * (text ? 1 : c->points.count);
 	return CTL_DONE;
 }

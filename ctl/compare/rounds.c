@@ -11,11 +11,8 @@
 #include "text.h"
 #include "util.h"
 
-enum {
-	/* Rounds before the widths are looked at: earlier looks make more errors. */
-	FIRST_LOOK = 12,
-	KNOWN_MAX = 100, /* rounds in all, unless the user asks for more */
-};
+/* Rounds before the widths are looked at: earlier looks make more errors. */
+enum { FIRST_LOOK = 12 };
 
 void rounds_begin(struct rounds *r)
 {
@@ -29,6 +26,13 @@ void rounds_begin(struct rounds *r)
 	}
 	r->start_ns = clock_ns();
 	r->half_width = NAN;
+	r->next_look = FIRST_LOOK;
+	r->most = r->most ? r->most : ROUNDS_MAX;
+}
+
+unsigned rounds_least(const struct rounds *r)
+{
+	return MAX(verdict_least_rounds(MAX(r->comparisons, 1U)), (unsigned)FIRST_LOOK);
 }
 
 void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsigned *ret_order)
@@ -80,15 +84,16 @@ static void tell_if_too_long(const struct rounds *r, unsigned least)
 	double visits = (double)least * (r->comparisons + 1), limit = (double)r->time_ns / NS_PER_S;
 	double took = (double)r->took_ns / NS_PER_S;
 
-	if (r->done == 2 && took / 2 * least > limit)
-		ctl_warn("a round takes %.1f s: the %u that a verdict needs do not fit into %g s "
-			 "(--time); they would if COMMAND took less than %.2g s",
-			 took / 2, least, limit, limit / visits);
+	if (r->done == 1 && took * least > limit)
+		ctl_warn("a round takes %.2g s: the least %u rounds will take %.0f s, not %g s "
+			 "(--time); they would fit if COMMAND took less than %.2g s",
+			 took, least, took * least, limit, limit / visits);
 }
 
 bool rounds_enough(struct rounds *r, const struct measures *m)
 {
-	unsigned least = verdict_least_rounds(MAX(r->comparisons, 1U));
+	unsigned least = rounds_least(r);
+	bool over;
 
 	r->done++;
 	r->took_ns = clock_ns() - r->start_ns;
@@ -97,15 +102,13 @@ bool rounds_enough(struct rounds *r, const struct measures *m)
 	if (r->comparisons == 0)
 		return r->done >= r->alone;
 	tell_if_too_long(r, least);
-	if (r->done >= FIRST_LOOK && r->done % 2 == 0) {
-		r->half_width = widest(m);
-		if (r->half_width <= width_wanted(m->within))
-			return true;
-	}
-	if (r->done < least || (r->took_ns < r->time_ns && r->done < KNOWN_MAX))
+	over = r->done >= least && (r->took_ns >= r->time_ns || r->done >= r->most);
+	if (!over && r->done < r->next_look)
 		return false;
+	/* A look takes longer the more rounds there are: so later looks are farther apart. */
+	r->next_look = r->done + MAX(2U, r->done / 20 * 2);
 	r->half_width = widest(m);
-	return true;
+	return over || (r->done >= least && r->half_width <= width_wanted(m->within));
 }
 
 char *rounds_text(const struct rounds *r, double within)
@@ -120,6 +123,6 @@ char *rounds_text(const struct rounds *r, double within)
 	return text_new("%u rounds in %s, %s: an interval is \xc2\xb1%s %% wide, and \xc2\xb1%s %% "
 			"would tell what is the same.",
 			r->done, took.text,
-			r->done < KNOWN_MAX ? "the limit of --time" : "the most that are made",
+			r->done < r->most ? "the limit of --time" : "the most that are made",
 			width.text, human_percent(width_wanted(within)).text);
 }

@@ -5,17 +5,22 @@
 
 #include "measure.h"
 
-enum { ROUNDS_MAX = 1000, ROUNDS_TIME_MS = 60 * 1000 };
+enum {
+	ROUNDS_MAX = 1000,
+	ROUNDS_UNTIMED_MAX = 100, /* unless the user gives a time or a number */
+	ROUNDS_TIME_MS = 60 * 1000
+};
 
 struct rounds {
 	unsigned repeat;      /* make exactly this many; 0: until rounds_enough() */
 	bool seeded;          /* `seed` is the user's */
 	uint64_t time_ns;     /* after which no further round begins; without repeat */
+	unsigned most;        /* no more are made; 0: ROUNDS_MAX */
 	unsigned alone;       /* rounds of listeners that are compared with none */
 	unsigned comparisons; /* listeners less one, of all points together */
 	/* Set by rounds_begin() and rounds_enough(). */
 	uint64_t seed, start_ns, took_ns;
-	unsigned done;
+	unsigned done, next_look;
 	double half_width; /* the widest interval's, as a relative difference; NaN: none is known */
 };
 
@@ -30,6 +35,9 @@ void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsign
  * over. The decision uses only the widths of the intervals, never their position: rounds that end
  * as soon as a difference shows would find differences that are chance. */
 bool rounds_enough(struct rounds *r, const struct measures *m);
+
+/* Fewest rounds that end by themselves, or by the time. */
+unsigned rounds_least(const struct rounds *r);
 
 /* What has been reached, to be freed; NULL: as many rounds as the user asked for. */
 char *rounds_text(const struct rounds *r, double within);

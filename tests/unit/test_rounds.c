@@ -217,7 +217,30 @@ static void the_time_limit_leaves_the_rounds_that_can_decide(void **state)
 	rounds_begin(&r);
 	while (!rounds_enough(&r, &m))
 		rounds++;
-	assert_int_equal(rounds, verdict_least_rounds(2));
+	assert_int_equal(rounds, 12);
+	r = (struct rounds){ .time_ns = 1, .comparisons = 1000 };
+	rounds_begin(&r);
+	for (rounds = 1; !rounds_enough(&r, &m); rounds++)
+		;
+	assert_int_equal(rounds, verdict_least_rounds(1000)); /* 16 */
+}
+
+/* An interval that stays wide: only the limit that was set ends the rounds. */
+static void a_time_that_was_given_is_used_up(void **state)
+{
+	static const unsigned limits[] = { ROUNDS_UNTIMED_MAX, ROUNDS_MAX };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(limits); i++) {
+		struct rounds r = { .time_ns = UINT64_MAX, .most = limits[i], .comparisons = 1 };
+		struct measures m = {};
+		unsigned rounds = 1;
+
+		rounds_begin(&r);
+		while (!rounds_enough(&r, &m))
+			rounds++;
+		assert_int_equal(rounds, limits[i]);
+	}
 }
 
 int main(void)
@@ -228,6 +251,7 @@ int main(void)
 		cmocka_unit_test(each_second_round_is_the_first_backwards),
 		cmocka_unit_test(rounds_asked_for_are_made),
 		cmocka_unit_test(the_time_limit_leaves_the_rounds_that_can_decide),
+		cmocka_unit_test(a_time_that_was_given_is_used_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
