@@ -176,10 +176,14 @@ struct store {
 	/* Main thread.  Can this host run it?  0, or -errno with the reason.  NULL: always. */
 	int (*probe)(struct reason *reason);
 
-	/* On a thread of its own, as a file system may hang (host/detached.h).  Opens the files or
-	 * allocates the memory of e, and fills in e->size and the other fields that follow from
-	 * e->options.  0, or -errno with the reason: what is wrong and how to fix it. */
+	/* On a thread of its own, as a file system may hang (host/detached.h).  open() opens the
+	 * file or allocates the memory of e, and fills in the fields that follow from e->options.
+	 * Stores of files write nothing in it: that is for prepare(), which runs under the file's
+	 * lock, gives a new file its size and its data (*ret_made, also if it then fails), and
+	 * fills in e->size and e->align.  0, or -errno with the reason: what is wrong and how to
+	 * fix it; the caller calls close() if prepare() fails. */
 	int (*open)(struct export *e, struct reason *reason);
+	int (*prepare)(struct export *e, bool *ret_made, struct reason *reason);
 	void (*close)(struct export *e);
 
 	/* Worker's thread, after the engine's init() and before its fini().  attach(): 0, or -errno

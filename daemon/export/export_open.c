@@ -27,7 +27,7 @@ struct opening {
 	struct reason reason;
 	int result;
 	bool probe;  /* creates nothing, and closes it again */
-	bool is_new; /* opening makes the file, or would make it */
+	bool is_new; /* a probe: opening would make the file */
 };
 
 /* The store that `auto` selects on this host; NULL with the reason. */
@@ -78,44 +78,55 @@ static int opening_probe_new(struct opening *o)
 	return 0;
 }
 
-/* Locks the file.  On a file system without locks (-ENOLCK) it continues without one. */
-static int opening_lock(struct opening *o)
-{
-	struct reason reason = { "" };
-	int rc;
-
-	if (!o->export.store->file)
-		return 0;
-	rc = file_lock_get(o->export.fd, o->config.options.path, !o->export.read_only, &o->lock,
-			   &reason);
-	if (rc == 0 || rc == -ENOLCK)
-		return 0;
-	o->reason = reason;
-	o->export.store->close(&o->export);
-	return rc;
-}
-
 static void opening_close(struct opening *o)
 {
 	file_lock_put(o->lock, !o->export.read_only);
+	o->lock = NULL;
 	o->export.store->close(&o->export);
+}
+
+/* Nothing is written to a file before its lock is held.  A probe takes none, as it writes nothing.
+ */
+static int opening_prepare(struct opening *o)
+{
+	const struct store *store = o->export.store;
+	bool made = false;
+	int rc = 0;
+
+	if (store->file && !o->probe)
+		rc = file_lock_get(o->export.fd, o->config.options.path, !o->export.read_only,
+				   &o->lock, &o->reason);
+	if (rc < 0 || !store->prepare)
+		return rc;
+	file_lock_begin(o->lock);
+	rc = store->prepare(&o->export, &made, &o->reason);
+	file_lock_end(o->lock, made);
+	return rc;
+}
+
+static int opening_open(struct opening *o)
+{
+	int rc = o->export.store->open(&o->export, &o->reason);
+
+	if (rc < 0)
+		return rc;
+	rc = opening_prepare(o);
+	if (rc < 0)
+		opening_close(o);
+	return rc;
 }
 
 static void opening_run(struct detached_call *detached)
 {
 	struct opening *o = container_of(detached, struct opening, detached);
 
-	o->is_new = export_is_new(&o->config.options);
+	if (o->probe)
+		o->is_new = export_is_new(&o->config.options);
 	if (o->probe)
 		o->config.options.create = false;
-	if (o->probe && o->is_new)
-		o->result = opening_probe_new(o);
-	else
-		o->result = o->export.store->open(&o->export, &o->reason);
+	o->result = o->is_new ? opening_probe_new(o) : opening_open(o);
 	if (o->probe && !o->is_new && o->result == 0)
-		o->export.store->close(&o->export);
-	else if (!o->probe && o->result == 0)
-		o->result = opening_lock(o);
+		opening_close(o);
 }
 
 static void opening_left(struct detached_call *detached)
@@ -127,16 +138,9 @@ static void opening_left(struct detached_call *detached)
 	free(o);
 }
 
-/* Runs on the thread and closes the export.  A file that was made for a configuration that is not
- * used is emptied, so that another start may make it with another size. */
 static void closing_run(struct detached_call *detached)
 {
-	struct opening *o = container_of(detached, struct opening, detached);
-
-	if (o->is_new && o->export.fd >= 0 && ftruncate(o->export.fd, 0) < 0)
-		/* The file keeps its size, which the next configuration may refuse. */
-		o->result = -errno;
-	opening_close(o);
+	opening_close(container_of(detached, struct opening, detached));
 }
 
 static void unlocking_run(struct detached_call *detached)
@@ -192,6 +196,7 @@ static int opening_begin(struct server_export *x, const struct export *blank, bo
 	return 0;
 }
 
+/* *ret_new (may be NULL): a probe found that opening would make the file. */
 static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 {
 	struct opening *o = x->opening;
@@ -204,7 +209,8 @@ static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 			"open %s: no answer within %d s; look at the device or file system under it",
 			x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
 	rc = o->result;
-	*ret_new = o->is_new;
+	if (ret_new)
+		*ret_new = o->is_new;
 	x->reason = o->reason;
 	x->lock = o->lock;
 	x->export = o->export;
@@ -224,12 +230,8 @@ void export_open_begin(struct server_export *x)
 
 void export_open_end(struct server_export *x, uint64_t end_ns)
 {
-	bool is_new = false;
-
-	if (!x->opening)
-		return;
-	x->error = opening_end(x, end_ns, &is_new);
-	x->fresh = is_new && !x->error;
+	if (x->opening)
+		x->error = opening_end(x, end_ns, NULL);
 }
 
 void export_probe_begin(const struct export_config *config, struct server_export *x)
@@ -269,14 +271,13 @@ void export_close(struct server_export *x)
 {
 	struct opening *o = opening_new(x);
 
-	if (o) {
-		o->is_new = x->fresh;
+	if (o)
 		o->lock = x->lock;
+	if (!opening_spend(o, closing_run)) {
+		file_lock_put(x->lock, !x->export.read_only);
+		x->export.store->close(&x->export);
 	}
-	if (opening_spend(o, closing_run))
-		return;
-	file_lock_put(x->lock, !x->export.read_only);
-	x->export.store->close(&x->export);
+	x->lock = NULL;
 }
 
 void export_unlock(struct server_export *x)

@@ -59,7 +59,6 @@ void export_put(struct server_export *x)
 	if (--x->users > 0)
 		return;
 	export_close(x);
-	x->lock = NULL;
 	x->export.size = 0; /* as before it was first opened */
 	if (x->retired)
 		export_free_unused(x);
@@ -108,30 +107,15 @@ enum export_need export_need(const struct server_export *x, const struct config 
 	return need;
 }
 
-/* Is x a read-only export of a file that another export may create?  Then x
- * is opened after that one. */
-static bool export_follows(const struct exports *e, const struct server_export *x)
-{
-	for (unsigned i = 0; i < e->count; i++)
-		if (e->list[i] != x && x->config.options.read_only &&
-		    !strcmp(e->list[i]->config.options.path, x->config.options.path) &&
-		    e->list[i]->config.options.create)
-			return true;
-	return false;
-}
-
 /* Refuses x if another export of the same configuration writes to the same file, under any name.
  * The old and the new export of a reload may both write to it. */
 static int export_check_file(const struct exports *e, struct server_export *x)
 {
-	struct file_id file = file_lock_id(x->lock), other;
-
-	for (unsigned i = 0; i < e->count && file.inode; i++) {
+	for (unsigned i = 0; i < e->count && x->lock; i++) {
 		const struct server_export *y = e->list[i];
 
-		other = file_lock_id(y->lock);
-		if (y != x && y->users > 0 && !x->export.read_only && !y->export.read_only &&
-		    other.device == file.device && other.inode == file.inode)
+		if (y != x && y->users > 0 && y->lock == x->lock && !x->export.read_only &&
+		    !y->export.read_only)
 			return reason_set(&x->reason, -EBUSY,
 					  "%s is the file of export '%s', too: one of them has to "
 					  "be `read-only = yes`",
@@ -140,8 +124,9 @@ static int export_check_file(const struct exports *e, struct server_export *x)
 	return 0;
 }
 
-/* Opens exports side by side, then waits for all: a hung file system costs its time limit once. */
-static void exports_hold_some(struct exports *e, const struct config *config, bool followers)
+/* Opens the read-only or the other exports side by side, then waits for all: a hung file system
+ * costs its time limit once. */
+static void exports_hold_some(struct exports *e, const struct config *config, bool read_only)
 {
 	uint64_t end_ns = clock_ns() + EXPORT_OPEN_NS;
 
@@ -149,7 +134,7 @@ static void exports_hold_some(struct exports *e, const struct config *config, bo
 		struct server_export *x = e->list[i];
 
 		if (x->users == 0 && export_need(x, config) != EXPORT_UNNEEDED &&
-		    export_follows(e, x) == followers)
+		    x->config.options.read_only == read_only)
 			export_open_begin(x);
 	}
 	for (unsigned i = 0; i < e->count; i++) {
@@ -160,17 +145,15 @@ static void exports_hold_some(struct exports *e, const struct config *config, bo
 		export_open_end(x, end_ns);
 		if (x->error == 0) {
 			x->error = export_check_file(e, x);
-			if (x->error) {
+			if (x->error)
 				export_close(x);
-				x->lock = NULL;
-			}
 		}
 		x->held = x->error == 0;
 		x->users += x->held;
 	}
 }
 
-/* Read-only exports of a file that another export creates come second, when it exists. */
+/* Read-only exports come second: another export may create the file, under any of its names. */
 void exports_hold(struct exports *e, const struct config *config)
 {
 	exports_hold_some(e, config, false);
@@ -268,7 +251,7 @@ int exports_renew(const struct exports *now, const struct config *config,
 void exports_keep(struct exports *e)
 {
 	for (unsigned i = 0; i < e->count; i++)
-		e->list[i]->fresh = false;
+		file_lock_keep(e->list[i]->lock);
 }
 
 static bool exports_have(const struct exports *e, const struct server_export *x)

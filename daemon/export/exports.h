@@ -33,15 +33,12 @@ struct server_export {
 	struct mailbox *mailbox;     /* the main thread's */
 	struct call failed_call;     /* reports a failed flush to the main thread */
 	bool failure_told;           /* failed_call has run */
-	/* Its file was made by this process, and no listener has served it yet: if the
-	 * configuration is not used, the file is emptied again. */
-	bool fresh;
-	bool retired;            /* removed by a reload: freed when it has no user */
-	bool held;               /* held by exports_hold(), one of the users */
-	struct file_lock *lock;  /* lock on its file while it is open; NULL: none */
-	struct opening *opening; /* while it is being opened: see export_open.c */
-	unsigned users;          /* listeners that serve it, and exports_hold() */
-	int error;               /* -errno: it could not be opened; reason says why */
+	bool retired;                /* removed by a reload: freed when it has no user */
+	bool held;                   /* held by exports_hold(), one of the users */
+	struct file_lock *lock;      /* lock on its file while it is open; NULL: none */
+	struct opening *opening;     /* while it is being opened: see export_open.c */
+	unsigned users;              /* listeners that serve it, and exports_hold() */
+	int error;                   /* -errno: it could not be opened; reason says why */
 	struct reason reason;
 };
 
@@ -100,7 +97,7 @@ enum export_state export_state(const struct server_export *x, struct reason *rea
 void export_open_begin(struct server_export *x);
 void export_open_end(struct server_export *x, uint64_t end_ns);
 
-/* Closes x; waits for a limited time. */
+/* Closes x, and releases its lock; waits for a limited time. */
 void export_close(struct server_export *x);
 
 /* Releases the lock on the file of x, which stays open: no client can write to it any more. */

@@ -1,15 +1,18 @@
 /* Locks on files.  See file_lock.h. */
 #include "file_lock.h"
+#include "file_id.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "file_id.h"
 #include "socket_owner.h"
 #include "util.h"
 
@@ -22,16 +25,17 @@ struct file_lock {
 	struct file_lock *next; /* next and `users` are protected by locks_mutex */
 	struct file_id id;
 	unsigned users;
-	pthread_mutex_t mutex; /* protects the fields below; held during fcntl() */
+	_Atomic bool fresh;    /* a user made the file, and nothing is served from it yet */
+	pthread_mutex_t mutex; /* protects the fields below; held during fcntl() and the making */
 	unsigned writers;
-	int fd;     /* holds the lock; -1: not locked */
-	short type; /* F_RDLCK, F_WRLCK */
+	int fd;     /* holds the lock, and is open for writing if there are writers; -1: none yet */
+	short type; /* F_RDLCK, F_WRLCK; F_UNLCK: the file system has no locks */
 };
 
 static pthread_mutex_t locks_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct file_lock *locks;
 
-/* 0 or -errno; -EAGAIN: another process holds a conflicting lock. */
+/* 0 or -errno; -EAGAIN: another open file description holds a conflicting lock. */
 static int lock_fd(int fd, short type)
 {
 	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
@@ -41,6 +45,18 @@ static int lock_fd(int fd, short type)
 	return errno == EACCES ? -EAGAIN : -errno;
 }
 
+/* Unlocks explicitly before closing: rings that are being torn down may still refer to the open
+ * file description. */
+static void lock_close(struct file_lock *l)
+{
+	if (l->fd < 0)
+		return;
+	lock_fd(l->fd, F_UNLCK);
+	close(l->fd);
+	l->fd = -1;
+}
+
+/* 0; -EBUSY: another process has it; -ENOLCK: there are no locks here. */
 static int wait_for_lock(const struct file_lock *l, int fd, short type, const char *path,
 			 struct reason *reason)
 {
@@ -66,11 +82,12 @@ static int wait_for_lock(const struct file_lock *l, int fd, short type, const ch
 					  "shows which)");
 		nanosleep(&pause, NULL);
 	}
-	return rc == 0 ? 0 : reason_set(reason, -ENOLCK, "%s", strerror(-rc));
+	return rc == 0 ? 0 : -ENOLCK;
 }
 
-/* Takes or upgrades the lock; the caller holds l->mutex.  For an upgrade the shared lock of the old
- * open file description is released first: it would conflict with the new, exclusive one. */
+/* Takes the lock for fd, or upgrades it; the caller holds l->mutex.  Two open file descriptions
+ * conflict, so an upgrade first moves the shared lock to the new one: the file is locked
+ * throughout, and a refused upgrade leaves the shared lock. */
 static int lock_take(struct file_lock *l, int fd, short type, const char *path,
 		     struct reason *reason)
 {
@@ -79,22 +96,21 @@ static int lock_take(struct file_lock *l, int fd, short type, const char *path,
 	if (l->fd >= 0 && (type == F_RDLCK || l->type == F_WRLCK))
 		return 0;
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (own < 0)
-		return reason_set(reason, -errno, "%s: %s", path, strerror(errno));
-	if (l->fd >= 0)
-		lock_fd(l->fd, F_UNLCK);
-	rc = wait_for_lock(l, own, type, path, reason);
-	if (rc < 0 && l->fd >= 0)
-		lock_fd(l->fd, l->type);
+	rc = own < 0 ? -errno : l->type == F_RDLCK ? lock_fd(own, F_RDLCK) : 0;
 	if (rc < 0) {
-		close(own);
+		reason_set(reason, rc, "lock %s: %s", path, strerror(-rc));
+		if (own >= 0)
+			close(own);
 		return rc;
 	}
-	if (l->fd >= 0)
-		close(l->fd);
+	lock_close(l);
 	l->fd = own;
-	l->type = type;
-	return 0;
+	rc = wait_for_lock(l, own, type, path, reason);
+	if (rc == 0)
+		l->type = type;
+	else if (rc == -EBUSY && l->type == F_UNLCK)
+		lock_close(l);
+	return rc == -EBUSY ? rc : 0;
 }
 
 static struct file_lock *lock_find(const struct file_id *id)
@@ -108,7 +124,9 @@ static struct file_lock *lock_find(const struct file_id *id)
 	if (!l) {
 		l = calloc(1, sizeof(*l));
 		if (l) {
-			*l = (struct file_lock){ .next = locks, .id = *id, .fd = -1 };
+			*l = (struct file_lock){
+				.next = locks, .id = *id, .fd = -1, .type = F_UNLCK
+			};
 			pthread_mutex_init(&l->mutex, NULL);
 			locks = l;
 		}
@@ -119,8 +137,17 @@ static struct file_lock *lock_find(const struct file_id *id)
 	return l;
 }
 
-/* Unlocks explicitly before closing: rings that are being torn down may still refer to
- * the open file description. */
+/* The caller holds l->mutex. */
+static bool lock_is_sole(const struct file_lock *l)
+{
+	bool sole;
+
+	pthread_mutex_lock(&locks_mutex);
+	sole = l->users == 1;
+	pthread_mutex_unlock(&locks_mutex);
+	return sole;
+}
+
 static void lock_leave(struct file_lock *l)
 {
 	bool last;
@@ -135,10 +162,7 @@ static void lock_leave(struct file_lock *l)
 	pthread_mutex_unlock(&locks_mutex);
 	if (!last)
 		return;
-	if (l->fd >= 0) {
-		lock_fd(l->fd, F_UNLCK);
-		close(l->fd);
-	}
+	lock_close(l);
 	pthread_mutex_destroy(&l->mutex);
 	free(l);
 }
@@ -170,19 +194,41 @@ int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **re
 	return rc;
 }
 
+/* A user that comes while the file is emptied waits for l->mutex, and then finds it empty.  While
+ * it may still have to be emptied, the lock stays exclusive. */
 void file_lock_put(struct file_lock *l, bool to_write)
 {
 	if (!l)
 		return;
 	pthread_mutex_lock(&l->mutex);
 	l->writers -= to_write;
-	if (l->writers == 0 && l->type == F_WRLCK && lock_fd(l->fd, F_RDLCK) == 0)
+	/* If it fails the file keeps its size, which the next configuration may refuse. */
+	if (atomic_load(&l->fresh) && lock_is_sole(l) && ftruncate(l->fd, 0) == 0)
+		atomic_store(&l->fresh, false);
+	if (l->writers == 0 && l->type == F_WRLCK && !atomic_load(&l->fresh) &&
+	    lock_fd(l->fd, F_RDLCK) == 0)
 		l->type = F_RDLCK;
 	pthread_mutex_unlock(&l->mutex);
 	lock_leave(l);
 }
 
-struct file_id file_lock_id(const struct file_lock *lock)
+void file_lock_begin(struct file_lock *l)
 {
-	return lock ? lock->id : (struct file_id){ 0 };
+	if (l)
+		pthread_mutex_lock(&l->mutex);
+}
+
+void file_lock_end(struct file_lock *l, bool made)
+{
+	if (!l)
+		return;
+	if (made)
+		atomic_store(&l->fresh, true);
+	pthread_mutex_unlock(&l->mutex);
+}
+
+void file_lock_keep(struct file_lock *l)
+{
+	if (l)
+		atomic_store(&l->fresh, false);
 }

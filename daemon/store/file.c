@@ -79,24 +79,41 @@ static bool device_is_rotational(dev_t device)
 	return c == '1';
 }
 
-/* The file's or device's own size, bytes. */
-static int file_size(struct export *e, const struct stat *st, struct reason *reason)
+static bool file_in_memory(const struct export *e)
 {
-	const char *path = e->options->path;
-	int read_only = 0;
+	struct statfs fs;
 
-	if (S_ISREG(st->st_mode)) {
-		e->size = (uint64_t)st->st_size;
-		e->rotational = device_is_rotational(st->st_dev);
-		return 0;
-	}
-	e->block_device = true;
-	e->rotational = device_is_rotational(st->st_rdev);
-	if (ioctl(e->fd, BLKGETSIZE64, &e->size) < 0)
-		return reason_set(reason, -errno, "%s: cannot tell its size: %s", path,
-				  strerror(errno));
-	if (ioctl(e->fd, BLKROGET, &read_only) == 0 && read_only)
+	return !e->block_device && fstatfs(e->fd, &fs) == 0 &&
+	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
+}
+
+/* Finds out what e->fd is. */
+static int file_examine(struct export *e, struct reason *reason)
+{
+	int read_only = 0;
+	struct stat st;
+
+	if (fstat(e->fd, &st) < 0)
+		return reason_set(reason, -errno, "stat %s: %s", e->options->path, strerror(errno));
+	e->block_device = S_ISBLK(st.st_mode);
+	e->rotational = device_is_rotational(e->block_device ? st.st_rdev : st.st_dev);
+	e->in_memory = file_in_memory(e);
+	if (e->block_device && ioctl(e->fd, BLKROGET, &read_only) == 0 && read_only)
 		e->read_only = true; /* a read-only device can be opened for writing nevertheless */
+	return 0;
+}
+
+/* The file's or device's own size, bytes. */
+static int file_size(struct export *e, struct reason *reason)
+{
+	struct stat st;
+	int rc = e->block_device ? ioctl(e->fd, BLKGETSIZE64, &e->size) : fstat(e->fd, &st);
+
+	if (rc < 0)
+		return reason_set(reason, -errno, "%s: cannot tell its size: %s", e->options->path,
+				  strerror(errno));
+	if (!e->block_device)
+		e->size = (uint64_t)st.st_size;
 	return 0;
 }
 
@@ -172,37 +189,19 @@ static int file_align(struct export *e, struct reason *reason)
 	return 0;
 }
 
-static bool file_in_memory(const struct export *e)
+int file_prepare(struct export *e, bool *ret_made, struct reason *reason)
 {
-	struct statfs fs;
+	int rc = file_size(e, reason);
 
-	return !e->block_device && fstatfs(e->fd, &fs) == 0 &&
-	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
-}
-
-/* Everything after the open, on the thread of a detached call: any step
- * may hang on a file system. */
-static int file_prepare(struct export *e, struct reason *reason)
-{
-	bool made = false;
-	struct stat st;
-	int rc;
-
-	if (fstat(e->fd, &st) < 0)
-		return reason_set(reason, -errno, "stat %s: %s", e->options->path, strerror(errno));
-	rc = file_size(e, &st, reason);
-	e->in_memory = file_in_memory(e);
+	*ret_made = false;
 	if (rc == 0)
-		rc = file_fit(e, &made, reason);
+		rc = file_fit(e, ret_made, reason);
 	if (rc == 0)
 		rc = file_align(e, reason);
 	if (rc == 0 && e->options->create && !e->block_device)
 		rc = file_keep_name(e, reason);
-	if (rc == 0 && made && e->options->fill)
+	if (rc == 0 && *ret_made && e->options->fill)
 		rc = fill_export(e, reason);
-	/* An empty file: the next start makes it again. */
-	if (rc < 0 && made && ftruncate(e->fd, 0) < 0)
-		return rc;
 	return rc;
 }
 
@@ -220,7 +219,7 @@ int file_open(struct export *e, struct reason *reason)
 	e->fd = file_open_fd(o, flags, reason);
 	if (e->fd < 0)
 		return e->fd;
-	rc = file_prepare(e, reason);
+	rc = file_examine(e, reason);
 	if (rc < 0)
 		file_close(e);
 	return rc;

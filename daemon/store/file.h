@@ -2,8 +2,9 @@
 #pragma once
 #include "store.h"
 
-/* store->open and store->close of those stores, on the thread of a detached call. */
+/* store->open, prepare and close of those stores, on the thread of a detached call. */
 int file_open(struct export *e, struct reason *reason);
+int file_prepare(struct export *e, bool *ret_made, struct reason *reason);
 void file_close(struct export *e);
 
 /* Called by their attach() and detach(): open and close m->sync_fd.  0,

@@ -248,6 +248,7 @@ const struct store store_file_uring = {
 	.batches = true,
 	.probe = ring_probe,
 	.open = file_open,
+	.prepare = file_prepare,
 	.close = file_close,
 	.attach = file_uring_attach,
 	.detach = file_uring_detach,

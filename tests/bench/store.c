@@ -100,7 +100,8 @@ static void loop_init(struct bench *b, unsigned i, const struct store *store, co
 	snprintf(l->options.path, sizeof(l->options.path), "%s/f%u", directory, i);
 	l->export =
 		(struct export){ .name = "f", .options = &l->options, .store = store, .fd = -1 };
-	if (store->open(&l->export, &reason) < 0)
+	if (store->open(&l->export, &reason) < 0 ||
+	    (store->prepare && store->prepare(&l->export, &(bool){ 0 }, &reason) < 0))
 		die("open", reason.text);
 	b->worker->mounts[i] = (struct mount){ .export = &l->export, .store = store };
 	l->io.done = loop_done;

@@ -66,6 +66,17 @@ def test_a_block_device_is_locked(start_daemon, loop_device):
     assert f"process {first.pid} (nbserved) has it" in refused(start_daemon, serve(device))
 
 
+@pytest.mark.parametrize("keys", [{}, {"fill": "yes"}])
+def test_nothing_is_written_to_a_file_that_another_process_has(start_daemon, tmp_path, keys):
+    """An empty file, which both would make."""
+    path = tmp_path / "made"
+    with open(path, "x+b") as file:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        log = refused(start_daemon, serve(path, create="yes", size="1M", **keys))
+    assert f"{path} is in use: process {os.getpid()}" in log
+    assert path.stat().st_size == 0
+
+
 def test_one_file_is_two_exports_one_of_which_only_reads(start_daemon, tmp_path):
     """Also when it is not there yet."""
     path = tmp_path / "made"

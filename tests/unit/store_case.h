@@ -163,6 +163,8 @@ static struct disk *disk_new(const char *store, const char *engine, int fd)
 	}
 	if (fd < 0)
 		assert_int_equal(d->export.store->open(&d->export, &reason), 0);
+	if (fd < 0 && d->export.store->prepare)
+		assert_int_equal(d->export.store->prepare(&d->export, &(bool){ 0 }, &reason), 0);
 	d->mount = (struct mount){ .export = &d->export, .store = d->export.store };
 	d->conn.worker = w;
 	w->engine = engine_find(engine);

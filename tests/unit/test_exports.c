@@ -1,0 +1,146 @@
+/* export/: who makes the file of an export, and who empties it again. */
+#include "config_case.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exports.h"
+#include "log.h"
+
+static char folder[] = "/tmp/test_exports.XXXXXX";
+
+static char *path_of(const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return path;
+}
+
+static int make_folder(void **state)
+{
+	(void)state;
+	strcpy(folder + strlen(folder) - 6, "XXXXXX");
+	return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+	(void)state;
+	unlink(path_of("disk"));
+	unlink(path_of("link"));
+	return rmdir(folder);
+}
+
+/* The size of the file, bytes. */
+static long size_of(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path_of(name), &st), 0);
+	return (long)st.st_size;
+}
+
+/* Listener `a` needs export `first`, the optional listener `b` export `second`. */
+static struct config *two_exports(const char *first, const char *second)
+{
+	char text[2048];
+
+	snprintf(text, sizeof(text),
+		 "[listener a]\naddress = 127.0.0.1:0\nservice = nbd\nexports = first\n"
+		 "[listener b]\naddress = 127.0.0.1:0\nservice = nbd\nexports = second\n"
+		 "optional = yes\n[export first]\nstore = threads\npath = %s/%s\n"
+		 "[export second]\nstore = threads\npath = %s/%s\n",
+		 folder, first, folder, second);
+	return load(text);
+}
+
+static void close_all(struct exports *e, struct config *config)
+{
+	exports_release(e);
+	exports_free(e);
+	config_free(config);
+}
+
+#define MAKES "create = yes\nsize = 1M\n"
+
+/* Two threads open the file at the same time, so that each run may end otherwise. */
+static void a_refused_export_leaves_the_file_that_another_one_serves(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 200; i++) {
+		struct config *config = two_exports("disk\n" MAKES, "./disk\n" MAKES);
+		struct exports e = { 0 };
+
+		assert_int_equal(exports_open(&e, config), 0);
+		assert_int_equal(e.list[0]->error, 0);
+		assert_int_equal(e.list[1]->error, -EBUSY);
+		assert_int_equal(size_of("disk"), 1 << 20);
+		exports_keep(&e);
+		close_all(&e, config);
+		assert_int_equal(size_of("disk"), 1 << 20);
+		unlink(path_of("disk"));
+	}
+}
+
+static void a_file_that_nobody_served_is_emptied_by_its_last_user(void **state)
+{
+	struct config *config = two_exports("disk\n" MAKES, "./disk\nread-only = yes\n");
+	struct exports e = { 0 };
+
+	(void)state;
+	assert_int_equal(exports_open(&e, config), 0);
+	assert_int_equal(e.list[0]->error, 0);
+	assert_int_equal(e.list[1]->error,
+			 0); /* its file is there, although it names it otherwise */
+	e.list[0]->held = false;
+	export_put(e.list[0]);
+	assert_int_equal(size_of("disk"), 1 << 20);
+	close_all(&e, config);
+	assert_int_equal(size_of("disk"), 0);
+}
+
+static void a_file_that_was_there_is_never_emptied(void **state)
+{
+	struct config *config = two_exports("disk\n" MAKES, "./disk\n" MAKES);
+	struct exports e = { 0 };
+	FILE *file = fopen(path_of("disk"), "w");
+
+	(void)state;
+	assert_int_equal(ftruncate(fileno(file), 1 << 20), 0);
+	fclose(file);
+	assert_int_equal(exports_open(&e, config), 0);
+	close_all(&e, config);
+	assert_int_equal(size_of("disk"), 1 << 20);
+}
+
+static void two_names_of_a_file_have_one_writer(void **state)
+{
+	struct config *config;
+	struct exports e = { 0 };
+	FILE *file = fopen(path_of("disk"), "w");
+
+	(void)state;
+	assert_int_equal(ftruncate(fileno(file), 1 << 20), 0);
+	fclose(file);
+	assert_int_equal(symlink("disk", path_of("link")), 0);
+	config = two_exports("disk\n", "link\n");
+	assert_int_equal(exports_open(&e, config), 0);
+	assert_int_equal(e.list[0]->error, 0);
+	assert_int_equal(e.list[1]->error, -EBUSY);
+	close_all(&e, config);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+		T(a_refused_export_leaves_the_file_that_another_one_serves),
+		T(a_file_that_nobody_served_is_emptied_by_its_last_user),
+		T(a_file_that_was_there_is_never_emptied),
+		T(two_names_of_a_file_have_one_writer),
+	};
+
+	log_set_level(LOG_CRIT);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
