@@ -63,6 +63,7 @@ static const struct retired {
 	const char *option; /* NULL: the whole command */
 	const char *instead;
 } retired[] = {
+	{ "compare", "stacks", "use perf record and flamegraph.pl" },
 	{ "compare", "softirq", "bpftrace tells softirq time by port" },
 };
 

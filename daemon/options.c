@@ -33,7 +33,7 @@ static const char usage[] =
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
 	"--force, --fail-if, --junit, --undecided, --csv, --markdown, --html, --wide, --columns,\n"
-	"--notes, --quiet, --layers, --stacks, --timeout, --build, --sweep, --sweep-max,\n"
+	"--notes, --quiet, --layers, --timeout, --build, --sweep, --sweep-max,\n"
 	"--control, --seed and --on it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
@@ -110,10 +110,11 @@ static int check_run(const struct options *o)
 static const struct option options[] = {
 	VALUE("repeat"), VALUE("time"), VALUE("within"), VALUE("label"), VALUE("save"), VALUE("against"),
 	VALUE("fail-if"), VALUE("junit"), VALUE("undecided"), VALUE("html"), VALUE("columns"),
-	VALUE("stacks"), VALUE("timeout"), VALUE("build"), VALUE("sweep-max"), VALUE("control"),
+	VALUE("timeout"), VALUE("build"), VALUE("sweep-max"), VALUE("control"),
 	VALUE("seed"), VALUE("on"), VALUE("link"), FLAG("force"), FLAG("csv"), FLAG("markdown"),
 	FLAG("wide"), FLAG("notes"), FLAG("layers"), FLAG("quiet"),
-	FLAG("softirq"), /* removed: nbctl says so */
+	/* Removed: nbctl says so. */
+	FLAG("softirq"), VALUE("stacks"),
 	{ "json", no_argument, NULL, 'j' },
 	{ "sweep", required_argument, NULL, 's' },
 	{ "config", required_argument, NULL, 'c' },

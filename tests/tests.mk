@@ -24,7 +24,7 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 
 CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
 	$(patsubst %,$(BUILD)/ctl/%.o,metrics/metrics_http metrics/openmetrics state/connections_table)
-$(patsubst %,$(BUILD)/unit/test_%,compare_table figure generator generator_sum judging layers measure metrics nic_link openmetrics render report rounds stack_tree sweep top_model top_view verdict): $(CTL_TESTED)
+$(patsubst %,$(BUILD)/unit/test_%,compare_table figure generator generator_sum judging layers measure metrics nic_link openmetrics render report rounds sweep top_model top_view verdict): $(CTL_TESTED)
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
 $(BUILD)/unit/test_link_speeds: $(patsubst %,$(BUILD)/ctl/compare/%.o,host_list link_speeds)

@@ -15,7 +15,6 @@
 #include "measuring.h"
 #include "reasons.h"
 #include "rows.h"
-#include "stack_files.h"
 #include "suggest.h"
 #include "util.h"
 
@@ -222,13 +221,6 @@ static void forget_judgement(struct compare *c)
 	c->limits = NULL;
 }
 
-static int save_stacks(struct ctl *ctl, const struct measures *m)
-{
-	struct output out = said(ctl);
-
-	return stack_files_save(ctl->values[VALUE_STACKS], m, &out);
-}
-
 /* Saves, judges and shows the rows, in this order: they are saved by visit, and judged and shown
  * after measures_merge() has added the visits up. */
 static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
@@ -257,8 +249,6 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 		rc = show_control(ctl, m);
 	if (c->html && rc == CTL_DONE)
 		rc = rows_report(c->html, ctl->values[VALUE_HTML], m, c->against);
-	if (ctl->values[VALUE_STACKS] && rc == CTL_DONE)
-		rc = save_stacks(ctl, m);
 	if (c->junit && (junit = write_junit(ctl, c, m, c->status ? c->status : rc)))
 		rc = junit;
 	if (rc == CTL_DONE)
@@ -336,8 +326,6 @@ static int run(struct ctl *ctl)
 		rc = open_option(ctl->values[VALUE_HTML], "ae", &c.html);
 	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_JUNIT], "ae", &c.junit);
-	if (rc == CTL_DONE && ctl->values[VALUE_STACKS])
-		rc = stack_files_open(ctl->values[VALUE_STACKS]);
 	if (rc == CTL_DONE)
 		rc = compare(ctl, &c);
 	if (c.save)

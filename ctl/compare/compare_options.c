@@ -358,8 +358,6 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	    (ctl->rest || interval || ctl->values[VALUE_LINK] || ctl->values[VALUE_SAVE] ||
 	     ctl->values[VALUE_REPEAT] || ctl->values[VALUE_LAYERS]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
-	if (ctl->values[VALUE_STACKS] && !ctl->values[VALUE_LAYERS] && !ctl->values[VALUE_LOAD])
-		return ctl_usage(ctl, "--stacks saves what --layers has sampled");
 	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
 		return ctl_usage(ctl, "choose one of --csv, --markdown and --json");
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];

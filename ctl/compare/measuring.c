@@ -121,7 +121,7 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 
 	/* The daemon checks the names. */
 	rc = sampler_init(&sampler, ctl, conditions_parameters(conditions, NULL, ctl_words(ctl)),
-			  layers_is_sampled(round - 1) ? c->layers : NULL, ctl->rest);
+			  c->layers, ctl->rest);
 	if (rc != CTL_DONE) {
 		generator_command_free(commands);
 		return rc;

@@ -184,7 +184,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	rc = sampler_init(
 		&sampler, v->ctl,
 		conditions_parameters(v->conditions, t->listener, json_pack("[s]", t->listener)),
-		layers_is_sampled(v->round) ? v->c->layers : NULL, true);
+		v->c->layers, true);
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)

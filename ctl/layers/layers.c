@@ -9,15 +9,13 @@
 #include "field.h"
 #include "must.h"
 #include "perf.h"
-#include "stack_tree.h"
-#include "stacks.h"
 #include "symbols.h"
+#include "weights.h"
 
 /* The samples of a listener in one interval. */
 struct sampled {
 	char *name;
-	struct stacks stacks;
-	unsigned samples, waiting; /* that count; that wait for layers_commit() */
+	struct weights weights;
 };
 
 struct layers {
@@ -61,10 +59,8 @@ void layers_cancel(struct layers *l)
 		return;
 	if (l->taking)
 		perf_enable(&l->perf, false);
-	for (unsigned i = 0; i < l->listener_count; i++) {
-		stacks_free(&l->listeners[i].stacks);
+	for (unsigned i = 0; i < l->listener_count; i++)
 		free(l->listeners[i].name);
-	}
 	free(l->listeners);
 	free(l->threads);
 	l->listeners = NULL;
@@ -83,11 +79,6 @@ void layers_close(struct layers *l)
 	perf_close(&l->perf);
 	spaces_free(l->spaces);
 	free(l);
-}
-
-bool layers_is_sampled(unsigned round)
-{
-	return round % 3 != 2;
 }
 
 /* ---- Threads ---- */
@@ -156,6 +147,8 @@ int layers_see(struct layers *l, const json_t *document, struct reason *reason)
 
 /* ---- Samples ---- */
 
+enum { FRAMES_MAX = 160 };
+
 /* The functions of a sample's chain, the innermost first; returns how many.  The kernel's part of a
  * chain is whole.  Of the part in user space only the innermost function is used: nbserved and its
  * libraries have no frame pointers, so the kernel cannot follow their callers. */
@@ -166,7 +159,7 @@ static unsigned resolve(const struct spaces *spaces, const struct perf_sample *s
 	unsigned count = 0;
 	bool first = true;
 
-	for (unsigned i = 0; i < sample->count && count < STACK_FRAMES_MAX; i++) {
+	for (unsigned i = 0; i < sample->count && count < FRAMES_MAX; i++) {
 		uint64_t address = sample->chain[i];
 
 		if (address >= (uint64_t)PERF_CONTEXT_MAX) {
@@ -190,14 +183,13 @@ static void take(void *context, const struct perf_sample *sample)
 {
 	struct layers *l = context;
 	const struct thread *thread = thread_of(l, sample->tid);
-	const struct symbol *frames[STACK_FRAMES_MAX];
+	const struct symbol *frames[FRAMES_MAX];
 	unsigned count;
 
 	if (!thread)
 		return;
 	count = resolve(l->spaces, sample, frames);
-	stacks_add(&l->listeners[thread->listener].stacks, frames, count, sample->weight);
-	l->listeners[thread->listener].waiting++;
+	weights_add(&l->listeners[thread->listener].weights, frames, count, sample->weight);
 }
 
 static void read_until(struct layers *l, uint64_t until_ns)
@@ -219,61 +211,47 @@ void layers_read_all(struct layers *l)
 
 void layers_commit(struct layers *l)
 {
-	for (unsigned i = 0; l && i < l->listener_count; i++) {
-		struct sampled *s = &l->listeners[i];
-
-		stacks_commit(&s->stacks);
-		s->samples += s->waiting;
-		s->waiting = 0;
-	}
+	for (unsigned i = 0; l && i < l->listener_count; i++)
+		weights_commit(&l->listeners[i].weights);
 }
 
 void layers_drop(struct layers *l)
 {
-	for (unsigned i = 0; l && i < l->listener_count; i++) {
-		stacks_drop(&l->listeners[i].stacks);
-		l->listeners[i].waiting = 0;
-	}
+	for (unsigned i = 0; l && i < l->listener_count; i++)
+		weights_drop(&l->listeners[i].weights);
 }
 
 /* ---- Rows ---- */
 
-/* The functions that no layer names, in nanoseconds: the innermost ones of their chains. */
-static json_t *unnamed(const struct stacks *s)
+/* The functions that no layer names, in nanoseconds.  Several may have one name, which comes from
+ * an ELF file and may be no UTF-8. */
+static json_t *unnamed(const struct weights *w)
 {
 	json_t *functions = json_object();
 
-	for (unsigned i = 0; i < s->count; i++) {
-		const struct stack *stack = &s->list[i];
-		const char *name = stack->count ? stack->frames[0]->name : "[unknown]";
+	for (unsigned i = 0; i < w->other_count; i++) {
+		const struct weight *other = &w->other[i];
+		const char *name = other->function ? other->function->name : "[unknown]";
+		json_int_t ns = json_integer_value(json_object_get(functions, name)) +
+				(json_int_t)other->ns;
 
-		if (stack->ns && stack_layer(stack->frames, stack->count) == LAYER_OTHER)
-			json_object_set_new_nocheck(
-				functions, name,
-				json_integer(json_integer_value(json_object_get(functions, name)) +
-					     (json_int_t)stack->ns));
+		if (other->ns)
+			json_object_set_new(functions, name, json_integer(ns));
 	}
 	return functions;
 }
 
-static json_t *to_json(const struct layers *l, const struct sampled *s)
+static json_t *to_json(const struct layers *l, const struct weights *w)
 {
-	uint64_t ns[LAYER_COUNT];
 	json_t *layers = json_object();
-	struct stack_tree tree;
 
-	stacks_layers(&s->stacks, ns);
-	stack_tree_init(&tree);
-	stack_tree_add(&tree, &s->stacks);
 	for (unsigned i = 0; i < LAYER_COUNT; i++)
-		if (ns[i])
+		if (w->ns[i])
 			json_object_set_new(layers, layer_infos[i].name,
-					    json_integer((json_int_t)ns[i]));
-	return json_pack("{s:s, s:i, s:I, s:b, s:o, s:o, s:o, s:o}", "event",
-			 perf_kind_names[l->perf.kind], "samples", (int)s->samples, "lost",
-			 (json_int_t)l->lost, "stripped", !spaces_has_own(l->spaces), "weights",
-			 layers, "other", unnamed(&s->stacks), "stacks", tree.calls, "functions",
-			 tree.functions);
+					    json_integer((json_int_t)w->ns[i]));
+	return json_pack("{s:s, s:i, s:I, s:b, s:o, s:o}", "event", perf_kind_names[l->perf.kind],
+			 "samples", (int)w->samples, "lost", (json_int_t)l->lost, "stripped",
+			 !spaces_has_own(l->spaces), "weights", layers, "other", unnamed(w));
 }
 
 static void set_row(struct layers *l, struct measure *row)
@@ -284,7 +262,7 @@ static void set_row(struct layers *l, struct measure *row)
 	row->layers = json_object_get(row->source, "layers");
 	if (row->layers)
 		return;
-	row->layers = to_json(l, &l->listeners[at]);
+	row->layers = to_json(l, &l->listeners[at].weights);
 	json_object_set_new(row->source, "layers", (json_t *)row->layers);
 }
 

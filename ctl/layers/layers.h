@@ -4,7 +4,7 @@
  * Events count on all CPUs, so samples are of all threads of the machine.  Those of the daemon are
  * recognised by the thread ids that its GetStats documents name, and each is attributed to the
  * listener of its thread.  A sample counts only if there was load when it was taken, and this is
- * known only from the next document: until then it waits (see stacks.h). */
+ * known only from the next document: until then it waits (see weights.h). */
 #pragma once
 #include <stdbool.h>
 
@@ -17,10 +17,6 @@ struct layers;
  * the user can do. */
 int layers_open(struct layers **ret, struct reason *reason);
 void layers_close(struct layers *l); /* NULL: nothing to do */
-
-/* Every third round is visited without samples: the difference to the other rounds is what sampling
- * itself costs, see layers_row.overhead. */
-bool layers_is_sampled(unsigned round);
 
 /* The steps of one interval, in this order.  With `l` NULL they do nothing.
  * layers_see(): adds the threads of all listeners of a GetStats document that are not known yet;

@@ -141,36 +141,6 @@ static struct verdict judge(const struct group *g, unsigned row, enum layer laye
 	return v;
 }
 
-/* The costs of the visits that were sampled, or of those that were not; returns how many there are.
- */
-static unsigned costs_of(const struct measure *row, enum figure cost, bool sampled,
-			 double *ret_costs)
-{
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < measure_visits(row); i++) {
-		const struct measure *visit = measure_visit_at(row, i);
-		double value = figure_value(visit, cost);
-
-		if ((visit->layers != NULL) == sampled && value > 0)
-			ret_costs[count++] = value;
-	}
-	return count;
-}
-
-static struct verdict judge_overhead(const struct measure *row, const struct group *g)
-{
-	unsigned visits = measure_visits(row);
-	double *with = numbers(visits), *without = numbers(visits);
-	unsigned with_count = costs_of(row, g->cost, true, with);
-	unsigned without_count = costs_of(row, g->cost, false, without);
-	struct verdict v = verdict_of_runs(without, without_count, with, with_count, 1, g->within);
-
-	free(with);
-	free(without);
-	return v;
-}
-
 bool layers_group_init(struct layers_group *ret, const struct group *g)
 {
 	struct layers_group l = { .group = g, .rows = must(calloc(g->count, sizeof(*l.rows))) };
@@ -180,7 +150,6 @@ bool layers_group_init(struct layers_group *ret, const struct group *g)
 	for (unsigned i = 0; i < g->count; i++) {
 		set_row(&l.rows[i], g, i);
 		any |= l.rows[i].known;
-		l.rows[i].overhead = judge_overhead(g->rows[i], g);
 		for (unsigned j = 0; j < LAYER_COUNT; j++)
 			l.shown[j] |= l.rows[i].ns[j] > 0;
 	}

@@ -24,8 +24,6 @@ struct layers_row {
 	 * measured independently; and how far this ratio is from 1 by chance in 95 of 100 cases.
 	 * NaN: the samples are of cycles. */
 	double seen, seen_chance;
-	/* The row's cost in sampled rounds against that in rounds without samples. */
-	struct verdict overhead;
 	bool stripped; /* nbserved has no symbols: all of its functions count as its core */
 	struct layers_function {
 		const char *name;    /* borrowed */

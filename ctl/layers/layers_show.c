@@ -68,15 +68,6 @@ static void seen_text(const struct layers_row *row, struct phrase *p)
 			 row->seen_chance * 100);
 }
 
-static void overhead_text(const struct layers_row *row, struct phrase *p)
-{
-	const struct verdict *v = &row->overhead;
-
-	if (!isnan(v->low))
-		snprintf(p->text, sizeof(p->text), "%+.1f to %+.1f %%", v->low * 100,
-			 v->high * 100);
-}
-
 enum { LISTENERS_MAX = 12 }; /* side by side */
 
 /* Columns: the layer, then of each listener its time and, but for the first, the difference.
@@ -128,11 +119,9 @@ static void render_notes(struct output *out, const struct layers_group *l)
 			output_wrapped(out, STYLE_DIM, 2, "%s", other);
 		free(other);
 	}
-	output_wrapped(
-		out, STYLE_DIM, 2,
-		"A layer costs its share of the samples times the CPU time charged; sampled "
-		"is the samples' own time against that, and how far chance may put it off. Sampling is the cost in sampled "
-		"rounds against that in every third round, which has none.");
+	output_wrapped(out, STYLE_DIM, 2,
+		       "A layer costs its share of the samples times the CPU time charged; sampled "
+		       "is the samples' own time against that, and how far chance may put it off.");
 	if (warnings)
 		output_wrapped(out, STYLE_WARN, 2, "%s", warnings);
 	free(warnings);
@@ -153,7 +142,6 @@ static void render_group(struct output *out, const struct layers_group *l)
 	about(t, l, "samples", samples_text);
 	about(t, l, "lost", lost_text);
 	about(t, l, "sampled", seen_text);
-	about(t, l, "sampling", overhead_text);
 	putc('\n', out->file);
 	table_finish(t, out, 0);
 	render_notes(out, l);
@@ -208,12 +196,11 @@ static json_t *row_to_json(const struct layers_group *l, unsigned i)
 	}
 	for (unsigned j = 0; j < LAYERS_OTHER_SHOWN && row->other[j].name; j++)
 		json_object_set_new(other, row->other[j].name, json_real(row->other[j].share));
-	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "listener",
+	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "listener",
 			 l->group->rows[i]->listener, "cost", field_real(cost), "layers", layers,
 			 "other_functions", other, "samples", (json_int_t)row->samples, "lost",
 			 (json_int_t)row->lost, "sampled_share", field_real(row->seen),
-			 "sampled_chance", field_real(row->seen_chance), "overhead",
-			 judged_to_json(&row->overhead));
+			 "sampled_chance", field_real(row->seen_chance));
 }
 
 static json_t *group_to_json(const struct layers_group *l)

@@ -9,11 +9,6 @@
 /* against: the rows beside saved ones; NULL: no section of it. */
 void report_html(FILE *to, const struct measures *m, const struct against *against);
 
-/* The call chains that were sampled as a flame graph.  style: of an SVG file of its
- * own, see svg_begin(). */
-struct stack_tree;
-void report_flame(FILE *to, const struct stack_tree *tree, const char *title, const char *style);
-
 /* The overview, or of a single load its costs, or then and now: a file of its own. */
 void report_svg(FILE *to, const struct measures *m, const struct against *against);
 

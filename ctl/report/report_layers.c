@@ -1,5 +1,4 @@
-/* In which layers the rows of a group spend their CPU time.  See report_page.h; report_flame.c has
- * the flame graphs. */
+/* In which layers the rows of a group spend their CPU time.  See report_page.h. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,7 +7,6 @@
 #include "report.h"
 #include "report_chart.h"
 #include "report_page.h"
-#include "stack_tree.h"
 #include "svg.h"
 #include "text.h"
 #include "util.h"
@@ -166,26 +164,6 @@ static bool has_intervals(const struct layers_group *l)
 
 /* ---- The section ---- */
 
-static void put_flames(FILE *to, const struct layers_group *l)
-{
-	for (unsigned i = 0; i < bars_drawn(l); i++) {
-		const struct measure *row = l->group->rows[i];
-		struct stack_tree tree;
-
-		stack_tree_init(&tree);
-		stack_tree_add_row(&tree, row);
-		if (!stack_tree_is_empty(&tree)) {
-			fputs("<details><summary>Flame graph of ", to);
-			svg_escape(to, row->listener);
-			fprintf(to, ": %s samples</summary>\n<div class=\"scroll flame\">",
-				human_count(l->rows[i].samples).text);
-			report_flame(to, &tree, row->listener, NULL);
-			fputs("</div></details>\n", to);
-		}
-		stack_tree_free(&tree);
-	}
-}
-
 void report_layers(FILE *to, const struct group *g)
 {
 	struct layers_group l;
@@ -206,6 +184,5 @@ void report_layers(FILE *to, const struct group *g)
 	report_paragraph(to, "p class=\"warn\"", layers_warnings(&l));
 	for (unsigned i = 0; i < g->count; i++)
 		report_paragraph(to, "p class=\"dim\"", layers_other(&l, i));
-	put_flames(to, &l);
 	layers_group_fini(&l);
 }

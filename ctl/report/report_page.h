@@ -22,8 +22,8 @@ void report_against(FILE *to, const struct against *a);
 /* The estimates and intervals of the rows that have a saved one.  style: see svg_begin(). */
 void chart_then_now(FILE *to, const struct against *a, double width, const char *style);
 
-/* In which layers the group's rows spend their CPU time: bars, a table, flame graphs.  Nothing if
- * none was sampled. */
+/* In which layers the group's rows spend their CPU time: bars, a table.  Nothing if none was
+ * sampled. */
 void report_layers(FILE *to, const struct group *g);
 /* The colours of layers, see chart_legend(). */
 double report_layers_legend(FILE *to, const bool shown[LAYER_COUNT], double width, double y);

@@ -77,7 +77,7 @@ const char report_page_style[] =
 	"code{font:12.5px/1.5 ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;"
 	"overflow-wrap:anywhere;white-space:pre-wrap}\n"
 	".commands{margin:8px 0 0;padding-left:0;list-style:none;font-size:13px}\n"
-	"details{margin:8px 0}summary{cursor:pointer}.flame svg{display:block;width:1200px;height:auto}\n"
+	"details{margin:8px 0}summary{cursor:pointer}\n"
 	".overview{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));"
 	"gap:24px;align-items:start}.overview figure svg{max-width:520px}\n"
 	"footer{margin-top:40px;font-size:13px;color:var(--dim)}\n"

@@ -78,6 +78,7 @@ def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
 
 # What was removed, and a word of the message that names its replacement.
 REMOVED = [
+    (["compare", "--stacks=folder"], "flamegraph.pl"),
     (["compare", "--softirq"], "bpftrace"),
 ]
 
