@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from conftest import ENGINES, TIMEOUT, listener, requires
-from nbd_client import EINVAL, READ, WRITE, Raw
+from nbd_client import DF, EINVAL, OPT_STRUCTURED_REPLY, READ, REP_ACK, WRITE, WRITE_ZEROES, Raw
 
 MINUTES = 1.2
 
@@ -219,6 +219,25 @@ def test_many_requests_of_a_connection_are_in_flight_at_once(daemon):
     for slot, buffer in ready:
         assert buffer.to_bytearray() == data[slot]
     client.shutdown()
+
+
+@pytest.mark.parametrize("flags", [0, DF], ids=["simple", "structured"])
+def test_no_reply_is_put_into_the_data_of_another(daemon, flags):
+    """A reply of one piece, whose data is read in parts, beside other commands."""
+    content = random.Random(3).randbytes(4 * MIB)
+    with Raw(daemon, "nbd") as client:
+        if flags:
+            client.option(OPT_STRUCTURED_REPLY)
+            assert client.option_replies() == [(REP_ACK, b"")]
+        client.go()
+        client.request(WRITE, 0, len(content), content)
+        assert client.reply_of_one_piece({}) == (7, 0, b"")
+        for _ in range(8):
+            client.request(WRITE_ZEROES, 4 * MIB, MIB, cookie=1)
+            client.request(READ, 0, len(content), flags=flags, cookie=2)
+            client.request(WRITE_ZEROES, 5 * MIB, MIB, cookie=3)
+            replies = [client.reply_of_one_piece({2: len(content)}) for _ in range(3)]
+            assert sorted(replies) == [(1, 0, b""), (2, 0, content), (3, 0, b"")]
 
 
 def test_connections_write_and_flush_concurrently(daemon):

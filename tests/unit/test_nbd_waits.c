@@ -284,6 +284,38 @@ static void much_output_is_sent_before_the_next_request(void **state)
 	case_free(l.t);
 }
 
+/* The parts of a reply with one header follow each other: no other command is in flight meanwhile.
+ */
+static void a_reply_in_parts_is_never_interrupted(void **state)
+{
+	enum { LONG = SIZE }; /* two parts */
+	struct late l;
+	size_t before;
+
+	(void)state;
+	large_start(&l);
+	before = l.t->out_bytes;
+	ask(l.t, NBD_CMD_TRIM);
+	ask_for(l.t, NBD_CMD_READ, LONG);
+	ask(l.t, NBD_CMD_FLUSH);
+	for (unsigned i = 0; i < 4; i++) {
+		const struct io *io = submitted[i];
+
+		assert_int_equal(submitted_count, i + 1);
+		for (unsigned k = 0; io->kind == IO_read && k < io->iov_count; k++)
+			memset(io->iov[k].iov_base, 'd', io->iov[k].iov_len);
+		late_finish(&l, i);
+	}
+	assert_int_equal(l.t->out_bytes - before, REPLY + REPLY + LONG + REPLY);
+	assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_TRIM);
+	before += REPLY;
+	assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_READ);
+	for (size_t at = before + REPLY; at < before + REPLY + LONG; at++)
+		assert_int_equal(l.t->out[at], 'd');
+	assert_int_equal(l.t->out[before + REPLY + LONG + REPLY - 1], NBD_CMD_FLUSH);
+	case_free(l.t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -293,6 +325,7 @@ int main(void)
 		cmocka_unit_test(a_run_begins_few_large_reads),
 		cmocka_unit_test(few_reads_from_memory_are_in_flight),
 		cmocka_unit_test(much_output_is_sent_before_the_next_request),
+		cmocka_unit_test(a_reply_in_parts_is_never_interrupted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

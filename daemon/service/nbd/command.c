@@ -87,9 +87,8 @@ void nbd_commands_free(struct conn *c)
 	free(n->commands);
 }
 
-/* The command stays on the list of free ones until its first nbd_command_set(), so a caller that
- * cannot parse the request has nothing to give back.  Slots of the array that were never used are
- * taken only when no used one is free: few slots then stay in the cache. */
+/* Slots of the array that were never used are taken only when no used one is free: few slots then
+ * stay in the cache. */
 struct nbd_command *nbd_command_get(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
@@ -97,10 +96,12 @@ struct nbd_command *nbd_command_get(struct conn *c)
 
 	if (!d && n->used == n->command_count)
 		return NULL;
-	if (!d) {
+	if (d)
+		TAILQ_REMOVE(&n->in[COMMAND_FREE], d, link);
+	else
 		d = &n->commands[n->used++];
-		TAILQ_INSERT_HEAD(&n->in[COMMAND_FREE], d, link);
-	}
+	n->busy++;
+	d->state = COMMAND_TAKEN;
 	d->conn = c;
 	d->done_bytes = 0;
 	d->start_ns = 0;
@@ -112,14 +113,15 @@ struct nbd_command *nbd_command_get(struct conn *c)
 #define TO(state) (1U << (state))
 enum { COMMAND_LISTED = TO(COMMAND_FREE) | TO(COMMAND_STALLED) | TO(COMMAND_FINISHED) };
 
-/* The table says which state may follow which; an assertion stops any other change.  A command is
- * on the list of its state only if that is in COMMAND_LISTED: in the other states it is reached by
- * n->payload (RECEIVING, DROPPING), or by its io, which the store holds (IO). */
+/* The table says which state may follow which; an assertion stops any other change.  A free command
+ * is taken by nbd_command_get() only.  A command is on the list of its state only if that is in
+ * COMMAND_LISTED: in the other states it is reached by its caller (TAKEN), by n->payload
+ * (RECEIVING, DROPPING), or by its io, which the store holds (IO). */
 void nbd_command_set(struct nbd_command *d, enum command_state state)
 {
 	static const uint8_t follows[COMMAND_STATE_COUNT] = {
-		[COMMAND_FREE] = TO(COMMAND_RECEIVING) | TO(COMMAND_DROPPING) |
-				 TO(COMMAND_STALLED) | TO(COMMAND_IO),
+		[COMMAND_TAKEN] = TO(COMMAND_RECEIVING) | TO(COMMAND_DROPPING) |
+				  TO(COMMAND_STALLED) | TO(COMMAND_IO) | TO(COMMAND_FREE),
 		[COMMAND_RECEIVING] = TO(COMMAND_IO),
 		[COMMAND_DROPPING] = TO(COMMAND_FINISHED),
 		[COMMAND_STALLED] = TO(COMMAND_STALLED) | TO(COMMAND_IO),
@@ -132,8 +134,8 @@ void nbd_command_set(struct nbd_command *d, enum command_state state)
 	assert(follows[d->state] & TO(state));
 	if (TO(d->state) & COMMAND_LISTED)
 		TAILQ_REMOVE(&n->in[d->state], d, link);
-	n->busy += d->state == COMMAND_FREE;
 	d->state = state;
+	assert(!n->alone || n->busy == 1);
 	switch (state) {
 	case COMMAND_FREE:
 		nbd_part_drop(d);

@@ -39,6 +39,7 @@ enum nbd_phase {
 /* States of a command; nbd_command_set() says which follows which. */
 enum command_state {
 	COMMAND_FREE,
+	COMMAND_TAKEN,     /* its request is being judged */
 	COMMAND_RECEIVING, /* a write whose payload is awaited */
 	COMMAND_DROPPING,  /* failed: answered after the rest of the payload has been dropped */
 	COMMAND_STALLED,   /* waits for memory, or until no other command is in flight */
@@ -90,7 +91,7 @@ struct nbd_conn {
 	/* Within nbd_commands_run(), which handles finished commands itself. */
 	bool running;
 	struct nbd_list in[COMMAND_STATE_COUNT]; /* lists of the free, stalled and finished ones */
-	/* A command that must be alone in flight; NULL: none. */
+	/* The command that must be the only busy one; NULL: none. */
 	struct nbd_command *alone;
 	/* The command whose payload is next in the input; NULL: a request header is. */
 	struct nbd_command *payload;
@@ -128,7 +129,7 @@ void nbd_end(struct conn *c, enum conn_end end);
 /* Sets the deadline for the rest of a step, or the next BLOCK_PART_MAX bytes of it. */
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns);
 
-/* A free command; NULL: queue-depth commands are being served. */
+/* Takes a free command, which counts as busy from then on; NULL: queue-depth commands are busy. */
 struct nbd_command *nbd_command_get(struct conn *c);
 /* To be called when the command's request has arrived, with all of its payload. */
 void nbd_command_arrived(struct nbd_command *d);

@@ -140,6 +140,8 @@ static bool nbd_next_request(struct conn *c)
 		nbd_end(c, CONN_END_PROTOCOL);
 	else if (d->request.type == NBD_CMD_DISC)
 		nbd_end(c, CONN_END_PEER);
+	if (n->phase == NBD_PHASE_ENDING)
+		nbd_command_set(d, COMMAND_FREE);
 	else
 		command_start(d);
 	return true;
