@@ -1,5 +1,7 @@
 """Listeners with the same NQN are ports of one NVMe subsystem: a host reaches the same disks by each."""
 
+import ctypes
+import os
 import struct
 import subprocess
 import threading
@@ -10,6 +12,7 @@ from nvme_client import AER, DISCOVERY, Host, Queue, Status
 
 MIB = 1024 * 1024
 NQN = "nqn.2026-11.example.lab:disks"
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
 EVENT = 0x010300  # an error, persistent internal error, log page 1
 
 
@@ -75,6 +78,34 @@ def test_the_log_of_each_port_lists_all(start_daemon, tmp_path):
                            for number, name in ((1, "a"), (2, "b"))]
     (other,) = discover(daemon, "other")[1]
     assert other[3] == str(daemon.port("other")) and other[4] != NQN
+
+
+def only_name(daemon, name):
+    """The NQN that the listener's discovery lists."""
+    (entry,) = discover(daemon, name)[1]
+    return entry[4]
+
+
+def hide_machine_id():
+    """preexec for a daemon: as in a chroot, or an image that was never booted."""
+    if not os.path.exists("/etc/machine-id"):
+        return
+    libc = ctypes.CDLL(None)
+    assert libc.unshare(CLONE_NEWNS) == 0 and libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0
+    assert libc.mount(b"/dev/null", b"/etc/machine-id", None, MS_BIND, None) == 0
+
+
+def test_a_machine_without_an_id_gives_each_start_another_name(start_daemon):
+    """Two such machines are not taken for two ways to one disk; a reload keeps the name."""
+    if os.geteuid() != 0 and os.path.exists("/etc/machine-id"):
+        pytest.skip("needs root, to hide /etc/machine-id")
+    text = "[export disk]\nstore = memory\nsize = 8M\n" + listener("a", service="nvme", exports="disk")
+    daemons = [start_daemon(text, preexec=hide_machine_id) for _ in range(2)]
+    names = [only_name(daemon, "a") for daemon in daemons]
+    assert all(name.startswith("nqn.2014-08.org.nvmexpress:uuid:") for name in names) and names[0] != names[1]
+    daemons[0].write_config(text + listener("b", service="nvme", exports="disk"))
+    daemons[0].call("Reload")
+    assert only_name(daemons[0], "a") == names[0] != only_name(daemons[0], "b")
 
 
 def test_a_wildcard_is_listed_as_the_address_that_was_asked(start_daemon, tmp_path):

@@ -128,22 +128,30 @@ static void subsystem_put_locked(struct nvme_subsystem *s)
 
 /* ---- Targets ---- */
 
-/* Makes the default NQN, from the machine's id and the listener's name. */
+/* Makes the default NQN, from the machine's id and the listener's name.  A chroot or an image has
+ * no id: what identifies it is chosen once, and another after each start, since two of them may be
+ * in one lab and must not be taken for two ways to one disk. */
 static int make_nqn(const char *listener, char nqn[static NVME_NQN_MAX], struct reason *reason)
 {
 	/* An arbitrary constant: systemd hashes it with the machine's
 	 * id, which must stay secret. */
 	static const sd_id128_t app =
 		SD_ID128_MAKE(e1, 2d, 5e, 91, 0b, 5a, 4b, 3c, 9f, 64, 6d, 0b, 54, 2a, 7c, 38);
+	static sd_id128_t chosen;
 	uint8_t uuid[NVME_UUID];
 	sd_id128_t machine;
-	int rc = sd_id128_get_machine_app_specific(app, &machine);
+	int rc = 0;
 
-	if (rc < 0)
-		return reason_set(reason, rc,
-				  "no name can be made from /etc/machine-id (%s); say `nqn = "
-				  "nqn.YYYY-MM.DOMAIN:NAME`",
-				  strerror(-rc));
+	if (sd_id128_get_machine_app_specific(app, &machine) < 0) {
+		if (sd_id128_is_null(chosen))
+			rc = sd_id128_randomize(&chosen);
+		if (rc < 0)
+			return reason_set(reason, rc,
+					  "no name can be made (%s); say `nqn = "
+					  "nqn.YYYY-MM.DOMAIN:NAME`",
+					  strerror(-rc));
+		machine = chosen;
+	}
 	nvme_id_uuid(machine.bytes, sizeof(machine.bytes), listener, "", uuid);
 	nvme_id_nqn(uuid, nqn);
 	return 0;
