@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import pathlib
+import pwd
 import random
 import resource
 import select
@@ -284,9 +285,9 @@ class Daemon:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
-    def nbctl(self, *arguments, check=True, **options):
+    def nbctl(self, *arguments, check=True, program=NBCTL, **options):
         return subprocess.run(
-            [str(NBCTL), "-s", self.control, *arguments],
+            [str(program), "-s", self.control, *arguments],
             check=check,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -484,6 +485,18 @@ def is_sanitized():
     """True for a build with a sanitizer, whose memory use tells nothing about the daemon's."""
     binary = NBSERVED.read_bytes()
     return b"__asan_init" in binary or b"__tsan_init" in binary
+
+
+def as_nobody(program, directory):
+    """A copy of the program in there, and how subprocess starts it without any right.
+
+    The build itself may be where others may not enter, as below root's home.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    os.chmod(directory, 0o755)
+    nobody = pwd.getpwnam("nobody")
+    return shutil.copy(program, directory), {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
 def requires(tool):

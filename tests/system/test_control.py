@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import listener, wait_until
+from conftest import NBCTL, as_nobody, listener, wait_until
 from varlink_client import Connection, VarlinkError, call, encode, stream
 from varlink_idl import Interface
 
@@ -544,14 +544,13 @@ def test_methods_are_refused_to_users_without_the_right(start_daemon):
     assert ask_as(daemon, 0, 0, [], methods) == [None] * 3
 
 
-@needs_root
 def test_nbctl_names_the_right_that_a_refused_call_needs(start_daemon):
     daemon = start_daemon(CONFIG)
     os.chmod(daemon.control, 0o666)
+    program, nobody = as_nobody(NBCTL, daemon.directory)
 
     def refusal(*command):
-        result = daemon.nbctl(*command, check=False, user="nobody", group="nogroup",
-                              extra_groups=[])
+        result = daemon.nbctl(*command, program=program, check=False, **nobody)
         assert result.returncode == 1
         return result.stdout
     assert "GetStatus: permission denied" in refusal("status")

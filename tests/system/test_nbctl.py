@@ -5,13 +5,12 @@ import json
 import os
 import pty
 import re
-import shutil
 import socket
 import subprocess
 import threading
 
 import pytest
-from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, wait_until
+from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, as_nobody, wait_until
 from nbctl_client import daemon, echo, nbctl, nbctl_json  # noqa: F401
 
 # The arguments that each command needs; the last ones stop a listener and start it again.
@@ -259,23 +258,10 @@ def test_a_hostile_answer_does_not_control_the_terminal(daemon, tmp_path, option
         assert "2J" in said and not re.search("[\x1b\x9b\u202e]", said), said
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_user_without_rights_exits_3_and_is_told_the_cure(daemon):
-    def become_nobody():
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-
-    os.chmod(daemon.directory, 0o755)
-    nbctl_copy = shutil.copy(NBCTL, daemon.directory / "nbctl")  # the build may not be readable
-    done = subprocess.run(
-        [nbctl_copy, "-s", daemon.control, "status"],
-        capture_output=True,
-        text=True,
-        preexec_fn=become_nobody,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    program, nobody = as_nobody(NBCTL, daemon.directory)
+    done = subprocess.run([program, "-s", daemon.control, "status"], capture_output=True, text=True, timeout=TIMEOUT,
+                          check=False, **nobody)  # fmt: skip
     assert done.returncode == 3 and "control-group" in done.stderr
 
 
