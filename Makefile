@@ -9,13 +9,13 @@ ifeq ($(origin CC),default)
 CC       := gcc
 endif
 ifeq ($(origin AR),default)
-AR       := $(shell $(CC) -print-prog-name=ar)
+AR       := $(shell $(CC) -print-prog-name=ar 2>/dev/null)
 endif
 PREFIX   ?= /usr
 SYSCONFDIR ?= /etc
 UNITDIR  ?= $(PREFIX)/lib/systemd/system
 PYTHON   ?= /usr/bin/python3
-RDMA     ?= auto
+RDMA     ?= yes
 SANITIZE ?=
 STATS    ?= 1
 WERROR   ?=
@@ -26,19 +26,23 @@ Q        := $(if $(V),,@)
 PACKAGES := liburing libsystemd inih jansson
 CTL_PACKAGES := ncursesw
 RDMA_PACKAGES := librdmacm libibverbs
-LIBURING_MIN := 2.3
 
-# ISA-L makes NVMe's digests fast; ISAL=no leaves it out.  RDMA=auto builds with it when its packages are there, `yes` insists, `no` leaves it out.
-ifeq ($(filter auto yes no,$(RDMA)),)
-$(error RDMA=$(RDMA): expected auto, yes or no)
+# A build without a part is asked for: RDMA=no, ISAL=no (it makes NVMe's digests fast, where there is one
+# for the machine), TLS=no.  tools/deps.sh has the one list of libraries and packages.
+ifeq ($(filter yes no,$(RDMA)),)
+$(error RDMA=$(RDMA): expected yes or no)
 endif
-ISAL_FOUND := $(if $(filter no,$(ISAL)),,$(shell pkg-config --exists libisal 2>/dev/null && echo 1))
+ifneq ($(filter-out deps help clean uninstall dist,$(or $(MAKECMDGOALS),all)),)
+LIBRARIES := $(shell RDMA=$(RDMA) ISAL=$(ISAL) TLS=$(TLS) tools/deps.sh --libraries build)
+MISSING   := $(shell command -v $(CC) >/dev/null && pkg-config --exists '$(LIBRARIES)' 2>/dev/null || echo yes)
+endif
+RDMA_FOUND := $(if $(filter librdmacm,$(LIBRARIES)),1)
+ISAL_FOUND := $(if $(filter libisal,$(LIBRARIES)),1)
 # TLS with OpenSSL and GnuTLS, as they are found; TLS=openssl or TLS=gnutls leaves out the other, TLS=no both.
 TLS_LIBRARIES := openssl gnutls
 TLS_MIN_openssl := 3.0
 TLS_MIN_gnutls  := 3.6.5
 TLS_FOUND := $(foreach l,$(filter $(or $(TLS),$(TLS_LIBRARIES)),$(TLS_LIBRARIES)),$(shell pkg-config --exists '$(l) >= $(TLS_MIN_$(l))' 2>/dev/null && echo $(l)))
-RDMA_FOUND := $(if $(filter no,$(RDMA)),,$(shell pkg-config --exists $(RDMA_PACKAGES) 2>/dev/null && echo 1))
 
 # ---- Flags ---------------------------------------------------------------------------------------
 OPT      ?= -O2
@@ -146,7 +150,15 @@ include tools/lint.mk
 
 # ---- Build ---------------------------------------------------------------------------------------
 .PHONY: all
-all: $(BUILD)/nbserved $(BUILD)/nbctl ## build the daemon and nbctl (the default)
+ifeq ($(MISSING)$(filter no,$(NB_DEPS)),yes)
+all: ## build the daemon and nbctl (the default)
+	@tools/deps.sh build
+	$(AGAIN) NB_DEPS=no all
+else
+all: $(BUILD)/nbserved $(BUILD)/nbctl
+	$(if $(LEFT_OUT),@echo 'left out of this build: $(LEFT_OUT)')
+endif
+LEFT_OUT := $(strip $(if $(RDMA_FOUND),,RDMA) $(if $(ISAL_FOUND),,ISA-L) $(if $(TLS_FOUND),,TLS))
 
 $(BUILD)/nbserved: $(MAIN_OBJ) $(BUILD)/libnbserved.a
 	$(call say,LINK,$@)
@@ -188,18 +200,16 @@ FORCE:
 
 .PHONY: packages
 packages:
-	@pkg-config --exists $(PACKAGES) $(CTL_PACKAGES) && pkg-config --atleast-version=$(LIBURING_MIN) liburing || \
-		{ echo "missing build packages (liburing >= $(LIBURING_MIN), libsystemd, inih, jansson, ncursesw): run 'make deps'" >&2; exit 1; }
-	@[ '$(RDMA)$(RDMA_FOUND)' != yes ] || \
-		{ echo "RDMA=yes, but $(RDMA_PACKAGES) are missing: run 'make deps RDMA=yes'" >&2; exit 1; }
+	$(if $(MISSING),@tools/deps.sh --commands build || exit 1; echo 'packages: $(CC) is missing' >&2; exit 1)
 
 say = @printf '  %-5s %s\n' $(1) $(2:$(BUILD)/%=%)
 
 # Other targets ask for what they need; `make deps DEPS='lint fuzz bench'` does so beforehand.
-DEPS ?= build demo test systemd
+export RDMA ISAL TLS
+DEPS ?= build demo test
 .PHONY: deps
 deps: ## install the packages that are missing, or say how
-	@tools/deps.sh $(DEPS) $(if $(filter yes,$(RDMA)),rdma)
+	@tools/deps.sh $(DEPS)
 
 .PHONY: clean
 clean: ## remove what was built
@@ -210,7 +220,7 @@ help: ## this list
 	@echo 'Targets:'
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | \
 		sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
-	@echo 'Variables: BUILD CC CFLAGS SANITIZE=address,undefined|thread STATS=0|1 RDMA=auto|yes|no'
+	@echo 'Variables: BUILD CC CFLAGS SANITIZE=address,undefined|thread STATS=0|1 RDMA=no ISAL=no TLS=no'
 	@echo '           WERROR=1 V=1 DESTDIR PREFIX SYSCONFDIR UNITDIR PYTHON DEPS TESTS FUZZ_SECONDS'
 
 -include $(shell test -d $(BUILD) && find $(BUILD) -name '*.d' -type f)

@@ -29,7 +29,7 @@ table() {
 # shellcheck disable=SC2016 # expanded by mmdebstrap
 native() { # what `make deps` installs there
 	root tests --variant=apt --customize-hook=": $(md5sum <"$top/tools/deps.sh")" --customize-hook="copy-in '$top/tools/deps.sh' /root" \
-		--customize-hook='NB_DEPS=yes chroot "$1" /root/deps.sh build rdma test' --include=clang,lld,llvm
+		--customize-hook='NB_DEPS=yes chroot "$1" /root/deps.sh build test' --include=clang,lld,llvm
 }
 
 foreign() { # ARCH TRIPLET
@@ -53,7 +53,7 @@ while read -r name triplet tests how; do
 	fi
 	in_root "$where" "$directory" "cd /here/tree
 		[ $triplet = - ] || export PKG_CONFIG_LIBDIR=/usr/lib/$triplet/pkgconfig:/usr/share/pkgconfig
-		make -s -j$(nproc) NB_DEPS=no RDMA=yes BUILD=/tmp/build $how ${tests//,/ } >/here/$name.log 2>&1" || {
+		make -s -j$(nproc) NB_DEPS=no BUILD=/tmp/build $how ${tests//,/ } >/here/$name.log 2>&1" || {
 		tail -n 60 "$directory/$name.log"
 		echo "check-cross: $name failed: $directory/$name.log"
 		exit 1

@@ -17,7 +17,7 @@ satisfy() { # NAME VARIANT PACKAGES FIELD: a root with what a field of debian/co
 	root "$1" --variant="$2" --include="$3" --customize-hook="chroot \"\$1\" apt-get -qq -y --no-install-recommends satisfy '$4'"
 }
 
-satisfy deb-build buildd lintian "$(sed -n '/^Build-Depends:/,/^[^ ]/{s/^ //p}' "$top/packaging/debian/control" | xargs)"
+satisfy deb-build buildd lintian "$(sed -n '/^Build-Depends:/,/^[^ ]/{s/^ //p}' "$deb/nbserved-$version/debian/control" | xargs)"
 echo "check-deb: building"
 in_root deb-build "$deb" "cd /here/nbserved-$version && dpkg-buildpackage -us -uc >../log 2>&1" || {
 	tail -n 60 "$deb/log"

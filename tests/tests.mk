@@ -77,7 +77,7 @@ $(BUILD)/vm/nbserved_faults: $(MAIN_OBJ) $(BUILD)/tests/vm/faults/faults.o $(BUI
 .PHONY: check-vm vm-client bench-vm
 vm-client: $(if $(RDMA_FOUND),$(VM_CLIENTS) $(BUILD)/vm/nbserved_faults)
 check-vm: ## as root: RDMA, NVMe and other clients of the kernel in VMs, the service under a real systemd
-	@tools/deps.sh build test systemd $(if $(filter no,$(RDMA)),,rdma vm)
+	@tools/deps.sh build test systemd $(if $(filter no,$(RDMA)),,vm)
 	$(AGAIN) $(JOBS) all vm-client
 	$(Q)$(PYTEST) $(ABREAST) tests/vm
 
@@ -92,7 +92,7 @@ bench_vm_scaling = -i -p 4
 bench_vm = tests/vm/vm.sh -t 1800 $(bench_vm_$(1)) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
 	pytest -p no:cacheprovider -s -q --no-header --tb=short $(addprefix tests/vm/inside_,speed.py claims.py nvme_speed.py floor.py scaling.py) -k $(1)
 bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, NVMe/TCP beside the kernel's, and some published claims, in VMs
-	@tools/deps.sh build rdma test vm
+	@tools/deps.sh build test vm
 	$(AGAIN) $(JOBS) all vm-client bench-programs
 	@mkdir -p $(BUILD)/vm/speed
 	$(Q)status=0; $(foreach vm,$(BENCH_VM),$(call bench_vm,$(vm)) || status=1;) exit $$status
@@ -170,7 +170,7 @@ check-asan: ## unit and system tests under AddressSanitizer and UBSan
 check-vm-asan: ## as root: RDMA in a VM under AddressSanitizer and UBSan (too long for .ci/run)
 	$(AGAIN) $(ASAN) check-vm
 check-vm-many: ## as root: many RDMA clients in a VM under AddressSanitizer (too long for .ci/run)
-	@tools/deps.sh build rdma test vm
+	@tools/deps.sh build test vm
 	$(AGAIN) $(JOBS) $(ASAN) all vm-client
 	@mkdir -p $(BUILD)/asan/vm/many
 	$(Q)tests/vm/vm.sh -t 1800 -m 4096 $(BUILD)/asan/vm/many env NBSERVED_BUILD=$(abspath $(BUILD))/asan \

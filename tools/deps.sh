@@ -4,26 +4,31 @@
 # On Debian and Ubuntu, as root, it installs what is missing.  Everywhere else it prints the one
 # command that would, for each family, and stops with status 1.  It says nothing and takes a few
 # milliseconds when nothing is missing.  NB_DEPS=no skips it: the tools may come from elsewhere.
+#
+# --commands only prints them; --libraries, what pkg-config has to find; --deb and --rpm, the packages as
+# fields of debian/control and of a spec: there is one list for all.
 set -euo pipefail
 
-# group, then the package on Debian/Ubuntu, Fedora and Arch; `-`: nothing of its own there.
+# group, or group:PART with a variable of the Makefile that leaves it out; then the package on
+# Debian/Ubuntu, Fedora and Arch (`-`: nothing of its own there), the library that pkg-config must find,
+# and the machines that it is made for, where these are few: Debian's names, then Fedora's.
 # CLANG: the version of the `clang` package.
 table() {
 	cat <<-'END'
 	build     gcc                  gcc                       gcc
 	build     libc6-dev            glibc-devel               -
 	build     make                 make                      make
-	build     pkg-config           pkgconf-pkg-config        pkgconf
-	build     liburing-dev         liburing-devel            liburing
-	build     libsystemd-dev       systemd-devel             systemd-libs
-	build     libinih-dev          inih-devel                libinih
-	build     libjansson-dev       jansson-devel             jansson
-	build     libncurses-dev       ncurses-devel             ncurses
-	build     libisal-dev          isa-l-devel               isa-l
-	build     libssl-dev           openssl-devel             openssl
-	build     libgnutls28-dev      gnutls-devel              gnutls
-	rdma      librdmacm-dev        rdma-core-devel           rdma-core
-	rdma      libibverbs-dev       rdma-core-devel           rdma-core
+	build     pkgconf              pkgconf-pkg-config        pkgconf
+	build     liburing-dev         liburing-devel            liburing        liburing>=2.3
+	build     libsystemd-dev       systemd-devel             systemd-libs    libsystemd
+	build     libinih-dev          inih-devel                libinih         inih
+	build     libjansson-dev       jansson-devel             jansson         jansson
+	build     libncurses-dev       ncurses-devel             ncurses         ncursesw
+	build:ISAL libisal-dev         isa-l-devel               isa-l           libisal  amd64,arm64,ppc64el,s390x x86_64,aarch64
+	build:TLS libssl-dev           openssl-devel             openssl         openssl>=3.0
+	build:TLS libgnutls28-dev      gnutls-devel              gnutls          gnutls>=3.6.5
+	build:RDMA librdmacm-dev       rdma-core-devel           rdma-core       librdmacm
+	build:RDMA libibverbs-dev      rdma-core-devel           rdma-core       libibverbs
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
 	demo      fio                  fio                       fio
 	demo      iperf                iperf                     iperf
@@ -125,21 +130,34 @@ die() {
 	exit 1
 }
 
-all_groups() { table | awk '{ print $1 }' | sort -u | xargs; }
+all_groups() { table | awk '{ sub(/:.*/, "", $1); print $1 }' | sort -u | xargs; }
 
-# Rows of the wanted groups, each once: "debian fedora arch".  ISA-L is not made for all machines, and
-# nbserved goes without.
+# Rows of the wanted groups, each once, without the parts that this build leaves out (RDMA=no) or that
+# are not made for this machine.
 wanted() {
-	local left_out=isal
-	case $(dpkg --print-architecture 2>/dev/null || uname -m) in
-	amd64 | arm64 | ppc64el | x86_64 | aarch64) left_out= ;;
-	esac
-	table | awk -v groups=" $* " -v left_out="$left_out" '
-		left_out && $2 ~ left_out { next }
-		index(groups, " " $1 " ") && !seen[$2 $3 $4]++ { print $2, $3, $4 }'
+	local machine
+	machine=$(dpkg --print-architecture 2>/dev/null || uname -m)
+	table | awk -v groups=" $* " -v machine="$machine" '
+		{ split($1, group, ":") }
+		group[2] && ENVIRON[group[2]] == "no" { next }
+		$6 && !index("," $6 "," $7 ",", "," machine ",") { next }
+		index(groups, " " group[1] " ") && !seen[$2 $3 $4]++ { print $2, $3, $4, $5 }'
 }
 
-column() { awk -v n="$1" '$n != "-" { print $n }' | sort -u; }
+column() { awk -v n="$1" '$n && $n != "-" { print $n }' | sort -u; }
+
+# The libraries of these groups, as pkg-config takes them: "liburing >= 2.3".
+libraries() { wanted "$@" | awk '$4 { sub(/>=/, " >= ", $4); print $4 }'; }
+
+# Those that it does not find, or not as new.
+missing_libraries() {
+	local library list
+	mapfile -t list < <(libraries "$@")
+	[ ${#list[@]} -gt 0 ] && ! pkg-config --exists "${list[*]}" 2>/dev/null || return 0
+	for library in "${list[@]}"; do
+		pkg-config --exists "$library" 2>/dev/null || echo "$library"
+	done
+}
 
 # The packages named on standard input that are not installed.
 missing_debian() {
@@ -179,50 +197,85 @@ resolve_clang() {
 	done
 }
 
-install_debian() {
-	local names
-	echo "deps: installing what is missing for: $*"
-	apt-get -q update
-	# Again: the archive may know another version of clang now.
-	mapfile -t names < <(wanted "$@" | column 1 | resolve_clang check | missing_debian)
-	DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "${names[@]}" ||
-		die "apt-get could not install: ${names[*]}"
-}
-
 print_commands() {
-	local sudo=
+	local sudo='' lack
 	[ "$(id -u)" = 0 ] || sudo="sudo "
+	lack=$(missing_libraries "$@" | paste -sd, | sed 's/,/, /g')
 	cat >&2 <<-END
-	deps: missing for $*: ${missing[*]}
+	deps: missing for $*: ${missing[*]}${lack:+ (pkg-config does not find $lack)}
 	Install them, then run the same command again:
 	  Debian, Ubuntu:  ${sudo}apt-get install --no-install-recommends $(
 		wanted "$@" | column 1 | resolve_clang no | xargs)
 	  Fedora:          ${sudo}dnf install $(wanted "$@" | column 2 | xargs)
 	  Arch:            ${sudo}pacman -S --needed $(wanted "$@" | column 3 | xargs)
-	(NB_DEPS=no goes on without them.)
+	RDMA=no, ISAL=no and TLS=no build without a part, NB_DEPS=no goes on without programs.
 	END
 }
 
+# Debian's build-essential has the compiler, the C library and make.
+print_deb() {
+	table | awk -v groups=" $* " '
+		{ split($1, group, ":"); split($5, library, ">="); gsub(",", " ", $6) }
+		!index(groups, " " group[1] " ") || $2 ~ /^(-|gcc|libc6-dev|make)$/ { next }
+		{ print " " $2 (library[2] ? " (>= " library[2] ")" : "") ($6 ? " [" $6 "]" : "") "," }'
+}
+
+print_rpm() {
+	table | awk -v groups=" $* " '
+		{ split($1, group, ":"); split($5, library, ">="); gsub(",", " ", $7) }
+		!index(groups, " " group[1] " ") || $3 == "-" || seen[$3]++ { next }
+		$7 { print "%ifarch " $7 }
+		{ print "BuildRequires:  " $3 (library[2] ? " >= " library[2] : "") }
+		$7 { print "%endif" }'
+}
+
+# check|no GROUP...: sets `missing`.  Of a row with a library pkg-config decides, wherever that comes from.
+find_missing() {
+	local clang=$1 rows lack
+	shift
+	rows=$(wanted "$@")
+	lack=$(awk -v missing=" $(missing_libraries "$@" | sed 's/ //g' | xargs) " '$4 && index(missing, " " $4 " ")' <<<"$rows")
+	rows=$(awk '!$4' <<<"$rows")
+	if command -v dpkg-query >/dev/null; then
+		mapfile -t missing < <(column 1 <<<"$lack"; column 1 <<<"$rows" | resolve_clang "$clang" | missing_debian)
+	elif command -v rpm >/dev/null; then
+		mapfile -t missing < <(column 2 <<<"$lack"; column 2 <<<"$rows" | missing_fedora)
+	elif command -v pacman >/dev/null; then
+		mapfile -t missing < <(column 3 <<<"$lack"; column 3 <<<"$rows" | missing_arch)
+	else
+		missing=("this system's packages are not known here")
+	fi
+}
+
+install_debian() {
+	echo "deps: installing what is missing for: $*"
+	apt-get -q update
+	find_missing check "$@" # again: the archive may know another version of clang now
+	DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "${missing[@]}" ||
+		die "apt-get could not install: ${missing[*]}"
+}
+
+action=install
+[[ ${1-} != --* ]] || { action=${1#--}; shift; }
 [ $# -gt 0 ] || die "usage: deps.sh GROUP...  (groups: $(all_groups))"
-[ "${NB_DEPS:-yes}" != no ] || exit 0
+[ "${NB_DEPS:-yes} $action" != "no install" ] || exit 0
 for group; do
 	[[ " $(all_groups) " == *" $group "* ]] || die "no group '$group' (groups: $(all_groups))"
 done
 
-if command -v dpkg-query >/dev/null; then
-	mapfile -t missing < <(wanted "$@" | column 1 | resolve_clang no | missing_debian)
-elif command -v rpm >/dev/null; then
-	mapfile -t missing < <(wanted "$@" | column 2 | missing_fedora)
-elif command -v pacman >/dev/null; then
-	mapfile -t missing < <(wanted "$@" | column 3 | missing_arch)
-else
-	missing=("this system's packages are not known here")
-fi
-[ ${#missing[@]} -gt 0 ] || exit 0
-
-if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-	install_debian "$@"
-else
-	print_commands "$@"
-	exit 1
-fi
+case $action in
+libraries) libraries "$@" ;;
+deb) print_deb "$@" ;;
+rpm) print_rpm "$@" ;;
+install | commands)
+	find_missing no "$@"
+	[ ${#missing[@]} -gt 0 ] || exit 0
+	if [ "$action" = install ] && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+		install_debian "$@"
+	else
+		print_commands "$@"
+		exit 1
+	fi
+	;;
+*) die "no option --$action" ;;
+esac

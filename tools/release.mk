@@ -25,6 +25,8 @@ DEB       = $(BUILD)/deb
 DEB_TREE  = $(DEB)/$(NAME)
 AT_RELEASE = sed -e 's/@VERSION@/$(VERSION)/' -e "s/@DATE@/$$(LC_ALL=C date -u -d '$(RELEASED)' '+$(strip $(1))')/"
 DEB_DATE  := %a, %d %b %Y %T %z
+# $(call with_packages,OPTION,FIELD): @FIELD@ becomes what deps.sh prints of the group `build`.
+with_packages = RDMA= ISAL= TLS= tools/deps.sh $(1) build | sed -e '/^@$(2)@$$/{r /dev/stdin' -e 'd}'
 
 .PHONY: deb-source deb check-deb
 deb-source: dist
@@ -32,9 +34,10 @@ deb-source: dist
 	$(Q)cp $(TARBALL).gz $(DEB)/nbserved_$(VERSION).orig.tar.gz
 	$(Q)tar xzf $(TARBALL).gz -C $(DEB) && cp -r $(DEB_TREE)/packaging/debian $(DEB_TREE)/debian
 	$(Q)$(call AT_RELEASE,$(DEB_DATE)) packaging/debian/changelog.in >$(DEB_TREE)/debian/changelog
-	$(Q)rm $(DEB_TREE)/debian/changelog.in
+	$(Q)$(call with_packages,--deb,BUILD_DEPENDS) packaging/debian/control.in >$(DEB_TREE)/debian/control
+	$(Q)rm $(DEB_TREE)/debian/*.in
 deb: ## Debian packages, in $(BUILD)/deb
-	@tools/deps.sh build rdma test deb
+	@tools/deps.sh build test deb
 	$(AGAIN) deb-source
 	$(Q)cd $(DEB_TREE) && MAKEFLAGS= dpkg-buildpackage -us -uc >../log 2>&1 || { tail -n 40 ../log; exit 1; }
 	@ls -l $(DEB)/*.deb
@@ -63,9 +66,9 @@ FOREIGN_DEFINES := --define '_unitdir /usr/lib/systemd/system' --define '_sysuse
 
 .PHONY: rpm
 rpm: dist ## RPM packages, in $(BUILD)/rpm
-	@tools/deps.sh build rdma test rpm
+	@tools/deps.sh build test rpm
 	$(Q)rm -rf $(RPM) && mkdir -p $(RPM)/SOURCES && cp $(TARBALL).gz $(RPM)/SOURCES
-	$(Q)$(call AT_RELEASE,%a %b %d %Y) packaging/nbserved.spec.in >$(SPEC)
+	$(Q)$(call with_packages,--rpm,BUILD_REQUIRES) packaging/nbserved.spec.in | $(call AT_RELEASE,%a %b %d %Y) >$(SPEC)
 	$(Q)rpmlint --config packaging/rpmlint.toml $(SPEC)
 	$(Q)MAKEFLAGS= rpmbuild $(RPM_DEFINES) -ba $(SPEC) >$(RPM)/log 2>&1 || { tail -n 40 $(RPM)/log; exit 1; }
 	$(Q)rpmlint --config packaging/rpmlint.toml $(RPM)/SRPMS/*.rpm $(RPM)/RPMS/*/*.rpm
