@@ -18,9 +18,8 @@
 static const struct command *const commands[] = {
 	&command_status, &command_stats,   &command_compare,     &command_report,  &command_history,
 	&command_top,    &command_metrics, &command_connections, &command_exports, &command_tests,
-	&command_drain,  &command_resume,  &command_log_level,   &command_reload,  &command_confirm,
-	&command_set,    &command_add,     &command_remove,      &command_config,  &command_doctor,
-	&command_bridge,
+	&command_drain,  &command_resume,  &command_log_level,   &command_reload,  &command_config,
+	&command_doctor, &command_bridge,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */
@@ -65,6 +64,12 @@ static const struct retired {
 } retired[] = {
 	{ "compare", "stacks", "use perf record and flamegraph.pl" },
 	{ "compare", "softirq", "bpftrace tells softirq time by port" },
+	{ "set", NULL, "write a file in conf.d, and `nbctl reload --dry-run`" },
+	{ "add", NULL, "write a file in conf.d, and `nbctl reload --dry-run`" },
+	{ "remove", NULL, "`nbctl drain`, or take it out of its file and `nbctl reload`" },
+	{ "confirm", NULL, "`nbctl reload --dry-run` shows what a reload would change" },
+	{ "reload", "confirm", "`nbctl reload --dry-run` shows what a reload would change" },
+	{ "config", "diff", "`nbctl config` names the file and line of each key" },
 };
 
 enum {

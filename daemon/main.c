@@ -131,7 +131,7 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
 	if (d->run)
 		return on_terminate(source, info, context);
 	log_info("received SIGHUP, reloading");
-	reload_run(&d->server, &(struct reload_request){ 0 }, &answer);
+	reload_run(&d->server, false, &answer);
 	json_decref(answer.lines);
 	return 0;
 }

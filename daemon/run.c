@@ -95,7 +95,7 @@ struct config *run_config(struct run_mode *run)
 	/* `--run` is interactive: success is printed here, not logged. */
 	snprintf(server, sizeof(server), "control = %s\nlog-level = warning\ncontrol-group = %s\n",
 		 control, group ? group->gr_name : "root");
-	if (config_run_text(run->specs, run->count, 1, server, &text, &reason) < 0) {
+	if (config_run_text(run->specs, run->count, server, &text, &reason) < 0) {
 		log_error("%s", reason.text);
 		run_end(run);
 		return NULL;

@@ -124,9 +124,6 @@ static const struct method *find_method(const char *name)
 	 * daemon 10 s. */
 	static const struct method methods[] = {
 		{ "Reload", true, CALL_LONG_MS },
-		{ "Set", true, CALL_LONG_MS },
-		{ "Add", true, CALL_LONG_MS },
-		{ "ConfirmReload", true, CALL_TIMEOUT_MS },
 		{ "Resume", true, CALL_LONG_MS },
 		{ "Drain", true, CALL_TIMEOUT_MS },
 		{ "SetLogLevel", true, CALL_TIMEOUT_MS },

@@ -89,8 +89,7 @@ extern const struct command command_top, command_metrics;
 extern const struct command command_exports;
 extern const struct command command_connections, command_tests;
 extern const struct command command_drain, command_resume, command_log_level;
-extern const struct command command_reload, command_confirm, command_set, command_add,
-	command_remove;
+extern const struct command command_reload;
 extern const struct command command_doctor, command_config;
 extern const struct command command_bridge;
 

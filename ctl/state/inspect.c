@@ -65,16 +65,9 @@ static json_t *text_wanted(const struct ctl *ctl)
 	return ctl->out.json ? NULL : json_pack("{s:b}", "text", true);
 }
 
-enum { VALUE_DIFF };
-
 static int run_config(struct ctl *ctl)
 {
-	bool diff = ctl->values[VALUE_DIFF];
-
-	if (diff && ctl->out.json)
-		return ctl_usage(ctl, "--diff prints a file: leave out --json");
-	return ctl_show(ctl, "GetConfig",
-			diff ? json_pack("{s:b}", "diff", true) : text_wanted(ctl), render_config);
+	return ctl_show(ctl, "GetConfig", text_wanted(ctl), render_config);
 }
 
 const struct command command_config = {
@@ -82,10 +75,7 @@ const struct command command_config = {
 	.arguments = "",
 	.summary = "the configuration in force, and where each value came from",
 	.details = "As `nbserved --dump-config` prints it: it can be put into a file.\n",
-	.example = "nbctl config\nnbctl config --json\n"
-		   "nbctl config --diff >>/etc/nbserved/conf.d/lab.ini",
-	.options = { [VALUE_DIFF] = { "diff", OPTION_FLAG, NULL,
-				      "only what `nbctl set` and `add` have changed" } },
+	.example = "nbctl config\nnbctl config --json",
 	.run = run_config,
 };
 

@@ -133,37 +133,19 @@ static void render_leaving(struct output *out, const json_t *reply)
 static void render_reload(struct output *out, const json_t *reply)
 {
 	json_t *reload = field_get(reply, "reload"), *error;
-	const char *state = field_text(reload, "state");
 	size_t i;
 
 	if (!*field_text(reload, "time"))
 		return;
-	if (!strcmp(state, "unconfirmed"))
-		output_text(
-			out, STYLE_WARN,
-			"last reload: %s, unconfirmed: undone in %llu s unless `nbctl confirm`\n",
-			field_text(reload, "time"),
-			(unsigned long long)field_uint(reload, "confirm_within_s"));
-	else
-		output_text(out, field_bool(reload, "ok") ? STYLE_DIM : STYLE_BAD,
-			    "last reload: %s, %s%s\n", field_text(reload, "time"), state,
-			    field_bool(reload, "ok") ? "" : ":");
+	output_text(out, field_bool(reload, "ok") ? STYLE_DIM : STYLE_BAD,
+		    "last reload: %s, %s%s\n", field_text(reload, "time"),
+		    field_text(reload, "state"), field_bool(reload, "ok") ? "" : ":");
 	json_array_foreach(field_get(reload, "errors"), i, error) {
 		char *text = field_show(error);
 
 		output_wrapped(out, STYLE_BAD, 4, "  %s", text);
 		free(text);
 	}
-}
-
-static void render_unsaved(struct output *out, uint64_t changes)
-{
-	if (changes)
-		output_wrapped(
-			out, STYLE_WARN, 2,
-			"%llu change%s of `nbctl set` and `add`, not saved in a file: the next "
-			"reload drops %s. `nbctl config --diff` prints what to put into one.",
-			(unsigned long long)changes, plural(changes), changes > 1 ? "them" : "it");
 }
 
 static void render_status(struct output *out, const json_t *reply)
@@ -185,7 +167,6 @@ static void render_status(struct output *out, const json_t *reply)
 		exports_render(out, field_get(reply, "exports"));
 	}
 	render_reload(out, reply);
-	render_unsaved(out, field_uint(reply, "unsaved"));
 }
 
 static int run_status(struct ctl *ctl)

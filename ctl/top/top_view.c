@@ -64,9 +64,6 @@ static void put_message(struct page *p, const struct top *top)
 	else if (*field_text(reload, "time") && !field_bool(reload, "ok"))
 		page_put(p, STYLE_BAD, "last reload %s: see `nbctl status`",
 			 field_text(reload, "state"));
-	else if (!strcmp(field_text(reload, "state"), "unconfirmed"))
-		page_put(p, STYLE_WARN, "last reload unconfirmed: undone in %llu s",
-			 (unsigned long long)field_uint(reload, "confirm_within_s"));
 	else
 		put_totals(p, top);
 }

@@ -412,25 +412,6 @@ static int finish(struct loader *l, struct config **ret_config)
 	return 0;
 }
 
-static void load_change(struct loader *l, const char *text)
-{
-	struct config *config = l->config;
-
-	if (config->change_count == CONFIG_CHANGES_MAX) {
-		config_report(&l->report, (struct config_origin){ .file = "nbctl" }, NULL, NULL,
-			      "expected at most %d changes that are in no file: put them into one "
-			      "(`nbctl config --diff`), and reload",
-			      CONFIG_CHANGES_MAX);
-		return;
-	}
-	if (!begin_file(l, "nbctl"))
-		return;
-	config->changes[config->change_count] = strdup(text);
-	if (!config->changes[config->change_count++])
-		abort();
-	ini_read(text, strlen(text), &ini_events, l);
-}
-
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors)
 {
 	struct loader l;
@@ -450,8 +431,8 @@ int config_load_text(const char *name, const char *text, size_t bytes, struct co
 	return finish(&l, ret_config);
 }
 
-int config_load_again(const struct config *of, char *const *changes, unsigned count,
-		      struct config **ret_config, struct config_errors *errors)
+int config_load_again(const struct config *of, struct config **ret_config,
+		      struct config_errors *errors)
 {
 	struct loader l;
 
@@ -460,8 +441,6 @@ int config_load_again(const struct config *of, char *const *changes, unsigned co
 		read_files(&l, of->path);
 	else
 		read_text(&l, of->files[0], of->text, strlen(of->text));
-	for (unsigned i = 0; i < count; i++)
-		load_change(&l, changes[i]);
 	return finish(&l, ret_config);
 }
 
@@ -471,8 +450,6 @@ void config_free(struct config *config)
 		return;
 	for (unsigned i = 0; i < config->file_count; i++)
 		free(config->files[i]);
-	for (unsigned i = 0; i < config->change_count; i++)
-		free(config->changes[i]);
 	free(config->path);
 	free(config->text);
 	free(config->listeners);

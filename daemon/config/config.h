@@ -28,7 +28,6 @@ enum {
 	CONFIG_KEYS_MAX = 64,    /* of all sections together, those of services and engines too */
 	CONFIG_ERRORS_MAX = 200, /* reported; the rest is counted */
 	CONFIG_FILES_MAX = 256,  /* nbserved.ini and its drop-ins */
-	CONFIG_CHANGES_MAX = 64, /* changes made by commands, see config_change.h */
 };
 
 enum config_section { CONFIG_SERVER, CONFIG_LISTENER, CONFIG_EXPORT, CONFIG_SECTION_COUNT };
@@ -104,9 +103,6 @@ struct config {
 	unsigned export_count;
 	char *files[CONFIG_FILES_MAX]; /* names of the files read, unprintable bytes as \xNN */
 	unsigned file_count;
-	/* Texts of changes made by commands, see config_change.h: the last entries of `files`. */
-	char *changes[CONFIG_CHANGES_MAX];
-	unsigned change_count;
 	/* Where it was read from: the first file, or a text in memory that
 	 * has the name `files[0]`. */
 	char *path, *text;
@@ -125,9 +121,9 @@ struct config_errors {
  * config_errors_free() in both cases. */
 int config_load(const char *path, struct config **ret_config, struct config_errors *errors);
 
-/* Reads the file or text of `of` again, and then the texts of changes, see config_change.h. */
-int config_load_again(const struct config *of, char *const *changes, unsigned count,
-		      struct config **ret_config, struct config_errors *errors);
+/* Reads the file or text of `of` again. */
+int config_load_again(const struct config *of, struct config **ret_config,
+		      struct config_errors *errors);
 
 /* config_load() from memory: one file, no drop-ins (--run, tests, fuzzing). */
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
@@ -156,9 +152,6 @@ void config_errors_free(struct config_errors *errors);
 /* The effective configuration as an INI file that parses back to the same, each key with a comment
  * that says its origin and what a reload does with it. */
 void config_dump(const struct config *config, FILE *to);
-
-/* The keys that changes have set, as a file that sets the same. */
-void config_dump_changes(const struct config *config, FILE *to);
 
 /* The configuration as JSON:
  * {"server":{KEY:{"value":..,"origin":..,"class":..}},"listeners":[{"name":..,

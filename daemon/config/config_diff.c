@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config_change.h"
 #include "config_keys.h"
 #include "config_report.h"
 #include "text.h"
@@ -61,14 +60,8 @@ static struct config_origin key_origin(const struct config_key *key, const void 
 	return at.file ? at : *config_key_origin(key, (void *)from);
 }
 
-/* A remark about a value that a change had set and that a reload drops. */
-static const char *remark(const struct config *config, struct config_origin origin)
-{
-	return config_change_made(config, origin) ? ", which was in no file" : "";
-}
-
-static void compare_keys(struct config_diff *diff, enum config_section kind,
-			 const struct config *in_force, const void *from, const void *to)
+static void compare_keys(struct config_diff *diff, enum config_section kind, const void *from,
+			 const void *to)
 {
 	const struct config_key *key;
 
@@ -80,10 +73,8 @@ static void compare_keys(struct config_diff *diff, enum config_section kind,
 		before = value_text(key, from);
 		after = value_text(key, to);
 		if (strcmp(before, after) != 0)
-			add(diff, kind, to, key->class, key_origin(key, from, to),
-			    " %s: %s%s -> %s", key->name, *before ? before : "(none)",
-			    remark(in_force, *config_key_origin(key, (void *)from)),
-			    *after ? after : "(none)");
+			add(diff, kind, to, key->class, key_origin(key, from, to), " %s: %s -> %s",
+			    key->name, *before ? before : "(none)", *after ? after : "(none)");
 		free(before);
 		free(after);
 	}
@@ -98,7 +89,7 @@ void config_diff_make(struct config_diff *diff, const struct config *from, const
 		for (unsigned i = 0; (section = config_section_at(to, kind, i)); i++) {
 			other = config_section_find(from, kind, section->name);
 			if (other)
-				compare_keys(diff, kind, from, other, section);
+				compare_keys(diff, kind, other, section);
 			else
 				add(diff, kind, section, config_kinds[kind].class, section->section,
 				    ": added");
@@ -106,7 +97,7 @@ void config_diff_make(struct config_diff *diff, const struct config *from, const
 		for (unsigned i = 0; (section = config_section_at(from, kind, i)); i++)
 			if (!config_section_find(to, kind, section->name))
 				add(diff, kind, section, config_kinds[kind].class, section->section,
-				    ": removed%s", remark(from, section->section));
+				    ": removed");
 	}
 }
 

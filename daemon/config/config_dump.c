@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config_change.h"
 #include "config_keys.h"
 #include "config_report.h"
 #include "ini.h"
@@ -68,39 +67,6 @@ void config_dump(const struct config *config, FILE *to)
 			dump_line(to, header, section->section, "");
 			dump_section(to, kind, section);
 		}
-}
-
-/* The keys of a section that changes have set; its header before the first of them. */
-static void dump_changed(const struct config *config, enum config_section kind,
-			 const struct config_head *section, FILE *to)
-{
-	char value[CONFIG_TEXT_MAX], name[CONFIG_SECTION_TEXT_MAX];
-	bool begun = config_change_made(config, section->section);
-	const struct config_key *key;
-
-	if (begun)
-		fprintf(to, "[%s]\n", config_section_text(kind, section, name));
-	for (unsigned i = 0; (key = config_key_at(i)); i++) {
-		if (key->section != kind ||
-		    !config_change_made(config, *config_key_origin(key, (void *)section)))
-			continue;
-		if (!begun)
-			fprintf(to, "[%s]\n", config_section_text(kind, section, name));
-		begun = true;
-		for (unsigned j = 0; j < config_key_lines(key, section); j++) {
-			key->type->format(key, section, j, value);
-			fprintf(to, "%s = %s\n", key->name, value);
-		}
-	}
-}
-
-void config_dump_changes(const struct config *config, FILE *to)
-{
-	const struct config_head *section;
-
-	for (unsigned kind = CONFIG_SERVER; kind < CONFIG_SECTION_COUNT; kind++)
-		for (unsigned i = 0; (section = config_section_at(config, kind, i)); i++)
-			dump_changed(config, kind, section, to);
 }
 
 /* ---- JSON ---- */

@@ -58,7 +58,8 @@ static int unknown_key(const struct run *run, const char *name, struct reason *r
 			  run->service->name, name, suggest_hint(&near));
 }
 
-bool config_run_fits(const char *value)
+/* False: value has characters that would end the line or begin a comment in a file. */
+static bool run_fits(const char *value)
 {
 	for (const char *c = value; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f ||
@@ -81,7 +82,7 @@ static int run_set(struct run *run, char *text, struct reason *reason)
 		return reason_set(reason, -EINVAL, "--run %s: expected KEY=VALUE, got '%s'",
 				  run->service->name, text);
 	*value++ = '\0';
-	if (!config_run_fits(value))
+	if (!run_fits(value))
 		return reason_set(reason, -EINVAL,
 				  "--run %s: %s: a value has no control characters and no ` ;`",
 				  run->service->name, text);
@@ -243,15 +244,15 @@ static unsigned number_of(const struct run *runs, unsigned index)
 	return number;
 }
 
-static void write_run(FILE *to, const struct run *runs, unsigned index, unsigned first)
+static void write_run(FILE *to, const struct run *runs, unsigned index)
 {
 	const struct run *run = &runs[index];
 	bool all = run->engine && !strcmp(run->engine, "all");
 	char name[CONFIG_NAME_MAX], disk[CONFIG_NAME_MAX];
 	const char *export = (run->service->flags & SERVICE_EXPORTS) ? disk : NULL;
-	unsigned offset = 0, number = number_of(runs, index) + first - 1;
+	unsigned offset = 0, number = number_of(runs, index);
 
-	write_name(disk, "disk", NULL, index + first);
+	write_name(disk, "disk", NULL, index + 1);
 	if (export)
 		write_export(to, run, disk);
 	if (!all) {
@@ -268,8 +269,8 @@ static void write_run(FILE *to, const struct run *runs, unsigned index, unsigned
 	}
 }
 
-int config_run_text(char *const *specs, unsigned count, unsigned first, const char *server,
-		    char **ret_text, struct reason *reason)
+int config_run_text(char *const *specs, unsigned count, const char *server, char **ret_text,
+		    struct reason *reason)
 {
 	struct run *runs = calloc(count, sizeof(*runs));
 	char *text;
@@ -282,7 +283,7 @@ int config_run_text(char *const *specs, unsigned count, unsigned first, const ch
 		rc = run_parse(&runs[i], specs[i], reason);
 	fprintf(to, "[server]\n%s", server);
 	for (unsigned i = 0; i < count && rc == 0; i++)
-		write_run(to, runs, i, first);
+		write_run(to, runs, i);
 	fclose(to);
 	for (unsigned i = 0; i < count; i++)
 		free(runs[i].words);

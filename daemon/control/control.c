@@ -20,7 +20,14 @@
 #include "socket_owner.h"
 #include "util.h"
 
-enum { CONFIRM_MAX_S = 86400 };
+/* Logs a change with the user that made it. */
+static void log_change(const struct varlink_call *call, const char *what, const char *object)
+{
+	const struct unix_peer *peer = varlink_call_peer(call);
+
+	log_info("control: %s %s, by uid %u, pid %d", what, object, (unsigned)peer->uid,
+		 (int)peer->pid);
+}
 
 /* ---- Methods ---- */
 
@@ -38,17 +45,14 @@ static void get_interfaces(struct varlink_call *call, json_t *parameters)
 				      document_interfaces(control_server(call), true)));
 }
 
-/* Adds "text": the configuration, what changes have set in it, or the doctor's report, as
- * nbserved's options print it. */
-static void set_text(json_t *reply, const struct config *config, const json_t *report, bool diff)
+/* Adds "text": the configuration, or the doctor's report, as nbserved's options print it. */
+static void set_text(json_t *reply, const struct config *config, const json_t *report)
 {
 	char *text = NULL;
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
 
-	if (to && config && diff)
-		config_dump_changes(config, to);
-	else if (to && config)
+	if (to && config)
 		config_dump(config, to);
 	else if (to)
 		doctor_print(report, to);
@@ -62,10 +66,9 @@ static void get_config(struct varlink_call *call, json_t *parameters)
 {
 	const struct server *s = control_server(call);
 	json_t *reply = config_to_json(s->config);
-	bool diff = json_is_true(json_object_get(parameters, "diff"));
 
-	if (diff || json_is_true(json_object_get(parameters, "text")))
-		set_text(reply, s->config, NULL, diff);
+	if (json_is_true(json_object_get(parameters, "text")))
+		set_text(reply, s->config, NULL);
 	varlink_reply(call, reply);
 }
 
@@ -75,7 +78,7 @@ static void doctor(struct varlink_call *call, json_t *parameters)
 	json_t *reply = doctor_check(control_server(call)->config);
 
 	if (json_is_true(json_object_get(parameters, "text")))
-		set_text(reply, NULL, reply, false);
+		set_text(reply, NULL, reply);
 	varlink_reply(call, reply);
 }
 
@@ -92,7 +95,7 @@ static void set_log_level(struct varlink_call *call, json_t *parameters)
 	}
 	config_set_log_level(control_server(call)->config, level);
 	log_set_level(level);
-	control_log_change(call, "log level", name);
+	log_change(call, "log level", name);
 	varlink_reply(call, json_object());
 }
 
@@ -105,8 +108,7 @@ static void drain(struct varlink_call *call, json_t *parameters)
 
 	if (control_lacks_listener(call, name))
 		return;
-	control_log_change(call, "drain",
-			   json_is_string(name) ? json_string_value(name) : "everything");
+	log_change(call, "drain", json_is_string(name) ? json_string_value(name) : "everything");
 	draining = json_array();
 	for (unsigned i = 0; i < s->listeners.count; i++) {
 		struct listener *l = s->listeners.list[i];
@@ -129,14 +131,47 @@ static void resume(struct varlink_call *call, json_t *parameters)
 
 	if (control_lacks_listener(call, name))
 		return;
-	control_log_change(call, "resume",
-			   json_is_string(name) ? json_string_value(name) : "everything");
+	log_change(call, "resume", json_is_string(name) ? json_string_value(name) : "everything");
 	if (reload_resume(s, json_string_value(name), &answer) == RELOAD_DONE)
 		varlink_reply(call, json_pack("{s:o}", "resumed", answer.lines));
 	else
 		varlink_error(
 			call, INTERFACE ".ResumeRefused",
 			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
+}
+
+/* reload_run() returns when the new configuration is in force or refused.  Listeners that it
+ * replaced drain afterwards. */
+static void reload(struct varlink_call *call, json_t *parameters)
+{
+	static const char *const errors[] = { [RELOAD_REFUSED] = INTERFACE ".ReloadRefused",
+					      [RELOAD_RESTART] = INTERFACE ".RestartNeeded" };
+	struct server *s = control_server(call);
+	bool dry_run = json_is_true(json_object_get(parameters, "dry_run"));
+	struct reload_answer answer;
+	enum reload_outcome outcome;
+
+	if (!dry_run)
+		log_change(call, "reload", s->config->files[0]);
+	outcome = reload_run(s, dry_run, &answer);
+	if (outcome == RELOAD_DONE)
+		varlink_reply(call, json_pack("{s:I, s:o}", "generation", (json_int_t)s->generation,
+					      "changes", answer.lines));
+	else
+		varlink_error(
+			call, errors[outcome],
+			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
+}
+
+/* For methods that were removed, one release long: says what to use instead. */
+static void removed(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	varlink_error(call, INTERFACE ".ReloadRefused",
+		      json_pack("{s:s, s:[]}", "message",
+				"the method was removed: write a file in conf.d, look at it with "
+				"Reload and dry_run, then Reload",
+				"errors"));
 }
 
 /* ---- The interface ---- */
@@ -147,9 +182,6 @@ static void resume(struct varlink_call *call, json_t *parameters)
 #define OPTIONAL(name, type, ...) { name, VARLINK_##type, .optional = true, __VA_ARGS__ }
 #define LISTENER      OPTIONAL("listener", STRING)
 #define LIMIT(most)   OPTIONAL("limit", INT, .min = 1, .max = (most))
-#define CHANGE                                                                                     \
-	OPTIONAL("dry_run", BOOL),                                                                 \
-	OPTIONAL("confirm_timeout_s", INT, .min = 1, .max = CONFIRM_MAX_S)
 
 static const struct varlink_method control_methods[] = {
 	{ "GetStatus", VARLINK_READ, false, NULL, get_status },
@@ -163,20 +195,16 @@ static const struct varlink_method control_methods[] = {
 	  control_list_connections },
 	{ "ListTests", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(TESTS_LIMIT_MAX)), control_list_tests },
 	{ "GetInterfaces", VARLINK_READ, false, NULL, get_interfaces },
-	{ "GetConfig", VARLINK_READ, false,
-	  PARAMETERS(OPTIONAL("text", BOOL), OPTIONAL("diff", BOOL)), get_config },
+	{ "GetConfig", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), get_config },
 	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("level", STRING)), set_log_level },
 	{ "Drain", VARLINK_CHANGE, false, PARAMETERS(LISTENER), drain },
 	{ "Resume", VARLINK_CHANGE, false, PARAMETERS(LISTENER), resume },
-	{ "Set", VARLINK_CHANGE, false,
-	  PARAMETERS(REQUIRED("listener", STRING),
-		     REQUIRED("settings", STRINGS, .max = CHANGE_SETTINGS_MAX), CHANGE),
-	  control_set },
-	{ "Add", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("spec", STRING), CHANGE), control_add },
-	{ "Remove", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("listener", STRING), CHANGE), control_remove },
-	{ "Reload", VARLINK_CHANGE, false, PARAMETERS(CHANGE), control_reload },
-	{ "ConfirmReload", VARLINK_CHANGE, false, NULL, control_confirm_reload },
+	{ "Reload", VARLINK_CHANGE, false, PARAMETERS(OPTIONAL("dry_run", BOOL)), reload },
+	{ "Set", VARLINK_CHANGE, false, NULL, removed },
+	{ "Add", VARLINK_CHANGE, false, NULL, removed },
+	{ "Remove", VARLINK_CHANGE, false, NULL, removed },
+	{ "ConfirmReload", VARLINK_CHANGE, false, NULL, removed },
 	{ 0 },
 };
 /* clang-format on */

@@ -23,16 +23,6 @@ void control_error(struct varlink_call *call, const char *name, const char *list
  * with an error that says so. */
 bool control_lacks_listener(struct varlink_call *call, const json_t *names);
 
-/* control_change.c */
-enum { CHANGE_SETTINGS_MAX = 64 };
-void control_reload(struct varlink_call *call, json_t *parameters);
-void control_confirm_reload(struct varlink_call *call, json_t *parameters);
-void control_set(struct varlink_call *call, json_t *parameters);
-void control_add(struct varlink_call *call, json_t *parameters);
-void control_remove(struct varlink_call *call, json_t *parameters);
-/* Logs a change with the user that made it. */
-void control_log_change(const struct varlink_call *call, const char *what, const char *object);
-
 /* control_stats.c */
 enum { STATS_INTERVAL_MIN_MS = 50, STATS_INTERVAL_MS = 1000, STATS_INTERVAL_MAX_MS = 86400000 };
 void control_get_stats(struct varlink_call *call, json_t *parameters);

@@ -374,7 +374,6 @@ json_t *document_status(struct server *s)
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "leaving", leaving);
 	json_object_set_new(document, "exports", document_exports_status(s));
-	json_object_set_new(document, "unsaved", json_integer(s->config->change_count));
 	json_object_set_new(document, "reload", reload_document(s));
 	return document;
 }

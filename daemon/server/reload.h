@@ -7,40 +7,21 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <systemd/sd-event.h>
 
-struct config;
 struct server;
 
 /* The result of the last reload, so far. */
 enum reload_state {
 	RELOAD_STATE_NONE, /* no reload so far */
 	RELOAD_STATE_DONE,
-	RELOAD_STATE_UNCONFIRMED, /* done; will be undone unless it is confirmed in time */
 	RELOAD_STATE_REFUSED,
-	RELOAD_STATE_UNDONE, /* undone, as it was not confirmed */
-	RELOAD_STATE_KEPT,   /* not confirmed, but undoing it failed: it stays in force */
 };
 
-/* The last reload, and the previous configuration while it may be restored. */
+/* The last reload. */
 struct reload {
 	enum reload_state state;
-	uint64_t generation;     /* generation in force after it */
-	json_t *time, *errors;   /* NULL: there was none */
-	struct config *previous; /* NULL: no reload waits to be confirmed */
-	sd_event_source *timer;
-	unsigned confirm_s;
-	uint64_t confirm_end_ns; /* CLOCK_MONOTONIC */
-};
-
-struct reload_request {
-	bool dry_run; /* only report the changes; bind and open nothing */
-	/* Undo the reload unless reload_confirm() is called within this time; 0: never. */
-	unsigned confirm_s;
-	/* Changes that are in no file, see config_change.h, in place of those in force.  NULL: the
-	 * files alone, which may have changed. */
-	char *const *changes;
-	unsigned change_count;
+	uint64_t generation;   /* generation in force after it */
+	json_t *time, *errors; /* NULL: there was none */
 };
 
 enum reload_outcome {
@@ -56,11 +37,8 @@ struct reload_answer {
 	const char *message; /* short reason of a failure */
 };
 
-enum reload_outcome reload_run(struct server *s, const struct reload_request *request,
-			       struct reload_answer *answer);
-
-/* Confirms the last reload.  False: none waits for confirmation. */
-bool reload_confirm(struct server *s);
+/* dry_run: only reports the changes; binds and opens nothing. */
+enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_answer *answer);
 
 /* Starts the listener again from the configuration in force if it does not serve;
  * name NULL: all listeners that were drained. answer->lines: their names.  All or
@@ -70,7 +48,7 @@ enum reload_outcome reload_resume(struct server *s, const char *name, struct rel
 /* For reload.c: records the result of a reload.  Takes ownership of errors. */
 void reload_remember(struct server *s, enum reload_state state, json_t *errors);
 
-/* {"generation","ok","state","confirm_within_s","time","errors"}; a new reference. */
+/* {"generation","ok","state","time","errors"}; a new reference. */
 json_t *reload_document(const struct server *s);
 
 void reload_fini(struct server *s);

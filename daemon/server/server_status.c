@@ -13,13 +13,8 @@ static const struct {
 } reload_states[] = {
 	[RELOAD_STATE_NONE] = { "none", true, "" },
 	[RELOAD_STATE_DONE] = { "done", true, "" },
-	[RELOAD_STATE_UNCONFIRMED] = { "unconfirmed", true, "; to be confirmed, see nbctl status" },
 	[RELOAD_STATE_REFUSED] = { "refused", false,
 				   "; the last reload was refused, see nbctl status" },
-	[RELOAD_STATE_UNDONE] = { "undone", false,
-				  "; the last reload was undone, see nbctl status" },
-	[RELOAD_STATE_KEPT] = { "kept", false,
-				"; the last reload could not be undone, see nbctl status" },
 };
 
 void reload_remember(struct server *s, enum reload_state state, json_t *errors)
@@ -37,16 +32,12 @@ void reload_remember(struct server *s, enum reload_state state, json_t *errors)
 json_t *reload_document(const struct server *s)
 {
 	const struct reload *r = &s->reload;
-	uint64_t now_ns = clock_ns();
-	uint64_t left_ns = r->confirm_end_ns > now_ns ? r->confirm_end_ns - now_ns : 0;
-	bool waits = r->state == RELOAD_STATE_UNCONFIRMED;
 
-	return json_pack("{s:o, s:b, s:s, s:o, s:o, s:o*}", "generation",
+	return json_pack("{s:o, s:b, s:s, s:o, s:o}", "generation",
 			 json_count(r->time ? r->generation : s->generation), "ok",
 			 reload_states[r->state].ok, "state", reload_states[r->state].name, "time",
 			 r->time ? json_incref(r->time) : json_string(""), "errors",
-			 r->errors ? json_incref(r->errors) : json_array(), "confirm_within_s",
-			 waits ? json_count((left_ns + NS_PER_S - 1) / NS_PER_S) : NULL);
+			 r->errors ? json_incref(r->errors) : json_array());
 }
 
 struct server_words server_words(const struct server *s)

@@ -13,8 +13,7 @@ COMPLETION = ROOT / "ctl/nbctl.bash-completion"
 LIBRARY = pathlib.Path("/usr/share/bash-completion/bash_completion")
 NAMES = [f"echo-{e}" for e in ENGINES]
 COMMANDS = {"status", "stats", "compare", "report", "top", "connections", "drain", "resume", "log-level", "reload",
-            "confirm", "config",
-            "doctor", "help"}  # fmt: skip
+            "config", "doctor", "help"}  # fmt: skip
 
 ZSH_FILE, FISH_FILE = (ROOT / f"ctl/nbctl.{shell}-completion" for shell in ("zsh", "fish"))
 INSTALLED = "/usr/share/bash-completion/completions/nbctl"

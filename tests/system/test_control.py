@@ -133,7 +133,7 @@ def test_descriptions_are_read_as_strictly_as_others_do(what):
 
 def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, interface):
     assert {"GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor", "SetLogLevel",
-            "Drain", "Resume", "Set", "Add", "Remove", "Reload", "ConfirmReload"} <= set(interface.methods)
+            "Drain", "Resume", "Reload"} <= set(interface.methods)
     for method, (takes, _) in interface.methods.items():
         # An undeclared parameter: the method exists, and is not run.
         good = {name: ["info"] if kind[0] == "array" else "info" for name, kind in takes[1].items()
@@ -153,18 +153,22 @@ def test_every_reply_is_as_declared(daemon, interface):
     for method in ("GetConfig", "Doctor"):
         interface.check_reply(method, daemon.call(method, text=True))
     interface.check_reply("SetLogLevel", daemon.call("SetLogLevel", level="debug"))
-    interface.check_reply("Set", daemon.call("Set", listener="first", settings=["idle-timeout=1h"]))
-    interface.check_reply("Add", daemon.call("Add", spec="echo", dry_run=True))
-    interface.check_reply("GetConfig", daemon.call("GetConfig", diff=True))
     interface.check_reply("Reload", daemon.call("Reload"))  # the file's level is back
     interface.check_reply("Drain", daemon.call("Drain"))
     interface.check_reply("Resume", daemon.call("Resume"))
-    interface.check_reply("Reload", daemon.call("Reload", confirm_timeout_s=60))
+    interface.check_reply("Reload", daemon.call("Reload", dry_run=True))
     daemon.write_config(CONFIG + "idle-timeout = 1min\n")
-    interface.check_reply("Reload", daemon.call("Reload", confirm_timeout_s=60))
+    interface.check_reply("Reload", daemon.call("Reload"))
     for method in ("GetStatus", "GetStats"):
         interface.check_reply(method, daemon.call(method))
-    interface.check_reply("ConfirmReload", daemon.call("ConfirmReload"))
+
+
+@pytest.mark.parametrize("method", ["Set", "Add", "Remove", "ConfirmReload"])
+def test_a_removed_method_names_its_replacement_and_changes_nothing(daemon, method):
+    before = daemon.call("GetConfig")
+    name, parameters = error_of(daemon, CONTROL + method, {})
+    assert name == CONTROL + "ReloadRefused" and "conf.d" in parameters["message"]
+    assert daemon.call("GetConfig") == before
 
 
 def test_interfaces_of_listeners_are_told(start_daemon, interface):
@@ -555,8 +559,7 @@ def test_nbctl_names_the_right_that_a_refused_call_needs(start_daemon):
         return result.stdout
     assert "GetStatus: permission denied" in refusal("status")
     assert "`control-group`" in refusal("status") and "changes" not in refusal("status")
-    for change in (("reload",), ("confirm",), ("drain", "first"), ("log-level", "info"),
-                   ("set", "first", "idle-timeout=1h"), ("add", "echo")):
+    for change in (("reload",), ("drain", "first"), ("log-level", "info")):
         assert "changes need root or the server's own user" in refusal(*change)
 
 

@@ -79,6 +79,12 @@ def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
 REMOVED = [
     (["compare", "--stacks=folder"], "flamegraph.pl"),
     (["compare", "--softirq"], "bpftrace"),
+    (["set"], "conf.d"),
+    (["add"], "conf.d"),
+    (["remove"], "nbctl drain"),
+    (["confirm"], "--dry-run"),
+    (["reload", "--confirm=30"], "--dry-run"),
+    (["config", "--diff"], "nbctl config"),
 ]
 
 

@@ -435,53 +435,6 @@ def test_dry_run(start_daemon):
     assert "wrokers" in reload(daemon, "--dry-run", config=listener("a", wrokers=2), status=1)
 
 
-def test_confirm(start_daemon):
-    daemon = start_daemon(listener("a"))
-    assert "no reload waits" in daemon.nbctl("confirm", check=False).stdout
-    reload(daemon, "--confirm", "3600", config=listener("a", workers=2))
-    assert "not confirmed yet" in reload(daemon, status=1)
-    assert last(daemon)["state"] == "unconfirmed" and last(daemon)["ok"]
-    assert 3500 < last(daemon)["confirm_within_s"] <= 3600
-    assert re.search(r"unconfirmed: undone in 3\d\d\d s unless `nbctl confirm`",
-                     daemon.nbctl("status").stdout)
-    assert "to be confirmed" in daemon.notified()[-1]
-    assert daemon.nbctl("confirm").stdout == "generation 2\n"
-    assert last(daemon)["state"] == "done" and "confirm_within_s" not in last(daemon)
-    assert "confirm" not in daemon.notified()[-1]
-    assert daemon.nbctl("confirm", check=False).returncode == 1
-    reload(daemon)
-    assert daemon.status("a")["workers"] == 2
-
-
-def test_nothing_to_confirm_without_a_change(start_daemon):
-    daemon = start_daemon(listener("a"))
-    assert reload(daemon, "--confirm", "1") == "no change\ngeneration 1\n"
-    assert last(daemon)["state"] == "done"
-    assert "no reload waits" in daemon.nbctl("confirm", check=False).stdout
-
-
-def test_unconfirmed(start_daemon, engine):
-    """Without a confirmation the previous configuration is restored, on the same port."""
-    daemon = start_daemon(listener("a", engine=engine) + listener("b", engine=engine))
-    port = daemon.port("a")
-    reload(daemon, "--confirm", "1", config=listener("a", engine=engine, workers=2))
-    assert daemon.status("a")["workers"] == 2
-    wait_until(lambda: generation(daemon) == 3, "it does not come back")
-    assert daemon.status("a")["workers"] == 1 and daemon.port("a") == port
-    assert last(daemon)["errors"] == ["not confirmed within 1 s: undone"]
-    assert not last(daemon)["ok"] and last(daemon)["state"] == "undone"
-    assert re.search(r"last reload: \S+, undone:\n", daemon.nbctl("status").stdout)
-    for name in ["a", "b"]:
-        with daemon.connect(name) as s:
-            echo(s)
-
-
-@pytest.mark.parametrize("number", ["0", "86401", "x"])
-def test_confirm_usage(start_daemon, number):
-    daemon = start_daemon(listener("a"))
-    assert "--confirm: expected a number" in reload(daemon, "--confirm", number, status=2)
-
-
 def test_hangup(start_daemon):
     """SIGHUP reloads, logs what it did, and tells the service manager."""
     daemon = start_daemon(listener("a"))

@@ -196,6 +196,11 @@ def test_it_serves_until_ctrl_c_and_then_shows_the_counts(tmp_path):
         status = subprocess.run([str(NBCTL), "status"], env=environment(tmp_path), check=True,
                                 timeout=TIMEOUT, capture_output=True, text=True)  # fmt: skip
         assert "echo-epoll" in status.stdout
+        for words, answer in [(["log-level", "debug"], ""), (["reload"], "log-level: debug -> "),
+                              (["reload"], "no change")]:  # of the words of the command line
+            done = subprocess.run([str(NBCTL), *words], env=environment(tmp_path), check=True, timeout=TIMEOUT,
+                                  capture_output=True, text=True)  # fmt: skip
+            assert answer in done.stdout
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 0, err
