@@ -119,7 +119,7 @@ INC_ctl/client  := $(INC_base) -Ictl/show ## ctl.h: what each command sees; the 
 INC_ctl/bridge  := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/host ## `nbctl bridge`: the far end of -H
 INC_ctl/metrics := $(INC_ctl/client) -Ictl/client -Ictl/measure ## OpenMetrics, and the HTTP server of `nbctl metrics`
 INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics ## commands that show or change the daemon's state: a file each
-INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/host -Ictl/layers -Ictl/report -Ictl/state ## `nbctl compare`, `report`, `history`: runs generators, visits listeners, saves rows
+INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/host -Ictl/layers -Ictl/report -Ictl/state ## `nbctl compare`, `report`: runs generators, visits listeners, saves rows
 INC_ctl/top     := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/state ## `nbctl top`
 INC_ctl_main    := $(INC_ctl/client) -Ictl/client ## nbctl: the command table and the options
 

@@ -16,10 +16,10 @@
 #include "util.h"
 
 static const struct command *const commands[] = {
-	&command_status, &command_stats,   &command_compare,     &command_report,  &command_history,
-	&command_top,    &command_metrics, &command_connections, &command_exports, &command_tests,
-	&command_drain,  &command_resume,  &command_log_level,   &command_reload,  &command_config,
-	&command_doctor, &command_bridge,
+	&command_status, &command_stats,   &command_compare,     &command_report,
+	&command_top,    &command_metrics, &command_connections, &command_exports,
+	&command_tests,  &command_drain,   &command_resume,      &command_log_level,
+	&command_reload, &command_config,  &command_doctor,      &command_bridge,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */
@@ -62,6 +62,7 @@ static const struct retired {
 	const char *option; /* NULL: the whole command */
 	const char *instead;
 } retired[] = {
+	{ "history", NULL, "use compare --save FILE, and report FILE" },
 	{ "compare", "stacks", "use perf record and flamegraph.pl" },
 	{ "compare", "softirq", "bpftrace tells softirq time by port" },
 	{ "set", NULL, "write a file in conf.d, and `nbctl reload --dry-run`" },

@@ -11,7 +11,7 @@ endif
 TEST_INC := $(INC_main) $(sort $(INC_engine/rdma/ud) -Idaemon/engine/rdma/ud -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
-PYTEST    = XDG_STATE_HOME=$(abspath $(BUILD))/state NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider -rs
+PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider -rs
 # The tests wait most of the time: so TEST_JOBS files of them at once, where pytest-xdist is there.
 TEST_JOBS ?= $(shell echo $$((3 * $$(nproc))))
 ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))
@@ -189,7 +189,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	$(Q)tests/vm/vm.sh -S -t 3600 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
-check-tsan: TEST_SKIP := bench builds completion config container generator_rows history install interrupt lab layers metrics \
+check-tsan: TEST_SKIP := bench builds completion config container generator_rows install interrupt lab layers metrics \
 	nbctl nbctl_compare nbctl_stats options oracle reload_random remote report run sweep top verdict
 # The unit tests that have more than one thread.
 check-tsan: UNITS := admission conn% iperf3 notify pressure% proc ring_short services session store tls% uring worker%

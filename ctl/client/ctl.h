@@ -84,7 +84,7 @@ struct ctl {
 /* The commands, by file. */
 extern const struct command command_status;
 extern const struct command command_stats;
-extern const struct command command_compare, command_report, command_history;
+extern const struct command command_compare, command_report;
 extern const struct command command_top, command_metrics;
 extern const struct command command_exports;
 extern const struct command command_connections, command_tests;

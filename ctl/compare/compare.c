@@ -9,7 +9,6 @@
 #include "compare_options.h"
 #include "compare_table.h"
 #include "ctl.h"
-#include "history.h"
 #include "layers_group.h"
 #include "measure.h"
 #include "measuring.h"
@@ -239,8 +238,6 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 		rc = rows_save(c->save, path, m);
 	else if (c->save)
 		ctl_warn("%s: nothing saved", path);
-	if (!ctl->values[VALUE_LOAD] && (c->status == 0 || c->status > CTL_SIGNALLED))
-		history_keep(m);
 	measures_merge(m);
 	judge(ctl, c, m, &against, &limits);
 	if (m->count || good)

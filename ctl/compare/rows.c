@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "ctl.h"
-#include "history.h"
 #include "report.h"
 
 int rows_file_error(const char *path, int error)
@@ -66,24 +65,12 @@ int rows_save(FILE *to, const char *path, const struct measures *m)
 	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
 }
 
-/* Opens a file of rows, or a run of the history. */
-static FILE *open_rows(const char *path)
-{
-	FILE *from = fopen(path, "re");
-
-	if (!from && errno == ENOENT && !strchr(path, '/'))
-		from = history_open(path);
-	return from;
-}
-
 int rows_load(const char *path, struct measures *m)
 {
-	FILE *from = strcmp(path, "-") ? open_rows(path) : stdin;
+	FILE *from = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	unsigned line;
 	int rc;
 
-	if (!from && !strcmp(path, "last") && errno == ENOENT)
-		return ctl_warn("last: no run has been kept yet"), CTL_USAGE;
 	if (!from)
 		return rows_file_error(path, errno);
 	rc = measures_load(m, from, &line);

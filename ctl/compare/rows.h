@@ -12,8 +12,7 @@ int rows_file_error(const char *path, int error);
 /* Writes the rows with operations, one per line.  0 or -errno. */
 int rows_write(FILE *to, const struct measures *m);
 
-/* Appends the rows of the file to m; "-": stdin; a name without a slash may be that of a kept run,
- * or `last`.  Returns an exit code. */
+/* Appends the rows of the file to m; "-": stdin.  Returns an exit code. */
 int rows_load(const char *path, struct measures *m);
 
 /* Writes the rows with operations, one per line; path is used in messages.  Returns an exit code.

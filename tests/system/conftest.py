@@ -4,7 +4,6 @@ NBSERVED_BUILD names the build to test (default: build/), so that the same tests
 builds.  A sanitizer's report, a crash or a wrong exit status fails the test that started the daemon.
 """
 
-import atexit
 import ctypes
 import errno
 import os
@@ -40,11 +39,6 @@ TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
 for _name in ["CI", "BUILD_NUMBER", "COLUMNS"]:
     os.environ.pop(_name, None)
 
-
-# Each run of `nbctl compare` is kept in there.
-_state = tempfile.mkdtemp(prefix="nbserved-state-")
-atexit.register(shutil.rmtree, _state, ignore_errors=True)
-os.environ["XDG_STATE_HOME"] = _state
 
 
 # Crashes and sanitizers' reports of daemons: repeating the test does not excuse them.

@@ -77,6 +77,7 @@ def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
 
 # What was removed, and a word of the message that names its replacement.
 REMOVED = [
+    (["history"], "compare --save FILE"),
     (["compare", "--stacks=folder"], "flamegraph.pl"),
     (["compare", "--softirq"], "bpftrace"),
     (["set"], "conf.d"),
@@ -94,6 +95,7 @@ def test_what_was_removed_is_refused_with_its_replacement(daemon, arguments, ins
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f"{arguments[-1].split('=')[0]} was removed: " in done.stderr and instead in done.stderr
     assert f" {arguments[-1].split('=')[0]} " not in nbctl(daemon, arguments[0], "--help").stdout
+    assert "\n  history " not in nbctl(daemon, "--help").stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,14 +1,18 @@
 """`nbctl compare` against the real daemon: a command or visits, saved rows, gates and their exit codes."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener, requires
+from conftest import NBCTL, TIMEOUT, listener, requires, wait_until
 from nbctl_client import daemon, echo, nbctl  # noqa: F401
 
 
@@ -374,3 +378,38 @@ def test_compare_counts_a_replaced_listener_from_its_start(daemon):
 def test_compare_says_which_listeners_did_nothing(daemon):
     text = nbctl(daemon, "compare", "--interval", "10ms").stdout
     assert "No operations in the interval: echo-epoll, echo-io_uring, echo-io_uring-poll" in text
+
+
+def no_room(size):
+    """To be called in a child: no file of its may be larger."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
+def test_saved_rows_stay_whole(start_daemon, tmp_path):
+    """Rows that have no room are taken back, and runs that save to one file at a time take turns."""
+    daemon, saved = start_daemon(listener("echo")), tmp_path / "rows"
+
+    def save(**options):
+        load = f"import socket; s = socket.create_connection(('127.0.0.1', {daemon.port('echo')})); s.send(b'x'); s.recv(1)"
+        return nbctl(daemon, "compare", "--save", saved, "--", "/usr/bin/python3", "-c", load, **options)
+
+    assert save().returncode == 0
+    rows = saved.read_text()
+    done = save(preexec_fn=no_room(len(rows) + 100), restore_signals=False)
+    assert done.returncode == 2 and f"{saved}: File too large" in done.stderr
+    assert saved.read_text() == rows
+
+    with open(saved) as lock, ThreadPoolExecutor() as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = f":{os.stat(saved).st_ino} "
+        run = pool.submit(save)
+        wait_until(lambda: any("-> FLOCK" in line and waiting in line for line in open("/proc/locks")), "a run that waits")
+        assert saved.read_text() == rows
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert run.result().returncode == 0
+    assert len(saved.read_text().splitlines()) == 2
