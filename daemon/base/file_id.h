@@ -14,6 +14,12 @@ static inline struct file_id file_id_of(const struct stat *st)
 	return (struct file_id){ st->st_dev, st->st_ino };
 }
 
+/* The same for two nodes of one block device. */
+static inline struct file_id file_id_of_data(const struct stat *st)
+{
+	return S_ISBLK(st->st_mode) ? (struct file_id){ 0, st->st_rdev } : file_id_of(st);
+}
+
 static inline bool file_id_is(const struct file_id *id, const struct stat *st)
 {
 	return id->inode && id->device == st->st_dev && id->inode == st->st_ino;

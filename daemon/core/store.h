@@ -184,6 +184,9 @@ struct store {
 	 * fix it; the caller calls close() if prepare() fails. */
 	int (*open)(struct export *e, struct reason *reason);
 	int (*prepare)(struct export *e, bool *ret_made, struct reason *reason);
+	/* Is the storage that e->options name another one by now than e, which is open, or has it
+	 * another size?  True with the reason.  NULL: never. */
+	bool (*changed)(const struct export *e, struct reason *reason);
 	void (*close)(struct export *e);
 
 	/* Worker's thread, after the engine's init() and before its fini().  attach(): 0, or -errno

@@ -150,11 +150,6 @@ static void unlocking_run(struct detached_call *detached)
 	file_lock_put(o->lock, !o->export.read_only);
 }
 
-static void closing_left(struct detached_call *detached)
-{
-	free(container_of(detached, struct opening, detached));
-}
-
 /* ---- On the main thread ---- */
 
 /* NULL: no memory. */
@@ -249,6 +244,48 @@ int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 		x->error = opening_end(x, end_ns, ret_new);
 	return x->error;
 }
+
+/* ---- Has its file changed? ---- */
+
+static void looking_run(struct detached_call *detached)
+{
+	struct opening *o = container_of(detached, struct opening, detached);
+
+	o->result = o->export.store->changed(&o->export, &o->reason);
+}
+
+static void closing_left(struct detached_call *detached)
+{
+	free(container_of(detached, struct opening, detached));
+}
+
+void export_look_begin(struct server_export *x)
+{
+	struct opening *o = x->export.store->changed ? opening_new(x) : NULL;
+
+	if (!o)
+		return;
+	o->detached.run = looking_run;
+	o->detached.left = closing_left;
+	if (detached_start(&o->detached) < 0)
+		free(o);
+	else
+		x->opening = o;
+}
+
+void export_look_end(struct server_export *x, uint64_t end_ns)
+{
+	struct opening *o = x->opening;
+
+	x->opening = NULL;
+	if (!o || !detached_await(&o->detached, end_ns))
+		return;
+	if (o->result)
+		x->outdated = o->reason;
+	free(o);
+}
+
+/* ---- Closing ---- */
 
 /* Runs run() on a detached thread, as it may hang, and frees o, which may be
  * NULL.  False: it was not run. */

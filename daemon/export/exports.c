@@ -64,7 +64,7 @@ void export_put(struct server_export *x)
 		export_free_unused(x);
 }
 
-static struct server_export *export_find(const struct exports *e, const char *name)
+struct server_export *exports_find(const struct exports *e, const char *name)
 {
 	for (unsigned i = 0; i < e->count; i++)
 		if (!strcmp(e->list[i]->config.name, name))
@@ -75,7 +75,7 @@ static struct server_export *export_find(const struct exports *e, const char *na
 int export_get(const struct exports *e, const char *name, struct server_export **ret_export,
 	       struct reason *reason)
 {
-	struct server_export *x = export_find(e, name);
+	struct server_export *x = exports_find(e, name);
 
 	if (x->users == 0)
 		return reason_set(reason, x->error ? x->error : -EIO, "export '%s' is unavailable",
@@ -88,7 +88,7 @@ int export_get(const struct exports *e, const char *name, struct server_export *
 bool exports_are_there(const struct exports *e, const struct listener_config *config)
 {
 	for (unsigned i = 0; i < config->export_count; i++)
-		if (export_find(e, config->exports[i].name)->error)
+		if (exports_find(e, config->exports[i].name)->error)
 			return false;
 	return true;
 }
@@ -220,6 +220,17 @@ int exports_open(struct exports *e, const struct config *config)
 	return 0;
 }
 
+void exports_look(struct exports *e)
+{
+	uint64_t end_ns = clock_ns() + EXPORT_LOOK_NS;
+
+	for (unsigned i = 0; i < e->count; i++)
+		if (export_state(e->list[i], &e->list[i]->outdated) == EXPORT_OK)
+			export_look_begin(e->list[i]);
+	for (unsigned i = 0; i < e->count; i++)
+		export_look_end(e->list[i], end_ns);
+}
+
 /* Open exports that do not change are shared by both lists, with their references. */
 int exports_renew(const struct exports *now, const struct config *config,
 		  const struct config_diff *diff, struct exports *ret_next)
@@ -230,10 +241,10 @@ int exports_renew(const struct exports *now, const struct config *config,
 	next.list = calloc(config->export_count + 1, sizeof(*next.list));
 	for (unsigned i = 0; next.list && i < config->export_count; i++) {
 		const char *name = config->exports[i].name;
-		struct server_export *x = export_find(now, name);
+		struct server_export *x = exports_find(now, name);
 
 		/* An export that is not open has nothing to keep, and its error may be outdated. */
-		if (!x || x->users == 0 ||
+		if (!x || x->users == 0 || x->outdated.text[0] ||
 		    config_diff_has(diff, CONFIG_EXPORT, name, CONFIG_REOPEN))
 			x = export_new(now, &config->exports[i]);
 		if (!x) {
@@ -301,7 +312,7 @@ enum export_state export_state(const struct server_export *x, struct reason *rea
 		return EXPORT_OK;
 	reason_set(
 		reason, -failed,
-		"a flush failed: %s; the writes before it may be lost, and a restart opens it again",
+		"a flush failed: %s; the writes before it may be lost, and `nbctl reload` opens it again",
 		strerror(failed));
 	return EXPORT_FAILED;
 }

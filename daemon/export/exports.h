@@ -40,6 +40,9 @@ struct server_export {
 	unsigned users;              /* listeners that serve it, and exports_hold() */
 	int error;                   /* -errno: it could not be opened; reason says why */
 	struct reason reason;
+	/* Set by exports_look(): why a reload opens it again although its section has not changed;
+	 * "": it does not. */
+	struct reason outdated;
 };
 
 /* The exports of the configuration in force, in its order. */
@@ -64,8 +67,14 @@ void exports_hold(struct exports *e, const struct config *config);
 void exports_release(struct exports *e);
 enum export_need export_need(const struct server_export *x, const struct config *config);
 
-/* For a reload: makes the list of the exports of config, reusing those of `now` that are open and
- * that diff does not change.  0, or -ENOMEM with *ret_next empty. */
+struct server_export *exports_find(const struct exports *e, const char *name);
+
+/* For a reload: sets x->outdated of each export that is open and has failed, or whose file is not
+ * the one that it was; waits EXPORT_LOOK_NS at most. */
+#define EXPORT_LOOK_NS NS_PER_S
+void exports_look(struct exports *e);
+/* For a reload: makes the list of the exports of config, reusing those of `now` that are open, not
+ * outdated, and not changed by diff.  0, or -ENOMEM with *ret_next empty. */
 int exports_renew(const struct exports *now, const struct config *config,
 		  const struct config_diff *diff, struct exports *ret_next);
 /* Empties `old`, and frees its exports that are not in `kept`, now or when
@@ -96,6 +105,10 @@ enum export_state export_state(const struct server_export *x, struct reason *rea
  * x->export.  Callers begin all exports before they wait for the first. */
 void export_open_begin(struct server_export *x);
 void export_open_end(struct server_export *x, uint64_t end_ns);
+
+/* Sets x->outdated if the file of x, which is open, has changed; two steps as above. */
+void export_look_begin(struct server_export *x);
+void export_look_end(struct server_export *x, uint64_t end_ns);
 
 /* Closes x, and releases its lock; waits for a limited time. */
 void export_close(struct server_export *x);

@@ -177,9 +177,7 @@ int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **re
 
 	if (fstat(fd, &st) < 0)
 		return reason_set(reason, -errno, "stat %s: %s", path, strerror(errno));
-	id = file_id_of(&st);
-	if (S_ISBLK(st.st_mode))
-		id = (struct file_id){ 0, st.st_rdev };
+	id = file_id_of_data(&st);
 	l = lock_find(&id);
 	if (!l)
 		return reason_set(reason, -ENOMEM, "no memory");

@@ -13,10 +13,18 @@ enum { ACCEPT_END_WAIT_NS = NS_PER_S };
 
 /* ---- Prepare ---- */
 
+/* The open export of that name which the new configuration opens again; NULL: there is none. */
+static const struct server_export *find_reopened(const struct reload_next *n, const char *name)
+{
+	const struct server_export *x = exports_find(&n->server->listeners.exports, name);
+
+	return x && x->users > 0 && exports_find(&n->exports, name) != x ? x : NULL;
+}
+
 static bool exports_changed(const struct reload_next *n, const struct listener_config *lc)
 {
 	for (unsigned i = 0; i < lc->export_count; i++)
-		if (config_diff_has(&n->diff, CONFIG_EXPORT, lc->exports[i].name, CONFIG_REOPEN))
+		if (find_reopened(n, lc->exports[i].name))
 			return true;
 	return false;
 }
@@ -29,6 +37,30 @@ static bool is_begun_again(const struct reload_next *n, const struct listener *l
 	if (!n->resume)
 		return true;
 	return *n->resume ? !strcmp(n->resume, l->name) : l->state != LISTENER_UNAVAILABLE;
+}
+
+/* Does a listener that is to be started again serve x? */
+static bool is_asked_for(const struct reload_next *n, const struct server_export *x)
+{
+	const struct listeners *all = &n->server->listeners;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i]->config->export_count; j++)
+			if (is_begun_again(n, all->list[i]) &&
+			    !strcmp(all->list[i]->config->exports[j].name, x->config.name))
+				return true;
+	return false;
+}
+
+/* Finds the exports to open again.  A resume does so only for the listeners that it is about. */
+static void find_outdated(struct reload_next *n)
+{
+	struct exports *e = &n->server->listeners.exports;
+
+	exports_look(e);
+	for (unsigned i = 0; n->resume && i < e->count; i++)
+		if (!is_asked_for(n, e->list[i]))
+			e->list[i]->outdated.text[0] = '\0';
 }
 
 /* The running listener that stays for this section; NULL: a new one is needed. */
@@ -170,8 +202,10 @@ static void undo(struct reload_next *n)
 static bool prepare(struct reload_next *n, json_t *errors)
 {
 	struct server *s = n->server;
-	bool good = exports_renew(&s->listeners.exports, n->config, &n->diff, &n->exports) == 0;
+	bool good;
 
+	find_outdated(n);
+	good = exports_renew(&s->listeners.exports, n->config, &n->diff, &n->exports) == 0;
 	n->listeners = calloc(n->config->listener_count + 1, sizeof(*n->listeners));
 	n->going = calloc(s->listeners.count + 1, sizeof(*n->going));
 	if (!good || !n->listeners || !n->going) {
@@ -296,10 +330,31 @@ static void add_begun(json_t *lines, const struct reload_next *n)
 	}
 }
 
+/* Adds the exports that are opened again although their configuration has not changed.  A resume
+ * answers with the names of listeners alone. */
+static void add_reopened(json_t *lines, const struct reload_next *n)
+{
+	for (unsigned i = 0; i < n->exports.count; i++) {
+		const struct export_config *config = &n->exports.list[i]->config;
+		const struct server_export *old = find_reopened(n, config->name);
+
+		if (!old || !old->outdated.text[0])
+			continue;
+		if (n->resume)
+			log_info("export '%s': opened again: %s", config->name, old->outdated.text);
+		else
+			json_array_append_new(
+				lines, json_sprintf("%s:%u: [export %s]: opened again: %s",
+						    config->section.file, config->section.line,
+						    config->name, old->outdated.text));
+	}
+}
+
 bool reload_apply(struct reload_next *n, json_t *lines)
 {
 	if (!prepare(n, lines))
 		return false;
+	add_reopened(lines, n);
 	add_begun(lines, n);
 	commit(n);
 	return true;

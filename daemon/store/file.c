@@ -16,6 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "file_id.h"
 #include "open_file.h"
 #include "sandbox.h"
 #include "util.h"
@@ -223,6 +224,26 @@ int file_open(struct export *e, struct reason *reason)
 	if (rc < 0)
 		file_close(e);
 	return rc;
+}
+
+/* A path that leads nowhere is no change: the open file is still served. */
+bool file_has_changed(const struct export *e, struct reason *reason)
+{
+	struct export now = *e;
+	struct file_id id;
+	struct stat st;
+
+	if (fstat(e->fd, &st) < 0 || file_size(&now, reason) < 0)
+		return false;
+	id = file_id_of_data(&st);
+	if (stat(e->options->path, &st) < 0)
+		return false;
+	if (id.device != file_id_of_data(&st).device || id.inode != file_id_of_data(&st).inode)
+		return reason_set(reason, -ESTALE, "%s is another file now", e->options->path);
+	if (now.size == e->size)
+		return false;
+	return reason_set(reason, -ESTALE, "%s has %llu bytes now, it had %llu", e->options->path,
+			  (unsigned long long)now.size, (unsigned long long)e->size);
 }
 
 void file_close(struct export *e)

@@ -2,10 +2,11 @@
 #pragma once
 #include "store.h"
 
-/* store->open, prepare and close of those stores, on the thread of a detached call. */
+/* store->open, prepare, changed and close of those stores, on the thread of a detached call. */
 int file_open(struct export *e, struct reason *reason);
 int file_prepare(struct export *e, bool *ret_made, struct reason *reason);
 void file_close(struct export *e);
+bool file_has_changed(const struct export *e, struct reason *reason);
 
 /* Called by their attach() and detach(): open and close m->sync_fd.  0,
  * or -errno with the reason. */

@@ -249,6 +249,7 @@ const struct store store_file_uring = {
 	.probe = ring_probe,
 	.open = file_open,
 	.prepare = file_prepare,
+	.changed = file_has_changed,
 	.close = file_close,
 	.attach = file_uring_attach,
 	.detach = file_uring_detach,

@@ -1,10 +1,14 @@
 /* export/: who makes the file of an export, and who empties it again. */
 #include "config_case.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "exports.h"
+#include "file_lock.h"
 #include "log.h"
 
 static char folder[] = "/tmp/test_exports.XXXXXX";
@@ -131,6 +135,50 @@ static void two_names_of_a_file_have_one_writer(void **state)
 	close_all(&e, config);
 }
 
+/* Another process: shares the lock, and tries to have it alone until its input ends.  Exits with
+ * 0 if it never had. */
+static void other_user(int in, int out)
+{
+	struct flock whole = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+	int fd = open(path_of("disk"), O_RDWR);
+	struct pollfd p = { .fd = in, .events = POLLIN };
+	bool had = fcntl(fd, F_OFD_SETLK, &whole) < 0;
+
+	whole.l_type = F_WRLCK;
+	(void)!write(out, "x", 1);
+	while (!had && poll(&p, 1, 0) == 0)
+		had = fcntl(fd, F_OFD_SETLK, &whole) == 0;
+	_exit(had);
+}
+
+static void a_lock_is_held_while_it_becomes_exclusive(void **state)
+{
+	int to[2], from[2], status, fd = open(path_of("disk"), O_RDWR | O_CREAT, 0600);
+	int reader = open(path_of("disk"), O_RDONLY);
+	struct file_lock *shared, *exclusive;
+	struct reason reason;
+	pid_t pid;
+	char c;
+
+	(void)state;
+	assert_true(fd >= 0 && reader >= 0 && pipe(to) == 0 && pipe(from) == 0);
+	assert_int_equal(file_lock_get(reader, "disk", false, &shared, &reason), 0);
+	pid = fork();
+	if (pid == 0)
+		close(to[1]), other_user(to[0], from[1]);
+	assert_int_equal(read(from[0], &c, 1), 1);
+	assert_int_equal(file_lock_get(fd, "disk", true, &exclusive, &reason), -EBUSY);
+	assert_non_null(strstr(reason.text, "is in use: process"));
+	close(to[1]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0); /* the shared lock was never given up */
+	assert_int_equal(file_lock_get(fd, "disk", true, &exclusive, &reason), 0);
+	assert_ptr_equal(exclusive, shared);
+	file_lock_put(exclusive, true);
+	file_lock_put(shared, false);
+	close(to[0]), close(from[0]), close(from[1]), close(fd), close(reader);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +186,7 @@ int main(void)
 		T(a_refused_export_leaves_the_file_that_another_one_serves),
 		T(a_file_that_nobody_served_is_emptied_by_its_last_user),
 		T(a_file_that_was_there_is_never_emptied),
+		T(a_lock_is_held_while_it_becomes_exclusive),
 		T(two_names_of_a_file_have_one_writer),
 	};
 
