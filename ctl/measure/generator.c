@@ -14,22 +14,19 @@ static const struct generator {
 	const char *program;
 	generator_parser *parse;
 	uint64_t step_ns;    /* resolution of its round trips, if that is coarse; else 0 */
-	const char *version; /* the option that prints its version; NULL: it has none */
+	const char *version; /* the option that prints its version */
 } generators[] = {
 	{ "redis-benchmark", parse_redis, 0, "--version" },
 	{ "valkey-benchmark", parse_redis, 0, "--version" },
 	{ "fio", parse_fio, 0, "--version" },
 	{ "iperf3", parse_iperf3, 0, "--version" },
-	{ "iperf", parse_iperf, 0, "--version" },
 	{ "wrk", parse_wrk, 0, "-v" },
 	{ "wrk2", parse_wrk, 0, "-v" },
 	{ "h2load", parse_h2load, 0, "--version" },
 	{ "ab", parse_ab, 1000000, "-V" },
-	{ "hey", parse_hey, 100000, NULL },
 	{ "sockperf", parse_sockperf, 0, "--version" },
 	{ "netperf", parse_netperf, 1000, "-V" },
 	{ "qemu-img", parse_qemu_img, 0, "--version" },
-	{ "memtier_benchmark", parse_memtier, 0, "--version" },
 	{ "nbdcopy", parse_whole_run, 0, "--version" },
 };
 

@@ -28,7 +28,7 @@ struct generator_result {
 const char *generator_name(char *const *argv);
 
 /* The option with which the generator of argv prints its version, and the program, as argv has it;
- * NULL: not a known one, or it has none. */
+ * NULL: not a known one. */
 const char *generator_version(char *const *argv, const char **ret_program);
 
 /* The resolution of the round trips that the generator of this name prints; 0: too fine to matter.

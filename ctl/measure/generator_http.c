@@ -1,9 +1,9 @@
-/* Output of wrk, h2load, ab and hey.  See generator_text.h. */
+/* Output of wrk, h2load and ab.  See generator_text.h. */
 #include "generator_text.h"
 
 #include <string.h>
 
-/* "     99%    6.96ms" (wrk), "  99% in 0.0032 secs" (hey), " 99%   4" in ms (ab) */
+/* "     99%    6.96ms" (wrk), " 99%   4" in ms (ab) */
 static void percent_lines(const char *text, const struct unit *units, double scale,
 			  struct generator_result *r)
 {
@@ -14,8 +14,7 @@ static void percent_lines(const char *text, const struct unit *units, double sca
 		at += *at == '\n';
 		if (!number_at(at, &percent, &end) || *end != '%' || percent >= 100)
 			continue;
-		end += 1 + strspn(end + 1, " in");
-		if (!number_at(end, &value, &end))
+		if (!number_at(end + 1, &value, &end))
 			continue;
 		if (!units || unit_at(end, units, &value))
 			add_quantile(r, percent / 100, value * scale);
@@ -63,28 +62,5 @@ bool parse_ab(char *const *argv, const char *text, struct generator_result *r)
 		r->bytes_per_s *= r->bytes_per_s > 0 && strstr(text, "[Kbytes/sec]") ? 1024 : 1;
 	if (latencies)
 		percent_lines(latencies, NULL, 1e6, r);
-	return true;
-}
-
-bool parse_hey(char *const *argv, const char *text, struct generator_result *r)
-{
-	const char *codes = strstr(text, "Status code distribution:");
-	const char *latencies = strstr(text, "Latency distribution:");
-
-	(void)argv;
-	if (!number_after(text, "Requests/sec:", &r->requests_per_s, NULL))
-		return false;
-	for (const char *at = codes; at && (at = strchr(at, '[')); at++) {
-		const char *end;
-		double code, count;
-
-		if (!number_at(at + 1, &code, &end) || *end != ']' ||
-		    !number_at(end + 1, &count, NULL))
-			break;
-		r->requests += count;
-		r->errors += code >= 400 ? count : 0;
-	}
-	if (latencies)
-		percent_lines(latencies, NULL, 1e9, r);
 	return true;
 }

@@ -1,7 +1,6 @@
-/* Output of iperf3, iperf, sockperf and netperf.  See generator_text.h. */
+/* Output of iperf3, sockperf and netperf.  See generator_text.h. */
 #include "generator_text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "field.h"
@@ -65,31 +64,6 @@ bool parse_iperf3(char *const *argv, const char *text, struct generator_result *
 		iperf3_text(text, r);
 	}
 	json_decref(document);
-	return r->bytes_per_s > 0;
-}
-
-/* ---- iperf 2: the last line is the sum, or the only connection's ---- */
-
-bool parse_iperf(char *const *argv, const char *text, struct generator_result *r)
-{
-	const char *line = last_line(text, "[SUM]");
-	char copy[512];
-	double value;
-
-	(void)argv;
-	for (const char *at = text; !line && (at = strchr(at, '[')); at++)
-		if ((at == text || at[-1] == '\n') && strstr(at, "its/sec") &&
-		    strcspn(at, "\n") > (size_t)(strstr(at, "its/sec") - at))
-			line = at;
-	if (!line)
-		return false;
-	snprintf(copy, sizeof(copy), "%.*s", (int)MIN(strcspn(line, "\n"), sizeof(copy) - 1), line);
-	if (strstr(copy, " rps") &&
-	    number_after(copy, "its/sec", &value, NULL)) { /* --bounceback */
-		r->requests = value;
-		number_before(copy, " rps", &r->requests_per_s);
-	}
-	iperf_line(copy, r);
 	return r->bytes_per_s > 0;
 }
 

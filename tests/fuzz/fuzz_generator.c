@@ -12,10 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	static char *const programs[] = {
-		"redis-benchmark", "fio",      "iperf3", "iperf", "wrk", "h2load", "ab", "hey",
-		"sockperf",        "qemu-img", "netperf"
-	};
+	static char *const programs[] = { "redis-benchmark", "fio", "iperf3",   "wrk",
+					  "h2load",          "ab",  "sockperf", "qemu-img",
+					  "netperf" };
 	struct generator_result r;
 	char *argv[] = { NULL, "-n", "1000", NULL }, *text;
 
