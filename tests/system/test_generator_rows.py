@@ -15,7 +15,6 @@ TESTS = {
     "iperf 127.0.0.1 -P": "system/test_clients.py::test_iperf_to_discard",
     "iperf --full-duplex": "system/test_clients.py::test_iperf_full_duplex_to_echo",
     "iperf --bounceback": "system/test_clients.py::test_iperf_bounceback_on_echo",
-    "iperf -u": "system/test_udp.py::test_iperf_2_itself",
     "socat TCP:127.0.0.1:7008": "system/test_clients.py::test_socat",
     "socat -u": "system/test_clients.py::test_socat_reads_from_chargen",
     "socat UDP:127.0.0.1:7008": "system/test_clients.py::test_fio_and_socat_with_datagrams",
