@@ -125,7 +125,9 @@ static int check_stale(const struct unix_socket *s, struct reason *reason)
 		return 0;
 	if (rc == 0 || rc == -EPROTOTYPE)
 		return reason_set(reason, -EADDRINUSE,
-				  "%s is in use: another server is listening on it", path);
+				  "%s is in use: another server listens on it (as root, `ss -lxp` "
+				  "shows which)",
+				  path);
 	return reason_set(reason, rc, "%s: is it in use? connect: %s", path, strerror(-rc));
 }
 

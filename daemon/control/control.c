@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "control_internal.h"
 #include "doctor.h"
@@ -17,7 +15,6 @@
 #include "log.h"
 #include "nic.h"
 #include "runtime.h"
-#include "socket_owner.h"
 #include "util.h"
 
 /* Logs a change with the user that made it. */
@@ -227,16 +224,6 @@ static gid_t find_group(const char *name)
 	return (gid_t)-1;
 }
 
-/* The process that has the socket, for the error message. */
-static void find_owner(const char *path, struct socket_owner *ret_owner)
-{
-	struct sockaddr_storage address = { .ss_family = AF_UNIX };
-	struct sockaddr_un *un = (struct sockaddr_un *)&address;
-
-	snprintf(un->sun_path, sizeof(un->sun_path), "%s", path);
-	owner_of_address(&address, SOCK_STREAM, ret_owner);
-}
-
 int control_start(struct control *c, struct server *s, struct reason *reason)
 {
 	const struct server_config *config = &s->config->server;
@@ -255,14 +242,8 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 				    &why);
 	}
 	if (rc < 0) {
-		struct socket_owner owner = { .by = HELD_UNKNOWN };
-		char text[HOLDER_TEXT_MAX];
-
 		control_stop(c);
-		if (rc == -EADDRINUSE)
-			find_owner(config->control, &owner);
-		return reason_set(reason, rc, "control socket: %.*s%s", REASON_MAX - 96, why.text,
-				  owner_text(&owner, text));
+		return reason_set(reason, rc, "control socket: %.*s", REASON_MAX - 32, why.text);
 	}
 	return 0;
 }

@@ -13,13 +13,9 @@
 #include <unistd.h>
 
 #include "file_id.h"
-#include "socket_owner.h"
 #include "util.h"
 
-enum {
-	LOCK_SOON_NS = 500 * NS_PER_MS, /* time for a killed process to release its locks */
-	LOCK_PAUSE_NS = 50 * NS_PER_MS,
-};
+enum { LOCK_PAUSE_NS = 50 * NS_PER_MS };
 
 struct file_lock {
 	struct file_lock *next; /* next and `users` are protected by locks_mutex */
@@ -57,29 +53,19 @@ static void lock_close(struct file_lock *l)
 }
 
 /* 0; -EBUSY: another process has it; -ENOLCK: there are no locks here. */
-static int wait_for_lock(const struct file_lock *l, int fd, short type, const char *path,
-			 struct reason *reason)
+static int wait_for_lock(int fd, short type, const char *path, struct reason *reason)
 {
 	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_NS };
-	uint64_t begin_ns = clock_ns();
-	struct socket_owner owner = { .by = HELD_UNKNOWN };
-	char text[HOLDER_TEXT_MAX];
+	uint64_t end_ns = clock_ns() + FILE_LOCK_WAIT_NS;
 	int rc;
 
 	while ((rc = lock_fd(fd, type)) == -EAGAIN) {
-		uint64_t waited_ns = clock_ns() - begin_ns;
-
-		if (waited_ns >= LOCK_SOON_NS)
-			owner_of_lock(&l->id, &owner);
-		if (owner.by == HELD_BY_PROCESS || waited_ns >= FILE_LOCK_WAIT_NS)
-			return reason_set(
-				reason, -EBUSY,
-				"%s is in use%s; end that, or let both have `read-only = yes`",
-				path,
-				owner.by == HELD_BY_PROCESS
-					? owner_text(&owner, text)
-					: ": a process that cannot be seen has it (as root, lsof "
-					  "shows which)");
+		if (clock_ns() >= end_ns)
+			return reason_set(reason, -EBUSY,
+					  "%s is in use: another process has locked it (as root, "
+					  "`lsof %s` shows which); end that, or let both have "
+					  "`read-only = yes`",
+					  path, path);
 		nanosleep(&pause, NULL);
 	}
 	return rc == 0 ? 0 : -ENOLCK;
@@ -105,7 +91,7 @@ static int lock_take(struct file_lock *l, int fd, short type, const char *path,
 	}
 	lock_close(l);
 	l->fd = own;
-	rc = wait_for_lock(l, own, type, path, reason);
+	rc = wait_for_lock(own, type, path, reason);
 	if (rc == 0)
 		l->type = type;
 	else if (rc == -EBUSY && l->type == F_UNLCK)

@@ -11,11 +11,11 @@
 struct file_lock;
 
 /* Locks the file or block device fd, which is open for reading, and for writing if to_write:
- * exclusively if to_write, else shared.  If only a killed process still holds the lock, waits for
- * that to end, at most FILE_LOCK_WAIT_NS.  On a file system without locks the result is a lock
- * against this process alone.  0, or -errno with the reason: -EBUSY with the process that holds
- * it. */
-#define FILE_LOCK_WAIT_NS ((uint64_t)8 * NS_PER_S)
+ * exclusively if to_write, else shared.  Waits for another process to release it, at most
+ * FILE_LOCK_WAIT_NS: the rings of a killed one are torn down meanwhile.  On a file system without
+ * locks the result is a lock against this process alone.  0, or -errno with the reason, -EBUSY:
+ * another process has it. */
+#define FILE_LOCK_WAIT_NS ((uint64_t)2 * NS_PER_S)
 int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **ret_lock,
 		  struct reason *reason);
 

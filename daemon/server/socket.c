@@ -13,45 +13,31 @@
 #include "group.h"
 #include "log.h"
 #include "sockaddr.h"
-#include "socket_owner.h"
 #include "udp_socket.h"
 #include "watchdog.h"
 
-enum {
-	/* The shortest time for which an address in use is tried again. */
-	BIND_NS = 500 * NS_PER_MS,
-	BIND_PAUSE_NS = 10 * NS_PER_MS,
-	/* Interval of later checks which process holds the address. */
-	BIND_LOOK_NS = 100 * NS_PER_MS,
-};
+enum { BIND_PAUSE_NS = 10 * NS_PER_MS };
 
 /* ---- An address in use ---- */
 
 struct address_wait {
 	int type;
-	uint64_t begin_ns, end_ns, looked_ns;
-	struct socket_owner owner;
+	bool waits;
+	uint64_t end_ns;
 };
 
-/* Waits before the next attempt: a process that is being killed may have it.  False: give up. */
+/* Waits before the next attempt; false: give up. */
 static bool wait_for_address(struct address_wait *w, const struct sockaddr_storage *sa)
 {
 	static const struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };
 	uint64_t now = clock_ns();
 	char text[ADDRESS_TEXT_MAX];
 
-	if (now - w->begin_ns >= BIND_NS && now - w->looked_ns >= BIND_LOOK_NS) {
-		bool waits = w->owner.by == HELD_BY_NONE;
-
-		owner_of_address(sa, w->type, &w->owner);
-		w->looked_ns = now;
-		if (w->owner.by != HELD_BY_NONE || now >= w->end_ns)
-			return false;
-		if (!waits)
-			log_info("bind %s: in use, but no process has it any more: waiting until "
-				 "it is free",
-				 format_sockaddr(sa, text));
-	}
+	if (now >= w->end_ns)
+		return false;
+	if (!w->waits)
+		log_info("bind %s: in use; waiting until it is free", format_sockaddr(sa, text));
+	w->waits = true;
 	watchdog_slice(now);
 	nanosleep(&pause, NULL);
 	return true;
@@ -72,13 +58,28 @@ char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TE
 	return text;
 }
 
-static int refuse_bind(const struct address_wait *w, const struct sockaddr_storage *sa, int error,
-		       const char *advice, struct reason *reason)
+static int refuse_bind(const struct sockaddr_storage *sa, int error, const char *advice,
+		       struct reason *reason)
 {
-	char text[ADDRESS_TEXT_MAX], who[HOLDER_TEXT_MAX];
+	char text[ADDRESS_TEXT_MAX];
 
-	return reason_set(reason, -error, "bind %s: %s%s%s", socket_text(sa, text), strerror(error),
-			  owner_text(&w->owner, who), advice);
+	return reason_set(reason, -error, "bind %s: %s%s", socket_text(sa, text), strerror(error),
+			  advice);
+}
+
+/* Any socket of the port may be in the way: also a connection to elsewhere that has it as its local
+ * port, and one that ended less than a minute ago (TIME-WAIT). */
+static int refuse_port(const struct sockaddr_storage *sa, int type, struct reason *reason)
+{
+	bool datagrams = type == SOCK_DGRAM;
+	char advice[160];
+
+	snprintf(advice, sizeof(advice),
+		 "; %s (as root, `ss -%canp sport = :%u` shows which), choose another port",
+		 datagrams ? "another socket has that port"
+			   : "a program listens there, or a connection has that port",
+		 datagrams ? 'u' : 't', sockaddr_port(sa));
+	return refuse_bind(sa, EADDRINUSE, advice, reason);
 }
 
 /* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */
@@ -109,12 +110,6 @@ static int tcp_open(const struct sockaddr_storage *sa, bool first)
 static const char *ip_advice(int error, int type, const struct sockaddr_storage *sa)
 {
 	switch (error) {
-	case EADDRINUSE:
-		return type == SOCK_DGRAM
-			       ? "; another program has that port (as root, ss -lnup shows which), "
-				 "choose another port"
-			       : "; another program listens there (as root, ss -ltnp shows which), "
-				 "choose another port";
 	case EADDRNOTAVAIL:
 		return "; this host does not have that address (ip address shows which it has)";
 	case EACCES:
@@ -142,8 +137,10 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 		do
 			fd = ip_open(sa, wait->type, i == 0 && !join, late);
 		while (fd == -EADDRINUSE && wait_for_address(wait, sa));
+		if (fd == -EADDRINUSE)
+			return refuse_port(sa, wait->type, reason);
 		if (fd < 0)
-			return refuse_bind(wait, sa, -fd, ip_advice(-fd, wait->type, sa), reason);
+			return refuse_bind(sa, -fd, ip_advice(-fd, wait->type, sa), reason);
 		sockets[i].fd = fd;
 		if (i == 0 && !sockaddr_port(sa))
 			getsockname(fd, (struct sockaddr *)sa, &len); /* the actual port, if 0 */
@@ -155,7 +152,6 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 
 static int abstract_open(const struct sockaddr_storage *sa, struct reason *reason)
 {
-	static const struct address_wait none;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
 
 	if (fd < 0)
@@ -164,8 +160,9 @@ static int abstract_open(const struct sockaddr_storage *sa, struct reason *reaso
 		return fd;
 	error = errno;
 	close(fd);
-	return refuse_bind(&none, sa, error,
-			   error == EADDRINUSE ? "; another program has that name, choose another"
+	return refuse_bind(sa, error,
+			   error == EADDRINUSE ? "; another program has that name (as root, `ss "
+						 "-lxp` shows which), choose another"
 					       : "",
 			   reason);
 }
@@ -213,7 +210,7 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
 		struct reason *reason)
 {
-	struct address_wait wait = { .type = type, .begin_ns = clock_ns(), .end_ns = end_ns };
+	struct address_wait wait = { .type = type, .end_ns = end_ns };
 	struct sockaddr_storage sa = *wanted;
 	/* A group's socket takes no clients of others: each socket in a group gets a copy. */
 	bool late = join && type == SOCK_DGRAM && !sockaddr_interface(wanted);

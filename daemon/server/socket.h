@@ -20,9 +20,9 @@ struct bound {
 	struct bound *heir;
 };
 
-/* How long to wait for an address that is in use although no process holds it: the rings of a
- * killed daemon keep its sockets until they are torn down, for seconds if there are many. */
-#define SOCKET_WAIT_NS ((uint64_t)10 * NS_PER_S)
+/* How long a start or a reload tries addresses that are in use again, in all: the rings of a killed
+ * daemon, or of workers that have just ended, keep sockets until they are torn down. */
+#define SOCKET_WAIT_NS ((uint64_t)2 * NS_PER_S)
 
 /* Binds one address for `count` workers, with sockets of that type; the caller owns them even on
  * failure.  join: sockets of this process may already use the port.  UDP sockets are then bound

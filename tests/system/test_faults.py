@@ -451,7 +451,7 @@ def test_sigkill_in_mid_load_does_not_stop_the_next_start(start_daemon, engine, 
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix", "abstract"])
-def test_a_socket_that_no_process_has_is_waited_for(start_daemon, family, tmp_path, loopback_ports):
+def test_an_address_that_becomes_free_is_waited_for(start_daemon, family, tmp_path, loopback_ports):
     """As the rings of a killed daemon keep its sockets: here, a socket that is in transit in another socket."""
     address = {
         "tcp": "{}:{}".format(*loopback_ports),
@@ -466,7 +466,7 @@ def test_a_socket_that_no_process_has_is_waited_for(start_daemon, family, tmp_pa
         socket.send_fds(ends[0], [b"x"], [held.fileno()])
     daemon = start_daemon(listener("echo", address=address), ready=False)
     wait_until(
-        lambda: "no process has it any more: waiting" in daemon.log() or daemon.process.poll(),
+        lambda: "in use; waiting until it is free" in daemon.log() or daemon.process.poll(),
         "the daemon waits",
     )
     for end in ends:
@@ -475,13 +475,28 @@ def test_a_socket_that_no_process_has_is_waited_for(start_daemon, family, tmp_pa
     assert len(daemon.addresses("echo")) == 1
 
 
-def test_a_port_that_a_process_has_is_refused_with_its_name(start_daemon):
-    first = start_daemon(listener("echo"))
-    host, port = first.addresses("echo")[0]
-    second = start_daemon(listener("echo", address=f"{host}:{port}"), ready=False)
-    second.may_fail = True
-    assert second.process.wait(TIMEOUT) == LATER
-    assert f"in use: process {first.pid} (nbserved) has it; another program" in second.log()
+@pytest.mark.parametrize("holder", ["listens", "is a connection", "udp"])
+def test_a_port_in_use_is_refused_with_the_command_that_shows_who_has_it(start_daemon, holder, loopback_ports):
+    """Also that of a connection to elsewhere, which no list of listening sockets shows."""
+    udp = holder == "udp"
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere, \
+            socket.socket(type=socket.SOCK_DGRAM if udp else socket.SOCK_STREAM) as held:
+        held.bind(loopback_ports)
+        if holder == "listens":
+            held.listen()
+        elif holder == "is a connection":
+            held.connect(elsewhere.getsockname())
+        host, port = loopback_ports
+        daemon = start_daemon(listener("echo", address=f"{host}:{port}", transport="udp" if udp else "tcp"),
+                              ready=False)
+        daemon.may_fail = True
+        assert daemon.process.wait(TIMEOUT) == LATER
+        message = next(line for line in daemon.log().splitlines() if "Address already in use" in line)
+        assert ("connection" in message) != udp
+        command = message.split("`")[1]
+        assert command == f"ss -{'u' if udp else 't'}anp sport = :{port}"
+        shown = subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+        assert f"pid={os.getpid()}," in shown
 
 
 # ---- Draining ----

@@ -1,4 +1,4 @@
-"""Files of exports are locked: no two processes write to one, and the error names the process that has it."""
+"""Files of exports are locked: no two processes write to one."""
 
 import fcntl
 import os
@@ -38,7 +38,7 @@ def refused(start_daemon, config):
 
 
 @pytest.mark.parametrize("how", ["same", "hard link", "symbolic link"])
-def test_a_second_daemon_names_the_process_that_has_the_file(start_daemon, image, how):
+def test_a_second_daemon_is_refused(start_daemon, image, how):
     first = start_daemon(serve(image))
     other = image.with_name("other")
     if how == "hard link":
@@ -48,8 +48,8 @@ def test_a_second_daemon_names_the_process_that_has_the_file(start_daemon, image
     else:
         other = image
     log = refused(start_daemon, serve(other))
-    assert f"{other} is in use: process {first.pid} (nbserved) has it; end that" in log
-    assert f"process {first.pid}" in refused(start_daemon, serve(other, read_only="yes"))
+    assert f"{other} is in use: another process has locked it (as root, `lsof {other}` shows which); end that" in log
+    assert "is in use" in refused(start_daemon, serve(other, read_only="yes"))
     first.terminate()
     start_daemon(serve(other))
 
@@ -63,7 +63,8 @@ def test_read_only_users_share_the_file(start_daemon, image):
 def test_a_block_device_is_locked(start_daemon, loop_device):
     device = loop_device()
     first = start_daemon(serve(device))
-    assert f"process {first.pid} (nbserved) has it" in refused(start_daemon, serve(device))
+    assert f"{device} is in use: " in refused(start_daemon, serve(device))
+    assert first.process.poll() is None
 
 
 @pytest.mark.parametrize("keys", [{}, {"fill": "yes"}])
@@ -73,7 +74,7 @@ def test_nothing_is_written_to_a_file_that_another_process_has(start_daemon, tmp
     with open(path, "x+b") as file:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         log = refused(start_daemon, serve(path, create="yes", size="1M", **keys))
-    assert f"{path} is in use: process {os.getpid()}" in log
+    assert f"{path} is in use: " in log
     assert path.stat().st_size == 0
 
 
@@ -114,7 +115,7 @@ def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
     start_daemon(serve(image, read_only="yes")).terminate()
     daemon.write_config(serve(image))
     daemon.nbctl("reload")
-    assert f"process {daemon.pid} (nbserved)" in refused(start_daemon, serve(image))
+    assert "is in use" in refused(start_daemon, serve(image))
 
 
 def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_daemon, image):
@@ -126,13 +127,13 @@ def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_
                 client.request(READ, 0, MIB)
             first.process.send_signal(signal.SIGTERM)
             wait_until(lambda: first.status("nbd")["state"] == "draining", "it drains")
-            assert f"process {first.pid} (nbserved) has it" in refused(start_daemon, serve(image))
+            assert "is in use" in refused(start_daemon, serve(image))
         wait_until(lambda: first.status("nbd")["state"] == "drained", "its clients are gone")
         start_daemon(serve(image))
         assert first.process.poll() is None
 
 
-def test_a_lock_that_no_process_has_is_waited_for(start_daemon, image):
+def test_a_lock_that_is_released_is_waited_for(start_daemon, image):
     """As the rings of a killed daemon keep it: here, a file that is in transit in a socket."""
     whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     ends = socket.socketpair()
