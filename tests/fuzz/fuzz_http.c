@@ -25,7 +25,7 @@ static void check_head(const struct http_parser *p, struct digest *d)
 {
 	uint64_t size;
 
-	assert(p->method <= HTTP_OTHER && p->minor <= 1);
+	assert(p->method <= HTTP_UNKNOWN && p->minor <= 1);
 	assert(!(p->chunked && p->length) && p->length <= HTTP_BODY_MAX);
 	assert(!p->chunked || p->minor == 1);
 	assert(p->path_bytes > 0 && p->path_bytes <= HTTP_PATH_MAX + 1);

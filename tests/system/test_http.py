@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from email.utils import parsedate_to_datetime
 
 import pytest
 from conftest import ENGINES, TIMEOUT, listener, requires, wait_until
@@ -171,7 +172,7 @@ def test_python_keeps_its_connection(daemon):
         assert client.getresponse().read() == b""
         client.request("PUT", "/", b"body")
         answer = client.getresponse()
-        assert (answer.status, answer.getheader("Allow")) == (405, "GET, HEAD")
+        assert (answer.status, answer.getheader("Allow")) == (405, "GET, HEAD, OPTIONS")
         answer.read()
     client.close()
     assert daemon.stats("http")["connections"]["accepted"] == 1
@@ -494,3 +495,22 @@ def test_the_length_of_turns_is_sampled(daemon):
     cost = daemon.stats("http")["cost"]
     assert 0 < cost["turn_ns"]["count"] <= cost["turns"] / 8
     assert 0 < cost["turn_ns"]["min"] <= cost["turn_ns"]["max"]
+
+
+def test_replies_of_any_kind_have_a_date_where_the_listener_asks_for_it(start_daemon, engine):
+    daemon = start_daemon(listener("http", service="http", engine=engine, date="yes"))
+    requests = (
+        GET
+        + GET.replace(b"GET", b"HEAD")
+        + GET.replace(b"/", b"/bytes/1", 1)
+        + GET.replace(b"/", b"/nothing", 1)
+        + POST
+        + CHUNKED
+        + b"\r\n0\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
+    begin = int(time.time())
+    answer = exchange(daemon, requests)
+    dates = re.findall(rb"\r\nDate: ([^\r]*)\r\n", answer)
+    assert len(dates) == answer.count(b"HTTP/1.1 ") == 6
+    for date in dates:
+        assert begin <= parsedate_to_datetime(date.decode()).timestamp() <= time.time()

@@ -85,6 +85,8 @@ static void get_and_head(void **state)
 		       BINARY "Content-Length: 3\r\n\r\n012");
 	assert_replies("GET http://" DIGITS DIGITS DIGITS "?/bytes/3 HTTP/1.1\r\n" H "\r\n",
 		       ROOT_REPLY(""));
+	assert_replies("GET HTTPS://[::1]:443/bytes/1 HTTP/1.1\r\n" H "\r\n",
+		       BINARY "Content-Length: 1\r\n\r\n0");
 	assert_replies("GET /bytes/0 HTTP/1.1\r\n" H "\r\n", BINARY "Content-Length: 0\r\n\r\n");
 	assert_replies("HEAD /bytes/1T HTTP/1.1\r\n" H "\r\n",
 		       BINARY "Content-Length: 1099511627776\r\n\r\n");
@@ -134,6 +136,16 @@ static void posts(void **state)
 			      "\r\n");
 }
 
+/* Empty elements of a list are ignored (RFC 9110, 5.6.1.2); extensions of chunks as RFC
+ * 9112, 7.1.1. */
+static void lists_and_extensions_have_any_valid_form(void **state)
+{
+	(void)state;
+	assert_replies(POST "Transfer-Encoding: , Chunked\t,,\r\nTransfer-Encoding:\r\n\r\n"
+			    "1;a;b=c \t; d = \"e;\\\" =\x80\";f\r\nx\r\n0;z\r\n\r\n",
+		       BINARY CHUNKED "\r\n1\r\nx\r\n0\r\n\r\n");
+}
+
 static void expect_continue(void **state)
 {
 	struct service_case *t = http_new();
@@ -159,17 +171,11 @@ static void refusals_that_keep_the_connection(void **state)
 #define REFUSAL(status, reason, length, fields)                                                    \
 	"HTTP/1.1 " status " " reason "\r\nContent-Type: text/plain\r\nContent-Length: " length    \
 	"\r\n" fields "\r\n"
-	static const char *const paths[] = { "/x",
-					     "/bytes/",
-					     "/bytes/x",
-					     "/bytes/2T",
-					     "/bytes/-1",
-					     "/bytes/1K1",
-					     "/bytes/1025G",
-					     "/bytes/K",
-					     "//",
-					     "*",
-					     "/bytes/99999999999999999999999",
+	static const char *const paths[] = { "/x",           "/bytes/",
+					     "/bytes/x",     "/bytes/2T",
+					     "/bytes/-1",    "/bytes/1K1",
+					     "/bytes/1025G", "/bytes/K",
+					     "//",           "/bytes/99999999999999999999999",
 					     "/echo/" };
 
 	(void)state;
@@ -181,17 +187,41 @@ static void refusals_that_keep_the_connection(void **state)
 			     REFUSAL("404", "Not Found", "10", "") "Not Found\n");
 	}
 	assert_replies(
-		"PUT / HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\nxget / HTTP/1.1\r\n" H "\r\n"
+		"PUT / HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\nxTRACE / HTTP/1.1\r\n" H "\r\n"
 		"GET /echo HTTP/1.1\r\n" H "\r\nHEAD /discard HTTP/1.1\r\n" H "\r\n",
-		REFUSAL("405", "Method Not Allowed", "19", "Allow: GET, HEAD\r\n") "Method Not Allowed\n" REFUSAL(
+		REFUSAL("405", "Method Not Allowed", "19", "Allow: GET, HEAD, OPTIONS\r\n") "Method Not Allowed\n" REFUSAL(
 			"405", "Method Not Allowed", "19",
-			"Allow: GET, HEAD\r\n") "Method Not Allowed\n" REFUSAL("405",
-									       "Method Not Allowed",
-									       "19",
-									       "Allow: POST\r\n") "Method Not Allowed\n" REFUSAL("405",
-																 "Method Not Allowed",
-																 "19",
-																 "Allow: POST\r\n"));
+			"Allow: GET, HEAD, OPTIONS\r\n") "Method Not Allowed\n" REFUSAL("405",
+											"Method Not Allowed",
+											"19",
+											"Allow: POST, OPTIONS\r\n") "Method Not Allowed\n" REFUSAL("405",
+																		   "Method Not Allowed",
+																		   "19",
+																		   "Allow: POST, OPTIONS\r\n"));
+}
+
+/* A method that no standard has is not implemented (RFC 9110, 9.1), for any target. */
+static void unknown_methods_keep_the_connection(void **state)
+{
+	(void)state;
+	assert_replies(
+		"get / HTTP/1.1\r\n" H "\r\nFOO /x HTTP/1.1\r\n" H
+		"Content-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n" H "\r\n",
+		REFUSAL("501", "Not Implemented", "16", "") "Not Implemented\n" REFUSAL(
+			"501", "Not Implemented", "16", "") "Not Implemented\n" ROOT_REPLY(""));
+}
+
+static void options_are_told(void **state)
+{
+#define ALLOWED(methods, option) "HTTP/1.1 204 No Content\r\nAllow: " methods "\r\n" option "\r\n"
+	(void)state;
+	assert_replies("OPTIONS * HTTP/1.1\r\n" H "\r\nOPTIONS / HTTP/1.1\r\n" H
+		       "Content-Length: 3\r\n\r\nabcOPTIONS /bytes/5 HTTP/1.0\r\n" KEEP
+		       "\r\nOPTIONS /echo HTTP/1.1\r\n" H CLOSE "\r\n",
+		       ALLOWED("GET, HEAD, POST, OPTIONS", "") ALLOWED("GET, HEAD, OPTIONS", "")
+			       ALLOWED("GET, HEAD, OPTIONS", KEEP) ALLOWED("POST, OPTIONS", CLOSE));
+	assert_replies("OPTIONS /x HTTP/1.1\r\n" H "\r\n",
+		       REFUSAL("404", "Not Found", "10", "") "Not Found\n");
 }
 
 static void invalid_requests_are_refused_and_end_the_connection(void **state)
@@ -217,6 +247,15 @@ static void invalid_requests_are_refused_and_end_the_connection(void **state)
 	refused("GET http:// HTTP/1.1\r\n\r\n", "400");
 	refused("GET http:///bytes/3 HTTP/1.1\r\n\r\n", "400");
 	refused("GET http://?x/ HTTP/1.1\r\n\r\n", "400");
+	refused("GET http://:80/ HTTP/1.1\r\n" H "\r\n", "400");
+	refused("GET http://u@x/ HTTP/1.1\r\n" H "\r\n", "400");
+	refused("GET https:// HTTP/1.1\r\n" H "\r\n", "400");
+	refused("GET ftp://x/ HTTP/1.1\r\n" H "\r\n", "400");
+	refused("GET http:/x HTTP/1.1\r\n" H "\r\n", "400");
+	refused("GET * HTTP/1.1\r\n" H "\r\n", "400");
+	refused("OPTIONS ** HTTP/1.1\r\n" H "\r\n", "400");
+	refused("CONNECT x:443 HTTP/1.1\r\n" H "\r\n", "400");
+	refused("GET / HTTP/01.01\r\n" H "\r\n", "400");
 	refused("GET /\r\n\r\n", "400");
 	refused("GET / HTTP/1.1 \r\n\r\n", "400");
 	refused("GET / HTTP/11\r\n\r\n", "400");
@@ -248,6 +287,7 @@ static void the_value_of_host_is_looked_at(void **state)
 	refused(REQUEST_TO("host:80a"), "400");
 	refused(REQUEST_TO("host:80:80"), "400");
 	refused(REQUEST_TO("host: 80"), "400");
+	refused(REQUEST_TO(":80"), "400");
 	refused(REQUEST_TO("[::1"), "400");
 	refused(REQUEST_TO("[::1]x"), "400");
 	refused(REQUEST_TO("x[::1]"), "400");
@@ -275,10 +315,15 @@ static void smuggling_is_refused(void **state)
 	refused(POST "Content-Length: 18446744073709551617\r\n\r\n", "413");
 	refused(POST "Content-Length: 000000000000000000000000000000000003\r\n\r\n", "400");
 	refused(POST "Transfer-Encoding: gzip, chunked\r\n\r\n", "501");
-	refused(POST "Transfer-Encoding: xchunked\r\n\r\n", "501");
-	refused(POST "Transfer-Encoding: identity\r\n\r\n", "501");
-	refused(POST "Transfer-Encoding: chunked, chunked\r\n\r\n", "501");
-	refused(POST "Transfer-Encoding: \"chunked\"\r\n\r\n", "501");
+	refused(POST "Transfer-Encoding: gzip\r\n" CHUNKED "\r\n", "501");
+	refused(POST "Transfer-Encoding: gzip\r\n\r\n", "400");
+	refused(POST "Transfer-Encoding: xchunked\r\n\r\n", "400");
+	refused(POST "Transfer-Encoding: identity\r\n\r\n", "400");
+	refused(POST "Transfer-Encoding: chunked, chunked\r\n\r\n", "400");
+	refused(POST "Transfer-Encoding: chunked, gzip\r\n\r\n", "400");
+	refused(POST "Transfer-Encoding: chunked;a=b\r\n\r\n", "400");
+	refused(POST "Transfer-Encoding: \"chunked\"\r\n\r\n", "400");
+	refused(POST "Transfer-Encoding: ,\r\n\r\n", "400");
 	refused(POST "Transfer-Encoding:\r\n\r\n", "400");
 	refused(POST CHUNKED CHUNKED "\r\n", "400");
 	refused("POST /echo HTTP/1.0\r\n" H CHUNKED "\r\n0\r\n\r\n", "400");
@@ -293,6 +338,16 @@ static void smuggling_is_refused(void **state)
 	refused(POST CHUNKED "\r\n5;a\n", "400");
 	refused(POST CHUNKED "\r\n5;a\0\r\n", "400");
 	refused(POST CHUNKED "\r\n;a\r\n", "400");
+	refused(POST CHUNKED "\r\n5;\r\n", "400");
+	refused(POST CHUNKED "\r\n5;;a\r\n", "400");
+	refused(POST CHUNKED "\r\n5;=x\r\n", "400");
+	refused(POST CHUNKED "\r\n5;a=\r\n", "400");
+	refused(POST CHUNKED "\r\n5;a=x y\r\n", "400");
+	refused(POST CHUNKED "\r\n5;a[=x\r\n", "400");
+	refused(POST CHUNKED "\r\n5;a \r\n", "400");
+	refused(POST CHUNKED "\r\n5;a=\"x\r\n", "400");
+	refused(POST CHUNKED "\r\n5;a=\"x\"y\r\n", "400");
+	refused(POST CHUNKED "\r\n5;a=\"\\\r\n", "400");
 	refused(POST CHUNKED "\r\n00000000000000005\r\n", "400");
 	refused(POST CHUNKED "\r\nffffffffffffffff\r\n", "413");
 	refused(POST CHUNKED "\r\n0\r\n\n", "400");
@@ -540,8 +595,11 @@ int main(void)
 		cmocka_unit_test(get_and_head),
 		cmocka_unit_test(keep_alive_follows_the_version),
 		cmocka_unit_test(posts),
+		cmocka_unit_test(lists_and_extensions_have_any_valid_form),
 		cmocka_unit_test(expect_continue),
 		cmocka_unit_test(refusals_that_keep_the_connection),
+		cmocka_unit_test(unknown_methods_keep_the_connection),
+		cmocka_unit_test(options_are_told),
 		cmocka_unit_test(invalid_requests_are_refused_and_end_the_connection),
 		cmocka_unit_test(the_value_of_host_is_looked_at),
 		cmocka_unit_test(smuggling_is_refused),

@@ -42,7 +42,6 @@ static const uint8_t following[STATES][KINDS] = {
 	[START] = { [NAME] = IN_NAME,
 		    [LETTER_HEX] = IN_NAME,
 		    [DIGIT] = IN_NAME,
-		    [COLON] = PORT,
 		    [PERCENT] = ESCAPE,
 		    [OPEN] = LITERAL,
 		    [WHITE] = START },

@@ -5,10 +5,11 @@
  * pattern.  Only small pieces are copied, since a view for each byte would waste memory.  Replies
  * are queued in the order of the requests, up to HTTP_QUEUE bytes; after that input waits in rx.  A
  * syntax error is answered with its status and ends the connection: nothing after it is taken for a
- * request.  Replies have no Date, to save reading the clock. */
+ * request.  Replies have a Date (RFC 9110, 6.6.1) where the listener asks for it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "conn.h"
 #include "conn_op.h"
@@ -19,13 +20,15 @@ enum {
 	HTTP_PIECE = 64 * 1024,  /* bytes of one view of the pattern */
 	HTTP_LINE = 64,          /* bytes after which the pattern repeats */
 	HTTP_REPLY_MAX = 512,    /* bytes of a head, with an error's body */
+	HTTP_DATE = 30,          /* bytes of a date with its NUL */
+	HTTP_FIELDS = 72,        /* bytes of the fields that every reply has */
 };
 
 /* Time limit for a whole head from its first byte on, and for input behind the last reply. */
 #define HTTP_HEADER_NS (10 * (uint64_t)NS_PER_S)
 #define HTTP_LINGER_NS (500 * (uint64_t)NS_PER_MS)
 
-enum operation { GET, BYTES, HEAD, ECHO, DISCARD, REFUSED };
+enum operation { GET, BYTES, HEAD, ECHO, DISCARD, REFUSED, OPTIONS };
 
 enum phase {
 	PHASE_HEAD,    /* reads a head */
@@ -38,17 +41,31 @@ enum phase {
 	PHASE_CLOSE,   /* drops input until all output is sent, then ends */
 };
 
+/* Keys of a listener's section. */
+struct http_options {
+	bool date;
+};
+
+static const struct key http_keys[] = {
+	{ "date", "no", "whether replies have a Date field", KEY_FIELD(struct http_options, date),
+	  .type = KEY_BOOL },
+};
+static const struct key_table http_key_table = KEY_TABLE(http_keys, struct http_options);
+
 struct http_conn {
 	struct http_parser parser;
 	uint64_t left;
-	int status;        /* status of a refusal; 0: none */
-	uint8_t phase;     /* enum phase */
-	uint8_t operation; /* enum operation */
-	uint8_t end;       /* in PHASE_CLOSE: enum conn_end */
-	bool head_sent;    /* the reply's head has been queued */
-	bool frame_sent;   /* and the framing of its first chunk */
-	bool close;        /* close after this reply */
-	bool lost;         /* what follows is not parsed as a request, or not answered */
+	time_t dated;         /* the second that `date` names */
+	char date[HTTP_DATE]; /* with the key `date`: when the last reply began */
+	int status;           /* of a reply that is its head alone; 0: none */
+	uint8_t phase;        /* enum phase */
+	uint8_t operation;    /* enum operation */
+	uint8_t end;          /* in PHASE_CLOSE: enum conn_end */
+	bool dates;           /* replies have a date */
+	bool head_sent;       /* the reply's head has been queued */
+	bool frame_sent;      /* and the framing of its first chunk */
+	bool close;           /* close after this reply */
+	bool lost;            /* what follows is not parsed as a request, or not answered */
 };
 
 /* ---- Replies ---- */
@@ -82,10 +99,15 @@ static const struct {
 	int status;
 	const char *reason;
 } reasons[] = {
-	{ 404, "Not Found" },       { 405, "Method Not Allowed" },
-	{ 408, "Request Timeout" }, { 413, "Content Too Large" },
-	{ 414, "URI Too Long" },    { 431, "Request Header Fields Too Large" },
-	{ 501, "Not Implemented" }, { 505, "HTTP Version Not Supported" },
+	{ 204, "No Content" },
+	{ 404, "Not Found" },
+	{ 405, "Method Not Allowed" },
+	{ 408, "Request Timeout" },
+	{ 413, "Content Too Large" },
+	{ 414, "URI Too Long" },
+	{ 431, "Request Header Fields Too Large" },
+	{ 501, "Not Implemented" },
+	{ 505, "HTTP Version Not Supported" },
 	{ 400, "Bad Request" }, /* must be last: also used for statuses not listed */
 };
 
@@ -97,6 +119,25 @@ static enum option http_option(struct conn *c)
 	if (h->close)
 		return OPTION_CLOSE;
 	return h->parser.minor == 0 ? OPTION_KEEP : OPTION_NONE;
+}
+
+/* Fields that every reply has, into `text`; returns it. */
+static const char *http_fields(struct conn *c, char text[HTTP_FIELDS])
+{
+	const char *option = options[http_option(c)];
+	struct http_conn *h = c->state;
+	time_t now;
+	struct tm tm;
+
+	if (!h->dates)
+		return option;
+	now = time(NULL);
+	if (now != h->dated && gmtime_r(&now, &tm)) {
+		strftime(h->date, sizeof(h->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+		h->dated = now;
+	}
+	snprintf(text, HTTP_FIELDS, "Date: %s\r\n%s", h->date, option);
+	return text;
 }
 
 /* false: the pool is exhausted; the service runs again when it is not. */
@@ -115,41 +156,67 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 static bool http_write_head(struct conn *c, bool chunked, uint64_t length)
 {
 	struct http_conn *h = c->state;
-	char text[HTTP_REPLY_MAX];
-	const char *option = options[http_option(c)];
+	char text[HTTP_REPLY_MAX], buffer[HTTP_FIELDS];
+	const char *fields = http_fields(c, buffer);
 	int n;
 
 	if (chunked)
 		n = snprintf(text, sizeof(text),
 			     "HTTP/1.1 200 OK\r\n" BINARY "Transfer-Encoding: chunked\r\n%s\r\n",
-			     option);
+			     fields);
 	else
 		n = snprintf(text, sizeof(text),
 			     "HTTP/1.1 200 OK\r\n" BINARY "Content-Length: %" PRIu64 "\r\n%s\r\n",
-			     length, option);
+			     length, fields);
 	h->head_sent = http_write(c, text, (size_t)n);
 	return h->head_sent;
 }
 
-/* Writes the reply for h->status, with its name as the body. */
-static bool http_write_refusal(struct conn *c)
+/* The reply to GET / or HEAD /, complete in a table but for a date. */
+static bool http_write_root(struct conn *c, bool head)
+{
+	const struct http_conn *h = c->state;
+	const struct text *root = head ? head_root : get_root;
+	char text[HTTP_REPLY_MAX], fields[HTTP_FIELDS];
+	int n;
+
+	if (likely(!h->dates)) {
+		root += http_option(c);
+		return http_write(c, root->text, root->bytes);
+	}
+	n = snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\n" TEXT "Content-Length: 9\r\n%s\r\n%s",
+		     http_fields(c, fields), head ? "" : BODY);
+	return http_write(c, text, (size_t)n);
+}
+
+/* The methods that the target of the request has. */
+static const char *http_allow(const struct http_conn *h)
+{
+	if (h->parser.path[0] == '*')
+		return "GET, HEAD, POST, OPTIONS";
+	return h->operation == ECHO || h->operation == DISCARD ? "POST, OPTIONS"
+							       : "GET, HEAD, OPTIONS";
+}
+
+/* Writes the reply for h->status.  Its body is the name of the status; 204 has none. */
+static bool http_write_status(struct conn *c)
 {
 	struct http_conn *h = c->state;
-	bool post = h->operation == ECHO || h->operation == DISCARD;
-	char text[HTTP_REPLY_MAX];
+	bool body = h->status != 204 && h->parser.method != HTTP_HEAD;
+	char text[HTTP_REPLY_MAX], allow[64] = "", type[64] = "", fields[HTTP_FIELDS];
 	unsigned i = 0;
 	int n;
 
 	while (i < ARRAY_SIZE(reasons) - 1 && reasons[i].status != h->status)
 		i++;
-	n = snprintf(
-		text, sizeof(text), "HTTP/1.1 %d %s\r\n" TEXT "Content-Length: %zu\r\n%s%s\r\n%s%s",
-		h->status, reasons[i].reason, strlen(reasons[i].reason) + 1,
-		h->status != 405 ? ""
-		: post           ? "Allow: POST\r\n"
-				 : "Allow: GET, HEAD\r\n",
-		options[http_option(c)], h->parser.method == HTTP_HEAD ? "" : reasons[i].reason,
-		h->parser.method == HTTP_HEAD ? "" : "\n");
+	if (h->status == 204 || h->status == 405)
+		snprintf(allow, sizeof(allow), "Allow: %s\r\n", http_allow(h));
+	if (h->status != 204)
+		snprintf(type, sizeof(type), TEXT "Content-Length: %zu\r\n",
+			 strlen(reasons[i].reason) + 1);
+	n = snprintf(text, sizeof(text), "HTTP/1.1 %d %s\r\n%s%s%s\r\n%s%s", h->status,
+		     reasons[i].reason, type, allow, http_fields(c, fields),
+		     body ? reasons[i].reason : "", body ? "\n" : "");
 	return http_write(c, text, (size_t)n);
 }
 
@@ -204,29 +271,41 @@ static bool path_is(const struct http_parser *p, const char *path)
 	return p->path_bytes == strlen(path) && !memcmp(p->path, path, p->path_bytes);
 }
 
-/* Chooses the operation by method and target; sets the status if it is refused. */
-static void http_route(struct http_conn *h)
+/* The operation of a target, or REFUSED if there is no such resource. */
+static enum operation http_find(struct http_conn *h)
 {
 	static const char bytes[] = "/bytes/";
 	const struct http_parser *p = &h->parser;
 	size_t prefix = sizeof(bytes) - 1;
 
-	if (path_is(p, "/"))
-		h->operation = GET;
-	else if (path_is(p, "/echo"))
-		h->operation = ECHO;
-	else if (path_is(p, "/discard"))
-		h->operation = DISCARD;
-	else if (p->path_bytes > prefix && p->path_bytes <= HTTP_PATH_MAX &&
-		 !memcmp(p->path, bytes, prefix) &&
-		 http_parse_size(p->path + prefix, p->path_bytes - prefix, &h->left) == 0)
-		h->operation = BYTES;
-	else
+	if (path_is(p, "/") || path_is(p, "*"))
+		return GET;
+	if (path_is(p, "/echo"))
+		return ECHO;
+	if (path_is(p, "/discard"))
+		return DISCARD;
+	if (p->path_bytes > prefix && p->path_bytes <= HTTP_PATH_MAX &&
+	    !memcmp(p->path, bytes, prefix) &&
+	    http_parse_size(p->path + prefix, p->path_bytes - prefix, &h->left) == 0)
+		return BYTES;
+	return REFUSED;
+}
+
+/* Chooses the operation by target and method; sets the status of a reply that is its head alone. */
+static void http_route(struct http_conn *h)
+{
+	enum http_method method = h->parser.method;
+	enum operation operation = http_find(h);
+	bool post = operation == ECHO || operation == DISCARD;
+
+	h->operation = (uint8_t)operation;
+	if (method == HTTP_UNKNOWN)
+		h->status = 501;
+	else if (operation == REFUSED)
 		h->status = 404;
-	if (h->status == 0 &&
-	    (h->operation == ECHO || h->operation == DISCARD) != (p->method == HTTP_POST))
-		h->status = 405;
-	if (h->status == 0 && p->method == HTTP_OTHER)
+	else if (method == HTTP_OPTIONS)
+		h->status = 204;
+	else if (method == HTTP_OTHER || post != (method == HTTP_POST))
 		h->status = 405;
 }
 
@@ -252,19 +331,22 @@ static bool http_step_head(struct conn *c)
 	return true;
 }
 
-static bool http_refuse(struct conn *c)
+/* Answers a request by its status alone: a refusal, or what OPTIONS asked for. */
+static bool http_answer_status(struct conn *c)
 {
 	struct http_conn *h = c->state;
+	enum operation operation = h->status == 204 ? OPTIONS : REFUSED;
 
-	/* With Expect the client may or may not send the body after a refusal, so only closing the
-	 * connection is safe. */
+	/* With Expect the client may or may not send the body after such an answer, so only closing
+	 * the connection is safe. */
 	if (h->parser.expect_continue)
 		h->close = h->lost = true;
-	if (!http_write_refusal(c))
+	if (!http_write_status(c))
 		return false;
-	conn_op_begin(c, REFUSED);
-	stat_add(c->worker->stats.operations[REFUSED].errors, 1);
-	h->operation = REFUSED;
+	conn_op_begin(c, operation);
+	if (operation == REFUSED)
+		stat_add(c->worker->stats.operations[REFUSED].errors, 1);
+	h->operation = (uint8_t)operation;
 	h->head_sent = true;
 	h->phase = h->lost ? PHASE_CLOSE : PHASE_BODY;
 	h->left = h->parser.length;
@@ -290,10 +372,9 @@ static bool http_step_reply(struct conn *c)
 {
 	struct http_conn *h = c->state;
 	bool head = h->parser.method == HTTP_HEAD;
-	const struct text *root;
 
 	if (h->status)
-		return http_refuse(c);
+		return http_answer_status(c);
 	switch ((enum operation)h->operation) {
 	case ECHO:
 	case DISCARD:
@@ -304,9 +385,7 @@ static bool http_step_reply(struct conn *c)
 		h->phase = head || !h->left ? PHASE_BODY : PHASE_PATTERN;
 		break;
 	default:
-		root = head ? head_root : get_root;
-		root += http_option(c);
-		if (!http_write(c, root->text, root->bytes))
+		if (!http_write_root(c, head))
 			return false;
 		h->head_sent = true;
 		h->phase = PHASE_BODY;
@@ -441,6 +520,15 @@ static bool http_step(struct conn *c)
 	return steps[h->phase](c);
 }
 
+static int http_open(struct conn *c)
+{
+	const struct http_options *o = options_of(&c->worker->options, &http_key_table);
+	struct http_conn *h = c->state;
+
+	h->dates = o->date;
+	return 0;
+}
+
 static void http_run(struct conn *c)
 {
 	struct http_conn *h = c->state;
@@ -462,11 +550,13 @@ static void http_run(struct conn *c)
 
 const struct service service_http = {
 	.name = "http",
+	.keys = &http_key_table,
 	.flags = SERVICE_DELAYS | SERVICE_TLS,
 	.alpn = "http/1.1",
 	.example = "wrk -d 5 http://{host}:{port}/",
 	.example_tls = "wrk -d 5 https://{host}:{port}/",
-	.operations = { "get", "bytes", "head", "echo", "discard", "refused" },
+	.operations = { "get", "bytes", "head", "echo", "discard", "refused", "options" },
 	.state_bytes = sizeof(struct http_conn),
+	.open = http_open,
 	.run = http_run,
 };

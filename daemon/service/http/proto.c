@@ -22,11 +22,21 @@ enum state {
 	CHUNK_START,
 	CHUNK_SIZE,
 	CHUNK_SPACE,
-	CHUNK_EXTENSION,
+	EXTENSION_START,
+	EXTENSION_NAME,
+	EXTENSION_NAME_END,
+	EXTENSION_EQUALS,
+	EXTENSION_VALUE,
+	EXTENSION_QUOTED,
+	EXTENSION_ESCAPE,
+	EXTENSION_QUOTED_END,
 	CHUNK_LF,
 	DATA_CR,
 	DATA_LF,
 };
+
+/* The part of the target that is read: of absolute-form the host comes first. */
+enum part { PART_PATH, PART_AUTHORITY, PART_QUERY };
 
 /* Fields that this server evaluates. */
 enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
@@ -126,6 +136,20 @@ static void field_option(struct http_parser *p)
 	p->word_bytes = 0;
 }
 
+/* One name of `Transfer-Encoding: gzip, chunked`; empty ones are ignored (RFC 9110, 5.6.1). */
+static void field_coding(struct http_parser *p)
+{
+	p->word_bytes -= word_ends_white(p);
+	if (p->word_bytes == 0)
+		return;
+	p->coding_misplaced |= p->coding_chunked; /* behind `chunked`, or `chunked` twice */
+	if (word_is(p, "chunked"))
+		p->coding_chunked = true;
+	else
+		p->coding_unknown = true;
+	p->word_bytes = 0;
+}
+
 /* Digits only, and once: two lengths are how requests are smuggled (RFC 9112, 6.3). */
 static int field_length(struct http_parser *p)
 {
@@ -153,10 +177,8 @@ static int field_end(struct http_parser *p)
 	case LENGTH:
 		return field_length(p);
 	case CODING:
-		if (p->has_coding || p->word_bytes == 0)
-			return 400;
+		field_coding(p);
 		p->has_coding = true;
-		p->coding_unknown = !word_is(p, "chunked");
 		break;
 	case CONNECTION:
 		field_option(p);
@@ -176,6 +198,8 @@ static void field_value(struct http_parser *p, uint8_t byte)
 		return;
 	if (p->field == CONNECTION && byte == ',')
 		field_option(p);
+	else if (p->field == CODING && byte == ',')
+		field_coding(p);
 	else if (!is_white(byte) || !(p->word_bytes == 0 || word_ends_white(p)))
 		word_add(p, byte);
 }
@@ -189,45 +213,81 @@ static void method_byte(struct http_parser *p, uint8_t byte)
 
 static void method_end(struct http_parser *p)
 {
-	static const char *const names[] = { "GET", "HEAD", "POST" };
+	static const struct {
+		const char *name;
+		enum http_method method;
+	} methods[] = {
+		{ "GET", HTTP_GET },         { "HEAD", HTTP_HEAD },   { "POST", HTTP_POST },
+		{ "OPTIONS", HTTP_OPTIONS }, { "PUT", HTTP_OTHER },   { "DELETE", HTTP_OTHER },
+		{ "CONNECT", HTTP_OTHER },   { "TRACE", HTTP_OTHER }, { "PATCH", HTTP_OTHER },
+	};
 
-	p->method = HTTP_OTHER;
-	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
-		if (word_is(p, names[i]))
-			p->method = (uint8_t)i;
+	unsigned i = 0;
+
+	while (i < ARRAY_SIZE(methods) && !word_is(p, methods[i].name))
+		i++;
+	p->method = i < ARRAY_SIZE(methods) ? (uint8_t)methods[i].method : HTTP_UNKNOWN;
 	p->word_bytes = 0;
 }
 
-/* Is the target so far in absolute-form, with a host of at least one character and no path yet? */
-static bool target_has_host(const struct http_parser *p)
+static void path_add(struct http_parser *p, uint8_t byte)
 {
-	static const char scheme[] = "http://";
-
-	return p->path_bytes >= sizeof(scheme) &&
-	       !strncasecmp(p->path, scheme, sizeof(scheme) - 1) &&
-	       p->path[sizeof(scheme) - 1] != '/';
-}
-
-static void target_byte(struct http_parser *p, uint8_t byte)
-{
-	p->path_ends |= byte == '?';
-	if (p->path_ends)
-		return;
-	if (byte == '/' && target_has_host(p))
-		p->path_bytes = 0; /* the path begins */
 	if (p->path_bytes < HTTP_PATH_MAX)
 		p->path[p->path_bytes] = (char)byte;
 	if (p->path_bytes <= HTTP_PATH_MAX)
 		p->path_bytes++; /* HTTP_PATH_MAX + 1: too long for any resource */
 }
 
+/* Is what has been read the beginning of absolute-form (RFC 9112, 3.2.2), up to the host? */
+static bool path_is_scheme(const struct http_parser *p)
+{
+	static const char *const schemes[] = { "http://", "https://" };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (p->path_bytes == strlen(schemes[i]) &&
+		    !strncasecmp(p->path, schemes[i], p->path_bytes))
+			return true;
+	return false;
+}
+
+/* The host of absolute-form is complete.  0, or 400: it is not valid, or empty (RFC 9110, 4.2.1).
+ */
+static int authority_end(struct http_parser *p)
+{
+	p->part = PART_PATH;
+	path_add(p, '/');
+	return p->host != HTTP_HOST_START && http_host_ends(p->host) ? 0 : 400;
+}
+
+/* One byte of the target; 0 or an error status. */
+static int target_byte(struct http_parser *p, uint8_t byte)
+{
+	int rc = 0;
+
+	if (p->part == PART_AUTHORITY) {
+		if (byte != '/' && byte != '?') {
+			p->host = http_host_scan(p->host, &byte, 1);
+			return 0;
+		}
+		rc = authority_end(p);
+	} else if (p->part == PART_PATH && byte != '?') {
+		path_add(p, byte);
+		if (byte == '/' && path_is_scheme(p)) {
+			p->part = PART_AUTHORITY;
+			p->host = HTTP_HOST_START;
+			p->path_bytes = 0;
+		}
+	}
+	if (byte == '?')
+		p->part = PART_QUERY;
+	return rc;
+}
+
 /* Called when the target is complete.  0 or an error status. */
 static int target_end(struct http_parser *p)
 {
-	if (target_has_host(p)) {
-		p->path[0] = '/';
-		p->path_bytes = 1;
-	}
+	if (p->part == PART_AUTHORITY)
+		return authority_end(p);
 	if (p->path_bytes > 0 && (p->path[0] == '/' || (p->path[0] == '*' && p->path_bytes == 1)))
 		return 0;
 	return 400;
@@ -244,8 +304,9 @@ static int version_byte(struct http_parser *p, uint8_t byte)
 	if (byte < '0' || byte > '9')
 		return 400;
 	if (at == 5)
-		return byte == '1' ? 0 : 505;
-	p->minor = byte > '0';
+		p->major_unknown = byte != '1';
+	else
+		p->minor = byte > '0';
 	return 0;
 }
 
@@ -283,13 +344,12 @@ static int line_byte(struct http_parser *p, uint8_t byte)
 		}
 		if (!is(byte, IS_TARGET))
 			return 400;
-		target_byte(p, byte);
-		return p->part_bytes++ < HTTP_TARGET_MAX ? 0 : 414;
+		return p->part_bytes++ < HTTP_TARGET_MAX ? target_byte(p, byte) : 414;
 	case VERSION:
 		rc = version_byte(p, byte);
 		if (byte == '\r')
 			p->state = LINE_LF;
-		return rc;
+		return rc == 0 && byte == '\r' && p->major_unknown ? 505 : rc;
 	default: /* START_LF, LINE_LF */
 		p->state = p->state == START_LF ? START : FIELD;
 		return byte == '\n' ? 0 : 400;
@@ -304,8 +364,12 @@ static int head_end(struct http_parser *p)
 		return HTTP_END;
 	if (p->minor ? p->hosts != 1 : p->hosts > 1)
 		return 400;
+	if (p->path[0] == '*' && p->method != HTTP_OPTIONS) /* RFC 9112, 3.2.4 */
+		return 400;
 	if (p->has_coding && (p->has_length || p->minor == 0))
 		return 400;
+	if (p->has_coding && (!p->coding_chunked || p->coding_misplaced))
+		return 400; /* the end of the body cannot be found (RFC 9112, 6.3) */
 	if (p->coding_unknown)
 		return 501;
 	if (p->length > HTTP_BODY_MAX)
@@ -415,6 +479,57 @@ static int size_end(struct http_parser *p)
 	return p->length > HTTP_BODY_MAX ? 413 : HTTP_DATA;
 }
 
+/* One byte of a chunk's extensions, *( BWS ";" BWS name [ BWS "=" BWS value ] ) with a token or a
+ * quoted string as the value (RFC 9112, 7.1.1).  0 or an error status. */
+static int extension_byte(struct http_parser *p, uint8_t byte)
+{
+	enum kind { TOKEN, SPACE, SEMICOLON, EQUALS, QUOTE, BACKSLASH, RETURN, TEXT, BAD, KINDS };
+	/* Zero, a state in which no extension is: the byte may not stand there. */
+	static const uint8_t following[][KINDS] = {
+		[CHUNK_SPACE] = { [SPACE] = CHUNK_SPACE, [SEMICOLON] = EXTENSION_START },
+		[EXTENSION_START] = { [SPACE] = EXTENSION_START, [TOKEN] = EXTENSION_NAME },
+		[EXTENSION_NAME] = { [TOKEN] = EXTENSION_NAME,
+				     [SPACE] = EXTENSION_NAME_END,
+				     [EQUALS] = EXTENSION_EQUALS,
+				     [SEMICOLON] = EXTENSION_START,
+				     [RETURN] = CHUNK_LF },
+		[EXTENSION_NAME_END] = { [SPACE] = EXTENSION_NAME_END,
+					 [EQUALS] = EXTENSION_EQUALS,
+					 [SEMICOLON] = EXTENSION_START },
+		[EXTENSION_EQUALS] = { [SPACE] = EXTENSION_EQUALS,
+				       [TOKEN] = EXTENSION_VALUE,
+				       [QUOTE] = EXTENSION_QUOTED },
+		[EXTENSION_VALUE] = { [TOKEN] = EXTENSION_VALUE,
+				      [SPACE] = CHUNK_SPACE,
+				      [SEMICOLON] = EXTENSION_START,
+				      [RETURN] = CHUNK_LF },
+		[EXTENSION_QUOTED] = { [TOKEN] = EXTENSION_QUOTED,
+				       [SPACE] = EXTENSION_QUOTED,
+				       [SEMICOLON] = EXTENSION_QUOTED,
+				       [EQUALS] = EXTENSION_QUOTED,
+				       [TEXT] = EXTENSION_QUOTED,
+				       [BACKSLASH] = EXTENSION_ESCAPE,
+				       [QUOTE] = EXTENSION_QUOTED_END },
+		[EXTENSION_ESCAPE] = { [TOKEN... BACKSLASH] = EXTENSION_QUOTED,
+				       [TEXT] = EXTENSION_QUOTED },
+		[EXTENSION_QUOTED_END] = { [SPACE] = CHUNK_SPACE,
+					   [SEMICOLON] = EXTENSION_START,
+					   [RETURN] = CHUNK_LF },
+	};
+	enum kind kind = is(byte, IS_TOKEN)   ? TOKEN
+			 : is_white(byte)     ? SPACE
+			 : byte == ';'        ? SEMICOLON
+			 : byte == '='        ? EQUALS
+			 : byte == '"'        ? QUOTE
+			 : byte == '\\'       ? BACKSLASH
+			 : byte == '\r'       ? RETURN
+			 : is(byte, IS_VALUE) ? TEXT
+					      : BAD;
+
+	p->state = following[p->state][kind];
+	return p->state != 0 && ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
+}
+
 static int chunk_byte(struct http_parser *p, uint8_t byte)
 {
 	switch ((enum state)p->state) {
@@ -425,20 +540,10 @@ static int chunk_byte(struct http_parser *p, uint8_t byte)
 		if (byte != '\r' && byte != ';' && !is_white(byte))
 			return size_byte(p, byte);
 		p->part_bytes = 0;
-		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? CHUNK_EXTENSION : CHUNK_SPACE;
+		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? EXTENSION_START : CHUNK_SPACE;
 		return 0;
-	case CHUNK_SPACE: /* before an extension (RFC 9112, 7.1.1), and only there */
-		if (byte == ';')
-			p->state = CHUNK_EXTENSION;
-		else if (!is_white(byte))
-			return 400;
-		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
-	case CHUNK_EXTENSION:
-		if (byte == '\r') {
-			p->state = CHUNK_LF;
-			return 0;
-		}
-		return is(byte, IS_VALUE) && ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
+	case CHUNK_SPACE ... EXTENSION_QUOTED_END:
+		return extension_byte(p, byte);
 	case CHUNK_LF:
 		return byte == '\n' ? size_end(p) : 400;
 	case DATA_CR:

@@ -23,7 +23,9 @@ enum {
 /* Bytes of a body, in either direction; more is refused. */
 #define HTTP_BODY_MAX (UINT64_C(1) << 40)
 
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OTHER };
+/* HTTP_OTHER: known, and allowed for no resource here; HTTP_UNKNOWN: of no standard (RFC
+ * 9110, 9.1). */
+enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OPTIONS, HTTP_OTHER, HTTP_UNKNOWN };
 
 enum http_result {
 	HTTP_MORE = 0, /* needs more bytes */
@@ -43,15 +45,16 @@ struct http_parser {
 	bool keep_alive;
 	bool expect_continue;
 	uint8_t path_bytes;
-	char path[HTTP_PATH_MAX]; /* origin-form without the query; not terminated */
+	char path[HTTP_PATH_MAX]; /* without scheme, host and query, or `*`; not terminated */
 
 	/* State of the body. */
 	uint64_t left; /* bytes of the current chunk */
 
 	/* Private. */
-	uint8_t state, field, hosts, host, word_bytes, fields;
-	bool empty_line, trailer, path_ends;
-	bool has_length, has_coding, coding_unknown, connection_close, connection_keep;
+	uint8_t state, part, field, hosts, host, word_bytes, fields;
+	bool empty_line, trailer, major_unknown;
+	bool has_length, has_coding, coding_unknown, coding_chunked, coding_misplaced;
+	bool connection_close, connection_keep;
 	uint16_t head_bytes, part_bytes;
 	char word[HTTP_WORD_MAX];
 };
