@@ -158,9 +158,15 @@ static void on_section(void *context, unsigned line, const char *text)
 
 static void unknown_key(struct loader *l, unsigned line, const char *name)
 {
+	const char *instead = config_key_removed(l->kind, name);
 	struct suggestion s = { .text = name };
 	const struct config_key *key;
 
+	if (instead) {
+		config_report(&l->report, here(l, line), l->section_text, name, "removed: %s",
+			      instead);
+		return;
+	}
 	for (unsigned i = 0; (key = config_key_at(i)); i++)
 		if (key->section == l->kind)
 			suggest_try(&s, key->name);

@@ -343,6 +343,23 @@ const struct config_key *config_key_find(enum config_section section, const char
 	return key;
 }
 
+/* Keys of 0.2.0, which are refused with these words for one release. */
+static const struct {
+	enum config_section section;
+	const char *name, *instead;
+} removed[] = {
+	{ CONFIG_LISTENER, "epoll-mode", "delete the line; epoll is level-triggered" },
+	{ CONFIG_LISTENER, "ring-batch", "delete the line; a call submits all that is queued" },
+};
+
+const char *config_key_removed(enum config_section section, const char *name)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(removed); i++)
+		if (removed[i].section == section && !strcmp(removed[i].name, name))
+			return removed[i].instead;
+	return NULL;
+}
+
 struct config_origin *config_key_origin(const struct config_key *key, void *section)
 {
 	return &((struct config_head *)section)->origins[key - list.keys];

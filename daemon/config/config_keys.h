@@ -121,6 +121,8 @@ extern const struct config_kind config_kinds[CONFIG_SECTION_COUNT];
 void *config_section_at(const struct config *config, enum config_section kind, unsigned index);
 
 const struct config_key *config_key_find(enum config_section section, const char *name);
+/* What takes the place of a key that the release before had; NULL: it had no such key. */
+const char *config_key_removed(enum config_section section, const char *name);
 
 /* Writes the services with these keys: `discard, iperf3 or netperf`. */
 void config_table_owners(const struct key_table *table, char *text, size_t bytes);

@@ -45,9 +45,15 @@ static char *next_key(char *text)
 
 static int unknown_key(const struct run *run, const char *name, struct reason *reason)
 {
+	const char *instead = config_key_removed(CONFIG_LISTENER, name);
 	struct suggestion near = { .text = name };
 	const struct config_key *key;
 
+	if (!instead)
+		instead = config_key_removed(CONFIG_EXPORT, name);
+	if (instead)
+		return reason_set(reason, -EINVAL, "--run %s: %s: removed: %s", run->service->name,
+				  name, instead);
 	suggest_try(&near, "port");
 	suggest_try(&near, "export");
 	for (unsigned i = 0; (key = config_key_at(i)); i++)

@@ -42,11 +42,7 @@
 	X(napi_busy_poll, false, "Linux 6.9")                                                      \
 	X(epoll_busy_poll, true, "Linux 6.9")                                                      \
 	X(delay, false, NULL)                                                                      \
-	X(stall, false, NULL)                                                                      \
-	X(unbatched_for_comparison, false, NULL)                                                   \
-	X(edge_for_comparison, false, NULL)                                                        \
-	X(oneshot_for_comparison, false, NULL)                                                     \
-	X(per_operation_for_comparison, false, NULL)
+	X(stall, false, NULL)
 enum engine_feature {
 #define X(name, ...) FEATURE_##name,
 	ENGINE_FEATURES(X)

@@ -32,29 +32,9 @@ struct nb_epoll_params {
 };
 #define NB_EPIOCSPARAMS _IOW(0x8A, 0x01, struct nb_epoll_params)
 
+/* Of conn.flags: the socket is not in the epoll set. */
+enum { EPOLL_LEFT = CONN_ENGINE << 0 };
 static_assert((int)EPOLL_LEFT < (int)READINESS_FLAGS, "flags overlap those of readiness.c");
-
-struct epoll_options {
-	uint64_t mode; /* enum epoll_mode */
-};
-
-/* By enum epoll_mode. */
-static const char *const epoll_mode_words[] = { "level", "edge", "oneshot", "per-operation", NULL };
-
-static const struct key epoll_keys[] = {
-	{ "epoll-mode", "level",
-	  "how it is asked which sockets are ready; all but level are for comparison",
-	  KEY_FIELD(struct epoll_options, mode), KEY_CHOICE, .words = epoll_mode_words,
-	  .streams = true },
-};
-static const struct key_table epoll_key_table = KEY_TABLE(epoll_keys, struct epoll_options);
-
-enum epoll_mode epoll_mode(const struct worker_options *options)
-{
-	const struct epoll_options *o = options_of(options, &epoll_key_table);
-
-	return (enum epoll_mode)o->mode;
-}
 
 int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op)
 {
@@ -85,7 +65,7 @@ static void epoll_interest(struct conn *c, uint32_t events)
 		epoll_arm(c);
 }
 
-void epoll_leave(struct conn *c)
+static void epoll_leave(struct conn *c)
 {
 	epoll_change(c->worker, EPOLL_CTL_DEL, c->fd, 0, NULL);
 	c->events = 0;
@@ -95,7 +75,7 @@ void epoll_leave(struct conn *c)
 /* Called when the peer has disconnected while c's input is off: takes the socket out of the set,
  * since epoll would report the end in every turn.  A Unix peer that closed without an error may
  * have left input to be read later; sends to it fail at once. */
-void epoll_gone(struct conn *c)
+static void epoll_gone(struct conn *c)
 {
 	int error = 0;
 
@@ -152,7 +132,7 @@ static bool epoll_has_queue(struct conn *c)
 	return conn_get_option(c, SOL_SOCKET, SO_INCOMING_NAPI_ID, &id, sizeof(id)) == 0 && id > 0;
 }
 
-int epoll_open(struct conn *c)
+static int epoll_open(struct conn *c)
 {
 	struct epoll *e = c->worker->engine_state;
 
@@ -199,7 +179,7 @@ static void epoll_close(struct conn *c)
 static void epoll_accept(struct op *op, int ready, uint32_t flags);
 
 /* A shared socket is added with EPOLLEXCLUSIVE: the kernel wakes the first worker that sleeps. */
-void epoll_listen(struct worker *w, struct acceptor *a, bool on)
+static void epoll_listen(struct worker *w, struct acceptor *a, bool on)
 {
 	uint32_t events = EPOLLIN | (a->shared ? EPOLLEXCLUSIVE : 0);
 
@@ -279,7 +259,7 @@ static void epoll_poll_nic(struct epoll *e, struct worker *w)
 		worker_feature(w, FEATURE_epoll_busy_poll);
 }
 
-int epoll_init(struct worker *w, struct reason *reason)
+static int epoll_init(struct worker *w, struct reason *reason)
 {
 	struct epoll *e = calloc(1, sizeof(*e));
 	int rc;
@@ -292,14 +272,11 @@ int epoll_init(struct worker *w, struct reason *reason)
 		return rc;
 	}
 	epoll_poll_nic(e, w);
-	e->mode = epoll_mode(&w->options);
-	if (e->mode != EPOLL_LEVEL)
-		worker_feature(w, FEATURE_edge_for_comparison + e->mode - EPOLL_EDGE);
 	w->engine_state = e;
 	return 0;
 }
 
-void epoll_fini(struct worker *w)
+static void epoll_fini(struct worker *w)
 {
 	struct epoll *e = w->engine_state;
 
@@ -410,8 +387,15 @@ void epoll_wait_turn(struct worker *w, bool block)
 }
 
 const struct engine engine_epoll = {
-	.keys = &epoll_key_table,
-	EPOLL_ENGINE,
+	.name = "epoll",
+	.transport = &transport_tcp,
+	.sample_turns = 8,
+	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(rcvlowat) |
+		    FEATURE_BIT(drop) | FEATURE_BIT(epoll_busy_poll),
+	.init = epoll_init,
+	.fini = epoll_fini,
+	.listen = epoll_listen,
+	.watch = epoll_watch,
 	.wait = epoll_wait_turn,
 	.open = epoll_open,
 	.keep_open = epoll_keep_open,

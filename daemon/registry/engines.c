@@ -8,7 +8,6 @@ extern const struct engine engine_rdma, engine_epoll, engine_uring_poll, engine_
 extern const struct engine engine_rdma_datagrams, engine_epoll_udp, engine_uring_poll_udp,
 	engine_uring_udp;
 extern const struct engine engine_uring_zcrx;
-extern const struct engine engine_epoll_edge, engine_epoll_oneshot, engine_epoll_per_operation;
 
 /* clang-format off */
 const struct engine *const engines[] = {
@@ -25,9 +24,6 @@ static const struct engine *const variants[] = {
 	&engine_uring_poll_udp,
 	&engine_uring_udp,
 	&engine_uring_zcrx,
-	&engine_epoll_edge,
-	&engine_epoll_oneshot,
-	&engine_epoll_per_operation,
 };
 /* clang-format on */
 

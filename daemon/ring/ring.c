@@ -34,9 +34,6 @@ void ring_submit(struct ring *r)
 	unsigned submit = ring_publish(r);
 
 	r->quiet = 0; /* The completions of quiet operations are in the queue when this returns. */
-	for (; r->unbatched && submit > 1; submit--)
-		if (!ring_call(r, 1, 0, 0, NULL))
-			return;
 	if (!submit)
 		return;
 	if (!r->sqpoll)
@@ -137,8 +134,6 @@ __attribute__((noinline)) static bool ring_spin_or_sleep(struct ring *r)
 
 bool ring_wait(struct ring *r, bool block)
 {
-	if (unlikely(r->unbatched))
-		ring_submit(r);
 	if (unlikely(block && r->worker->spin.max_ns))
 		return ring_spin_or_sleep(r);
 	return ring_sleep(r, block);

@@ -58,7 +58,6 @@ struct ring {
 	/* For this time the next wait waits for several completions, and after it for one. */
 	uint64_t batch_ns;
 	bool sqpoll, deferred;
-	bool unbatched; /* each call submits only one entry, for comparison (`ring-batch = no`) */
 	unsigned files; /* registered so far; RING_FILES_MAX at most */
 	bool buffers;   /* the pool's slab is registered, as buffer 0 */
 	unsigned watched_count;

@@ -12,9 +12,6 @@ enum { QUEUE_MAX = 65535 };
 #define DAY_NS (24 * 3600 * (uint64_t)NS_PER_S)
 #define GIB    (1024 * 1024 * 1024ULL)
 
-/* By enum ring_batch. */
-static const char *const ring_batch_words[] = { "yes", "no", NULL };
-
 /* `copy`, or a receive queue of an interface. */
 static bool zero_copy_parse(const char *text, struct zero_copy_receive *ret)
 {
@@ -59,9 +56,6 @@ static const struct key ring_keys[] = {
 	{ "sqpoll-cpu", "any", "CPU that this thread is bound to",
 	  KEY_FIELD(struct ring_options, sqpoll_cpu), KEY_CPU, .word = "any",
 	  .word_value = UINT64_MAX, .anywhere = true },
-	{ "ring-batch", "yes", "no: a system call for each submission, for comparison",
-	  KEY_FIELD(struct ring_options, batch), KEY_CHOICE, .words = ring_batch_words,
-	  .streams = true },
 	{ "zero-copy-min", "0", "sends from this size on avoid a copy; 0: none do",
 	  KEY_FIELD(struct ring_options, zero_copy_min), KEY_SIZE, .max = GIB, .streams = true,
 	  .of_user = true },
@@ -119,16 +113,5 @@ static void check_area(struct key_check *check)
 		check->refuse(check, key, "requires addresses of IP (one is a Unix socket)");
 }
 
-/* With sqpoll the kernel's thread takes submissions by itself, so `ring-batch =
- * no` would have no effect. */
-static void check_ring(struct key_check *check)
-{
-	const struct ring_options *o = ring_options(check->options);
-
-	check_area(check);
-	if (o->batch == RING_BATCH_NO && o->sqpoll)
-		check->refuse(check, "ring-batch", "requires sqpoll = no (sqpoll is yes)");
-}
-
 const struct key_table ring_key_table =
-	KEY_TABLE(ring_keys, struct ring_options, .check = check_ring);
+	KEY_TABLE(ring_keys, struct ring_options, .check = check_area);

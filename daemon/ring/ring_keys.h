@@ -4,9 +4,6 @@
 
 #include "worker_options.h"
 
-/* Does a call of io_uring_enter() submit all that is queued?  RING_BATCH_NO is for comparison. */
-enum ring_batch { RING_BATCH_YES, RING_BATCH_NO };
-
 /* Does the engine receive into an area of its own?  ZERO_COPY_COPY: the kernel copies into it, for
  * any interface; ZERO_COPY_DEVICE: the interface fills it from one of its receive queues. */
 enum zero_copy_mode { ZERO_COPY_NO, ZERO_COPY_COPY, ZERO_COPY_DEVICE };
@@ -20,7 +17,6 @@ struct ring_options {
 	bool sqpoll;
 	uint64_t sqpoll_idle_ns;
 	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
-	uint64_t batch;      /* enum ring_batch */
 	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
 	uint64_t zero_copy_min;
 	char zero_copy_receive[IF_NAMESIZE + 6]; /* see ring_zero_copy_receive(); "": no */

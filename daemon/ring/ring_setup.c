@@ -213,10 +213,7 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 		if (uses & RING_LISTENS) /* it is the ring in which the worker waits */
 			ring_spin_beside(w);
 	}
-	r->unbatched = o->batch == RING_BATCH_NO && !r->sqpoll;
-	if (r->unbatched)
-		worker_feature(w, FEATURE_unbatched_for_comparison);
-	r->waits = r->sqpoll || w->spin.max_ns || w->batch.on || r->unbatched;
+	r->waits = r->sqpoll || w->spin.max_ns || w->batch.on;
 	return 0;
 }
 

@@ -91,24 +91,6 @@ def features_scene():
                  [*loads, Load("features, a connection each", ("accept", "no-multishot_accept"), ab)])
 
 
-def unbatched_scene():
-    """A ring as results against it often have it: entered once for each entry."""
-    names = ("epoll", "io_uring", "unbatched")
-    config = (listener("epoll", "epoll") + listener("io_uring", "io_uring")
-              + listener("unbatched", "io_uring", ring_batch="no"))
-    return Scene("unbatched", config, [Load("an entry a call, 50 x 1", names, redis(50, 1))])
-
-
-MODES = ("level", "edge", "oneshot", "per-operation")
-MODES_LABEL = "epoll modes, 50 x 1"
-
-
-def modes_scene():
-    """epoll as results for and against it often have it."""
-    config = listener("io_uring", "io_uring") + "".join(listener(m, "epoll", epoll_mode=m) for m in MODES)
-    return Scene("modes", config, [Load(MODES_LABEL, ("io_uring", *MODES), redis(50, 1))])
-
-
 def files_fio(job):
     command = ["fio", "--ioengine=nbd", "--thread", "--group_reporting", f"--size={FILE_SIZE}",
                f"--bs={FILE_SIZE}", f"--rw={job}", "--time_based", "--runtime=300ms",
@@ -214,7 +196,7 @@ def loss_scene(addresses):
 
 
 def scenes():
-    return [echo_scene(), polling_scene(), features_scene(), unbatched_scene(), modes_scene(), ring_scene(),
+    return [echo_scene(), polling_scene(), features_scene(), ring_scene(),
             zero_copy_scene(),
             files_scene("cached", "100 files, cached"),
             files_scene("direct", "100 files, O_DIRECT on this disk", direct="yes")]

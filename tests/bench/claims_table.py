@@ -7,7 +7,7 @@ are known for: where they give conditions, those are what is measured, as far as
 import math
 
 from claims_rows import BETTER, SAME, WORSE, Missing
-from claims_scenes import (ALL_CPUS, FILES, GRID, LATENCIES_US, LOSS_LABEL, LOSSES_PERCENT, MODES_LABEL, ZC_SIZES,
+from claims_scenes import (ALL_CPUS, FILES, GRID, LATENCIES_US, LOSS_LABEL, LOSSES_PERCENT, ZC_SIZES,
                            echo_label, loss_name)
 
 HOLDS, FAILS, OPEN, UNMEASURED = "holds", "does not hold", "not decidable here", "not measured"
@@ -193,30 +193,6 @@ def no_call(rows):
     return HOLDS if calls < 0.1 else FAILS, f"calls per operation, sqpoll, 50 x 16: {calls:.3f}"
 
 
-def unbatched(rows):
-    """No better than epoll: so it fails where it is."""
-    label = "an entry a call, 50 x 1"
-    to_epoll, to_ring = (rows.ratio(label, "unbatched", other, CPU) for other in ("epoll", "io_uring"))
-    calls = ", ".join(f"{name} {rows.get(label, name, 'syscalls_per_operation'):.2f}"
-                      for name in ("unbatched", "io_uring", "epoll"))
-    verdict, why = decide_no_better([to_epoll])
-    return (verdict, f"{why}CPU per request, one entry a call to epoll: {to_epoll}, to all entries in a call: {to_ring}; "
-            f"calls per operation: {calls}")
-
-
-def mode(name, other, wanted):
-    """One way of using epoll against another, or against a ring, and the calls that are its reason.  A server that is
-    saturated, as in the source, has as many requests/s as its CPU time allows."""
-
-    def decide(rows):
-        cpu, rate = (rows.ratio(MODES_LABEL, name, other, figure) for figure in (CPU, RATE))
-        verdict, why = decide_by([cpu], wanted)
-        calls = " and ".join(f"{rows.get(MODES_LABEL, x, 'syscalls_per_operation'):.2f}" for x in (name, other))
-        return verdict, f"{why}{name} to {other}: CPU per request {cpu}, requests/s {rate}; calls per operation: {calls}"
-
-    return decide
-
-
 def stack(rows):
     """Entering and leaving the kernel against all that epoll's worker costs."""
     call_ns = rows.extra["call_ns"]
@@ -314,17 +290,6 @@ CLAIMS = [
     ("io_uring needs one system call per operation, or less",
      "J. Corbet, Ringing in a new asynchronous I/O API, LWN (2019)", f"{SELF}: calls per operation",
      one_call),
-    ("a ring that is entered once for each entry costs no less than epoll", "netty/netty#17432",
-     f"{SELF}: `ring-batch = no`, for comparison, 50 x 1", unbatched),
-    ("a server by epoll that adds and removes a socket for each operation is 25 to 35 % behind io_uring: it costs more",
-     "lalinsky/zio#510", f"{SELF}: `epoll-mode = per-operation`, for comparison, 50 x 1",
-     mode("per-operation", "io_uring", WORSE)),
-    ("... and level with it where sockets stay in the set", "lalinsky/zio#510",
-     f"{SELF}: `epoll-mode = level`, the default", mode("level", "io_uring", SAME)),
-    ("edge-triggered events cost less than arming a socket again for each (EPOLLONESHOT)",
-     "tmds/Tmds.LinuxAsync#39", f"{SELF}: `epoll-mode`, for comparison", mode("edge", "oneshot", BETTER)),
-    ("edge-triggered events cost less than level-triggered ones", "often said; no first source found",
-     f"{SELF}: `epoll-mode`, for comparison", mode("edge", "level", BETTER)),
     ("with submission polling it needs none", "J. Axboe, Efficient IO with io_uring (2019)",
      f"{SELF}: calls per operation with sqpoll, 50 x 16", no_call),
     ("the network stack, not the system calls, is the bottleneck",

@@ -49,6 +49,20 @@ def check(tmp_path):
 # ---- Files that are wrong ----
 
 
+REMOVED = {"listener": ["epoll-mode", "ring-batch"], "export": []}
+
+
+@pytest.mark.parametrize("section,key", [(s, k) for s, keys in REMOVED.items() for k in keys])
+def test_a_removed_key_is_refused_with_what_takes_its_place(check, section, key):
+    """Also on the command line; what it says is no value of its own: any is refused."""
+    status, errors = check(f"[export d]\nsize = 1M\nstore = memory\n{key if section == 'export' else 'fill'} = no\n"
+                           + listener("a") + (f"{key} = no\n" if section == "listener" else ""))
+    found = re.fullmatch(rf"\d+: \[{section} .\] {key}: removed: (\w.*)", "\n".join(errors))
+    assert status != 0 and found, errors
+    done = nbserved("--run", f"nbd,{key}=no")
+    assert done.returncode != 0 and f"{key}: removed: {found[1]}" in done.stderr, done.stderr
+
+
 def test_a_valid_file_is_accepted(check):
     assert check(listener("echo")) == (0, [])
     result = nbserved("-c", CONF, "--check-config")

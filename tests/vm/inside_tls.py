@@ -239,17 +239,3 @@ def test_ciphers_of_the_kernel(start_daemon, pem, cipher):
         is_polite(daemon, None, name)
         assert sessions(daemon, name)["kernel_sends"] == 1
         assert daemon.status(name)["tls"]["driver"]
-
-
-def test_ktls_in_the_modes_of_epoll(start_daemon, pem):
-    modes = ["edge", "oneshot", "per-operation"]
-    daemon = start_daemon(EXPORT + "".join(
-        listener(mode, tls="ktls", epoll_mode=mode)
-        + listener(f"nbd-{mode}", "nbd", exports="disk", tls="ktls", tls_certificate=pem, epoll_mode=mode) for mode in modes))
-    for mode in modes:
-        with connect(daemon, mode) as s:
-            data = os.urandom(200_000)
-            assert exchange(s, data) == data
-            s.unwrap()
-        daemon.wait_closed(mode, accepted=1)
-        run("nbdinfo", f"nbds://127.0.0.1:{daemon.port(f'nbd-{mode}')}/disk?tls-certificates={pem.parent}")
