@@ -35,27 +35,34 @@ static void uring_take_back(struct worker *w, struct chunk *k)
 	chunk_put(&w->pool, k);
 }
 
-/* `bytes` were received into k and, for a bundle, into the chunks that were posted after it.  The
- * position in k is not in the completion: with incremental buffers it is k->used, which is right
- * only if completions come in the order in which the receives filled the buffer.  So incremental
- * buffers are used only where the kernel keeps that order: see uring_keeps_order(). */
-static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes)
+/* A completion has named k, into which `bytes` were received and, for a bundle, into the chunks
+ * that were posted after it; 0: none were.  `more`: the kernel will fill the rest of the last of
+ * these chunks.  Only its own word tells that (IORING_CQE_F_BUF_MORE): it may use up a chunk that
+ * it has not filled.
+ *
+ * The position in k is not in the completion: with incremental buffers it is k->used, which is
+ * right only if completions come in the order in which the receives filled the buffer.  So
+ * incremental buffers are used only where the kernel keeps that order: see uring_keeps_order(). */
+static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes, bool more)
 {
 	struct worker *w = c->worker;
-	struct uring *u = w->engine_state;
+	const struct uring *u = w->engine_state;
+	uint32_t n;
 
-	while (bytes > 0) {
-		struct chunk *after = &w->pool.chunks[u->after[k->id]];
-		uint32_t n = MIN(bytes, w->pool.chunk_size - k->used);
+	for (;; k = &w->pool.chunks[u->after[k->id]]) {
 		uint8_t *data = k->base + k->used;
 
+		n = MIN(bytes, w->pool.chunk_size - k->used);
 		k->used += n;
 		bytes -= n;
-		conn_input(c, k, data, n);
-		if (k->used >= u->shared_bytes)
-			uring_take_back(w, k);
-		k = after;
+		if (n > 0)
+			conn_input(c, k, data, n);
+		if (bytes == 0)
+			break;
+		uring_take_back(w, k);
 	}
+	if (!more)
+		uring_take_back(w, k);
 }
 
 /* ---- An end that no receive reports ----
@@ -110,16 +117,15 @@ static void uring_reset_disarm(struct conn *c)
 
 static void uring_recv_done(struct op *op, int res, uint32_t flags);
 static void uring_raw_done(struct op *op, int res, uint32_t flags);
-static void uring_recv_ended(struct conn *c, int res);
+static void uring_recv_ended(struct conn *c, int res, uint32_t flags);
 
 /* A receive into its own memory, the view of the reserve in c->engine_state, has completed. */
 static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
 
-	(void)flags;
 	conn_reserve_used(c, c->engine_state, (size_t)MAX(res, 0));
-	uring_recv_ended(c, res);
+	uring_recv_ended(c, res, flags);
 }
 
 /* Prepares a receive of a connection that waited for a chunk, into memory reserved for it.  It must
@@ -133,49 +139,61 @@ static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 	io_uring_prep_recv(sqe, c->fd, v->data, v->len, u->buf_ring ? MSG_DONTWAIT : 0);
 }
 
-/* Prepares a receive into provided buffers: a multishot one, or a single
- * one of a share of the turn.
+/* Does c receive once for each event, not by a multishot receive?  A single receive does not wait
+ * (MSG_DONTWAIT): a poll does, before it.  The kernel lets a thread of its own make a receive that
+ * was woken without data too often, as by urgent bytes of TCP (seen on Linux 6.18).  That thread
+ * would hold a chunk of all connections, wholly used up, for as long as the client is silent. */
+static bool uring_receives_singly(const struct conn *c)
+{
+	const struct uring *u = c->worker->engine_state;
+
+	return (c->flags & (URING_METERED | URING_END_SEEN)) || !u->multishot;
+}
+
+/* Prepares a receive into provided buffers: a multishot one, or a single one of a share of the
+ * turn.
  *
  * IORING_RECVSEND_POLL_FIRST has the kernel wait for an event before it tries to receive.  It saves
  * a futile attempt where the socket is known to be empty.  While other connections wait for memory,
  * it also puts this connection behind them: input that is already in the socket would otherwise be
  * received within the submission, before those that wait longer are served. */
-static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, unsigned ioprio)
+static void uring_recv_prep(struct conn *c, struct io_uring_sqe *sqe, enum uring_input input)
 {
 	const struct uring *u = c->worker->engine_state;
+	int flags = c->flags & CONN_DROPS ? MSG_TRUNC : 0;
+	bool bundle;
 
-	if (unlikely((c->flags & (URING_METERED | URING_END_SEEN)) || !u->multishot)) {
-		io_uring_prep_recv(sqe, c->fd, NULL, u->bundle ? worker_share(c->worker) : 0, 0);
-		sqe->ioprio |= u->bundle ? NB_RECVSEND_BUNDLE : 0;
-		if (c->flags & CONN_COARSE)
-			sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
-		if (c->flags & CONN_DROPS)
-			sqe->msg_flags |= MSG_TRUNC;
+	if (unlikely(uring_receives_singly(c))) {
+		bundle = u->bundle;
+		io_uring_prep_recv(sqe, c->fd, NULL, bundle ? worker_share(c->worker) : 0,
+				   flags | MSG_DONTWAIT);
 	} else {
-		if (c->worker->pressure.first) /* connections that wait are served first */
-			ioprio = IORING_RECVSEND_POLL_FIRST;
-		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0,
-					     c->flags & CONN_DROPS ? MSG_TRUNC : 0);
-		sqe->ioprio |= (uint16_t)(ioprio | (u->multishot_bundle ? NB_RECVSEND_BUNDLE : 0));
+		bundle = u->multishot_bundle;
+		io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, flags);
+		if (input == URING_INPUT_NONE || c->worker->pressure.first)
+			sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
 	}
+	sqe->ioprio |= (uint16_t)(bundle ? NB_RECVSEND_BUNDLE : 0);
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = URING_BUF_GROUP;
 }
 
-/* Awaits input that the stage receives. */
-static void uring_raw_arm(struct conn *c)
+/* Awaits input that is not received yet; done() runs then. */
+static void uring_await_input(struct conn *c, void (*done)(struct op *op, int res, uint32_t flags))
 {
 	struct uring *u = c->worker->engine_state;
 	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
 
-	c->recv_op.done = uring_raw_done;
+	c->recv_op.done = done;
 	io_uring_prep_poll_add(sqe, c->fd, POLLIN);
 	ring_op(sqe, &c->recv_op);
 	c->flags |= URING_RECV_ARMED;
 	c->pending++;
 }
 
-static void uring_recv_arm(struct conn *c, unsigned ioprio)
+static void uring_readable(struct op *op, int res, uint32_t flags);
+
+static void uring_recv_arm(struct conn *c, enum uring_input input)
 {
 	const uint32_t never = URING_RECV_ARMED | CONN_CLOSING | CONN_EOF;
 	struct uring *u = c->worker->engine_state;
@@ -183,8 +201,8 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 	struct io_uring_sqe *sqe;
 
 	if (c->flags & (never | CONN_RAW)) {
-		if (!(c->flags & never))
-			uring_raw_arm(c);
+		if (!(c->flags & never)) /* the stage receives */
+			uring_await_input(c, uring_raw_done);
 		return;
 	}
 	if (unlikely(!u->buf_ring || (c->flags & CONN_GRANTED))) {
@@ -194,23 +212,38 @@ static void uring_recv_arm(struct conn *c, unsigned ioprio)
 			return;
 		}
 	}
+	if (!reserve && input != URING_INPUT_WAITS && unlikely(uring_receives_singly(c))) {
+		uring_await_input(c, uring_readable);
+		return;
+	}
 	c->engine_state = reserve;
 	c->recv_op.done = likely(!reserve) ? uring_recv_done : uring_own_recv_done;
 	sqe = ring_sqe(&u->ring);
 	if (unlikely(reserve))
 		uring_own_recv_prep(c, sqe);
 	else
-		uring_recv_prep(c, sqe, ioprio);
+		uring_recv_prep(c, sqe, input);
 	ring_op(sqe, &c->recv_op);
 	c->flags |= URING_RECV_ARMED;
 	c->pending++;
+}
+
+/* The kernel says with a receive's completion whether it has left input in the socket.  While the
+ * low-water mark is raised, such input waits for more. */
+static enum uring_input uring_input_left(const struct conn *c, int res, uint32_t flags)
+{
+	if (res == -EAGAIN)
+		return URING_INPUT_NONE;
+	return (flags & IORING_CQE_F_SOCK_NONEMPTY) && !(c->flags & CONN_COARSE)
+		       ? URING_INPUT_WAITS
+		       : URING_INPUT_UNKNOWN;
 }
 
 /* A receive, into provided buffers or its own memory, has ended: no completion of it follows.  It
  * is armed again from here only, and by uring_recv() when input was off, so at most one is in
  * flight.  -ECANCELED (input was paused, or the receive is to be replaced) and -EAGAIN
  * (MSG_DONTWAIT found no bytes) end it without an error. */
-static void uring_recv_ended(struct conn *c, int res)
+static void uring_recv_ended(struct conn *c, int res, uint32_t flags)
 {
 	struct worker *w = c->worker;
 	struct uring *u = w->engine_state;
@@ -231,8 +264,17 @@ static void uring_recv_ended(struct conn *c, int res)
 	} else if (res < 0 && res != -ECANCELED && res != -EAGAIN) {
 		conn_failed(c, -res);
 	} else if (!(c->flags & CONN_RECV_OFF)) {
-		uring_recv_arm(c, res == -EAGAIN ? IORING_RECVSEND_POLL_FIRST : 0);
+		uring_recv_arm(c, uring_input_left(c, res, flags));
 	}
+}
+
+/* A poll of uring_await_input() has ended: c runs. */
+static void uring_poll_ended(struct conn *c)
+{
+	c->pending--;
+	c->flags &= ~(uint32_t)URING_RECV_ARMED;
+	uring_need_completion(c);
+	conn_ready(c);
 }
 
 /* The next poll is submitted when the stage has run. */
@@ -241,12 +283,26 @@ static void uring_raw_done(struct op *op, int res, uint32_t flags)
 	struct conn *c = container_of(op, struct conn, recv_op);
 
 	(void)res, (void)flags;
-	c->pending--;
-	c->flags &= ~(uint32_t)URING_RECV_ARMED;
-	uring_need_completion(c);
-	conn_ready(c);
+	uring_poll_ended(c);
 	if (!(c->flags & (CONN_RECV_OFF | CONN_NO_MEMORY)))
-		uring_recv_arm(c, 0);
+		uring_recv_arm(c, URING_INPUT_UNKNOWN);
+}
+
+/* There is input for a single receive; c runs when that has completed.  res < 0: the poll was
+ * cancelled, because input was paused or the receive is to be replaced. */
+static void uring_readable(struct op *op, int res, uint32_t flags)
+{
+	struct conn *c = container_of(op, struct conn, recv_op);
+
+	(void)flags;
+	if (res < 0 || (c->flags & (CONN_RECV_OFF | CONN_CLOSING))) {
+		uring_poll_ended(c);
+	} else {
+		c->pending--;
+		c->flags &= ~(uint32_t)URING_RECV_ARMED;
+	}
+	if (!(c->flags & CONN_RECV_OFF))
+		uring_recv_arm(c, res < 0 ? URING_INPUT_UNKNOWN : URING_INPUT_WAITS);
 }
 
 /* Cancels the receive.  The cancel is an operation with a completion of its own, which names c by
@@ -284,32 +340,30 @@ static void uring_meter(struct conn *c, size_t bytes, bool multishot)
 __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, uint32_t flags)
 {
 	struct worker *w = c->worker;
-	struct uring *u = w->engine_state;
 
-	if (res > 0) {
-		uring_received(c, uring_chunk(w, flags), (uint32_t)res);
+	/* Kernels before 6.10 use up a buffer for the FIN. */
+	if (flags & IORING_CQE_F_BUFFER)
+		uring_received(c, uring_chunk(w, flags), (uint32_t)MAX(res, 0),
+			       flags & NB_CQE_F_BUF_MORE);
+	if (res > 0)
 		uring_meter(c, (size_t)res, flags & IORING_CQE_F_MORE);
-	} else if ((flags & IORING_CQE_F_BUFFER) && !u->incremental) {
-		/* Kernels before 6.10 consume a buffer for the FIN. */
-		uring_take_back(w, uring_chunk(w, flags));
-	}
 	if (unlikely(!(flags & IORING_CQE_F_MORE)))
-		uring_recv_ended(c, res);
+		uring_recv_ended(c, res, flags);
 }
 
 /* The completion of each receive; the first branch is the path of every request.  It is taken if
- * more completions follow (F_MORE) and this one does not use its chunk up.  With buffers that are
- * not incremental shared_bytes is 0, so each completion takes the other branch, which drops the
- * kernel's reference to the chunk. */
+ * more completions follow (F_MORE) and this one is of a single chunk that it does not use up.  With
+ * buffers that are not incremental each completion takes the other branch, which drops the kernel's
+ * reference to the chunk. */
 static void uring_recv_done(struct op *op, int res, uint32_t flags)
 {
+	const uint32_t usual = IORING_CQE_F_MORE | NB_CQE_F_BUF_MORE;
 	struct conn *c = container_of(op, struct conn, recv_op);
-	struct uring *u = c->worker->engine_state;
 	struct chunk *k = uring_chunk(c->worker, flags); /* chunk 0 if there is none */
 	uint32_t used = k->used;
 
-	if (likely(res > 0 && (flags & IORING_CQE_F_MORE) &&
-		   (uint32_t)res < u->shared_bytes - used)) {
+	if (likely(res > 0 && (flags & usual) == usual &&
+		   (uint32_t)res < c->worker->pool.chunk_size - used)) {
 		k->used = used + (uint32_t)res;
 		conn_input(c, k, k->base + used, (uint32_t)res);
 	} else {
@@ -336,7 +390,7 @@ void uring_recv_stop(struct conn *c)
 static void uring_recv(struct conn *c, bool on)
 {
 	if (on)
-		uring_recv_arm(c, 0);
+		uring_recv_arm(c, URING_INPUT_UNKNOWN);
 	else
 		uring_recv_stop(c);
 }
@@ -369,7 +423,7 @@ static void uring_keep_open(struct conn *c)
 		return;
 	local = u->local && uring_is_local(c);
 	if (!paused) /* conn_resume() arms it */
-		uring_recv_arm(c, IORING_RECVSEND_POLL_FIRST);
+		uring_recv_arm(c, URING_INPUT_NONE);
 	if (local || !(c->worker->service->flags & SERVICE_ANSWERS))
 		uring_reset_arm(c, local);
 }

@@ -37,6 +37,9 @@ enum uring_conn_flags {
 	URING_END_SEEN = CONN_ENGINE << 5, /* its poll has reported the peer's FIN or reset */
 };
 
+/* What is known of the input in a socket that is to be received from. */
+enum uring_input { URING_INPUT_UNKNOWN, URING_INPUT_NONE, URING_INPUT_WAITS };
+
 /* A send of several views or without a copy.  It owns the data that must live until the last
  * completion of the send. */
 struct uring_send {
@@ -65,9 +68,6 @@ struct uring {
 	unsigned posted_max;
 	/* The first of the sends that ring.quiet counts, up to URING_SILENT_MAX. */
 	struct uring_quiet quiet[URING_SILENT_MAX];
-	/* Incremental buffers: a chunk is used up when this many of its bytes are filled.  0: each
-	 * receive uses a chunk up, whatever it brings. */
-	uint32_t shared_bytes;
 	bool incremental, bundle, multishot, zero_copy;
 	uint64_t zero_copy_min; /* with zero_copy: bytes of a send from which on it avoids a copy */
 	/* Multishot receives are bundles, where requests are long.  For each bundle the

@@ -156,15 +156,10 @@ static int uring_register_incremental(struct worker *w)
 
 	if (worker_wants(w, FEATURE_min_left) && !uring_may_bundle(w, true))
 		rc = uring_register_buf_ring(u, NB_PBUF_RING_INC, min_left);
-	if (rc == 0) {
-		worker_feature(w, FEATURE_min_left);
-	} else {
-		min_left = 1;
-		rc = uring_register_buf_ring(u, NB_PBUF_RING_INC, 0);
-	}
-	if (rc == 0)
-		u->shared_bytes = w->pool.chunk_size - min_left + 1;
-	return rc;
+	if (rc < 0)
+		return uring_register_buf_ring(u, NB_PBUF_RING_INC, 0);
+	worker_feature(w, FEATURE_min_left);
+	return 0;
 }
 
 static int uring_init_buffers(struct worker *w, struct reason *reason)
@@ -281,6 +276,8 @@ void uring_fini(struct worker *w)
 {
 	struct uring *u = w->engine_state;
 
+	if (u->buf_ring && u->buf_ring != MAP_FAILED && !w->conns)
+		ring_check_posted(&u->ring, URING_BUF_GROUP, u->buf_ring->tail);
 	ring_fini(&u->ring);
 	if (u->buf_ring && u->buf_ring != MAP_FAILED)
 		munmap(u->buf_ring, u->buf_entries * sizeof(struct io_uring_buf));

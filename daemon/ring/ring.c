@@ -1,6 +1,7 @@
 /* Entering and reaping a ring.  See ring.h. */
 #include "ring.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "batch.h"
@@ -205,4 +206,12 @@ void ring_reap_all(struct ring *r)
 			return;
 		ring_reap_any(r);
 	}
+}
+
+void ring_check_posted(struct ring *r, unsigned group, uint16_t tail)
+{
+	struct nb_buf_status status = { .buf_group = group };
+
+	if (RING_CHECKS && ring_register(r, NB_REGISTER_PBUF_STATUS, &status, 1) == 0)
+		assert((uint16_t)(tail - status.head) == r->worker->pool_posted);
 }

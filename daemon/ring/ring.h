@@ -67,6 +67,13 @@ struct ring {
 
 /* The memory of a ring may be mapped at the address of another thread's ring that has ended.  The
  * kernel orders the two, which ThreadSanitizer cannot see: these functions tell it. */
+/* Sanitized builds make checks that cost system calls. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { RING_CHECKS = true };
+#else
+enum { RING_CHECKS = false };
+#endif
+
 #ifdef __SANITIZE_THREAD__
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
@@ -108,6 +115,10 @@ static inline int ring_register(struct ring *r, unsigned code, void *argument, u
 
 	return rc < 0 ? -errno : (int)rc;
 }
+
+/* Sanitized builds: checks that of the buffers with a number below `tail` (modulo 2^16) the kernel
+ * still has as many as the worker counts as posted.  It has while no receive is under way. */
+void ring_check_posted(struct ring *r, unsigned group, uint16_t tail);
 
 /* Called by ring_init(): restricts a ring that is not enabled yet.  0,
  * or -errno: not restricted. */

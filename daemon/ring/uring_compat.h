@@ -13,7 +13,9 @@ enum {
 	NB_NOTIF_ZC_COPIED = 1U << 31,      /* cqe->res of the notification */
 	NB_PBUF_RING_INC = 2,               /* io_uring_buf_reg.flags; Linux 6.12 */
 	NB_CQE_F_NOTIF = 1U << 3,
-	NB_REGISTER_NAPI = 27, /* Linux 6.9 */
+	NB_CQE_F_BUF_MORE = 1U << 4,  /* Linux 6.12: the kernel will fill more of the buffer */
+	NB_REGISTER_PBUF_STATUS = 26, /* Linux 6.8 */
+	NB_REGISTER_NAPI = 27,        /* Linux 6.9 */
 	/* Zero-copy receive; all of it as seen on Linux 7.3. */
 	NB_SETUP_CQE_MIXED = 1U << 18, /* completions of 16 and of 32 bytes */
 	NB_CQE_F_SKIP = 1U << 5,       /* fills a gap before one of 32 bytes */
@@ -35,6 +37,13 @@ struct nb_buf_reg {
 	uint32_t resv[5];
 };
 static_assert(sizeof(struct nb_buf_reg) == sizeof(struct io_uring_buf_reg), "it is the kernel's");
+
+/* io_uring_buf_status. */
+struct nb_buf_status {
+	uint32_t buf_group;
+	uint32_t head; /* of the buffers that the kernel takes next; modulo 2^16 */
+	uint32_t resv[8];
+};
 
 /* io_uring_getevents_arg, whose padding has had a meaning since Linux 6.12. */
 struct nb_getevents_arg {

@@ -1,8 +1,14 @@
-/* engine/uring.c: which connection gets the bytes of a completion. */
+/* engine/uring.c: which connection gets the bytes of a completion, and which chunks the kernel
+ * has. */
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+
 #include "worker_case.h"
 
 #include "registry.h"
 #include "uring.h"
+#include "uring_compat.h"
 
 enum { RECEIVED = IORING_CQE_F_BUFFER | IORING_CQE_F_MORE };
 
@@ -31,6 +37,7 @@ static void swap(struct call *call)
 	w->pool.chunks[next].base[0] = '2';
 	receive(second, next, 1);
 	receive(first, oldest, 1);
+	w->pool_posted += 2; /* the kernel knows nothing of this, and still has both */
 	sem_post(&s->done);
 }
 
@@ -67,10 +74,129 @@ static void completions_in_another_order_swap_no_bytes(void **state)
 	sem_destroy(&s.done);
 }
 
+/* ---- Which chunks the kernel has ---- */
+
+enum {
+	URGENT = 140, /* more than the attempts after which Linux moves a receive to io-wq (128) */
+	WINDOW = 8,   /* bytes in flight: fewer than the segments of TCP's first window */
+};
+
+/* Asks the worker for the number of chunks that it counts as posted, and how many the kernel has.
+ */
+struct posted {
+	struct call call;
+	struct worker *worker;
+	sem_t done;
+	int known; /* -errno: Linux before 6.8 does not tell */
+	uint32_t counted, held;
+};
+
+static void look_at_posted(struct call *call)
+{
+	struct posted *p = container_of(call, struct posted, call);
+	struct uring *u = p->worker->engine_state;
+	struct nb_buf_status status = { .buf_group = URING_BUF_GROUP };
+
+	p->known = ring_register(&u->ring, NB_REGISTER_PBUF_STATUS, &status, 1);
+	p->counted = p->worker->pool_posted;
+	p->held = (uint16_t)(u->buf_ring->tail - status.head);
+	sem_post(&p->done);
+}
+
+/* The worker has made a turn when this returns. */
+static void ask_posted(struct posted *p)
+{
+	worker_call(p->worker, &p->call);
+	await(&p->done);
+}
+
+/* Waits until less than the window is in flight: a byte that has to wait in this socket is sent
+ * behind a newer urgent one, and so as an ordinary one. */
+static void await_window(int fd)
+{
+	uint64_t end_ns = clock_ns() + TIMEOUT_S * (uint64_t)NS_PER_S;
+	int queued;
+
+	while (ioctl(fd, SIOCOUTQ, &queued) == 0 && queued >= WINDOW && clock_ns() < end_ns)
+		poll(NULL, 0, 1);
+	assert_in_range(queued, 0, WINDOW - 1);
+}
+
+/* Each urgent byte wakes the receive, which finds no data.  The kernel gives up waiting for the
+ * socket after some of that, and lets a thread of its own receive. */
+static void send_urgent(int fd, struct posted *p)
+{
+	for (unsigned i = 0; i < URGENT; i++) {
+		await_window(fd);
+		assert_int_equal(send(fd, "u", 1, MSG_OOB), 1);
+		ask_posted(p);
+	}
+}
+
+/* The answer to 'x', behind those to the urgent bytes that the kernel has made ordinary ones. */
+static void echo_x(int fd)
+{
+	char in = 0;
+
+	assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+	while (in != 'x')
+		assert_int_equal(recv(fd, &in, 1, 0), 1);
+}
+
+static void urgent_bytes_take_no_chunks(uint64_t features_off)
+{
+	struct posted p = { .call.fn = look_at_posted };
+	struct bench *b;
+	int fd, on = 1;
+
+	if (!is_here("io_uring"))
+		skip();
+	b = bench_new(engine_find("io_uring"), echo());
+	/* `restricted` refuses the question for the kernel's count. */
+	b->worker.options.features_off = FEATURE_BIT(restricted) | features_off;
+	worker_begin(&b->worker, listen_at(&b->place), false);
+	worker_request(&b->worker, REQUEST_LISTEN, 0);
+	p.worker = &b->worker;
+	sem_init(&p.done, 0, 0);
+	fd = client_connect(&b->place);
+	/* Only the last byte of a segment is urgent. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	echo_x(fd);
+	ask_posted(&p);
+	if (p.known == 0) {
+		assert_int_equal(p.counted, p.held);
+		send_urgent(fd, &p);
+		assert_int_equal(p.counted, p.held); /* while the client is silent, too */
+		echo_x(fd);
+		ask_posted(&p);
+		assert_int_equal(p.counted, p.held);
+	}
+	close(fd);
+	bench_stop(b);
+	sem_destroy(&p.done);
+	if (p.known < 0)
+		skip();
+}
+
+static void urgent_bytes_take_no_chunks_of_multishot_receives(void **state)
+{
+	(void)state;
+	urgent_bytes_take_no_chunks(0);
+}
+
+static void urgent_bytes_take_no_chunks_of_single_receives(void **state)
+{
+	(void)state;
+	urgent_bytes_take_no_chunks(FEATURE_BIT(multishot_recv));
+	urgent_bytes_take_no_chunks(FEATURE_BIT(multishot_recv) | FEATURE_BIT(recv_bundle));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(completions_in_another_order_swap_no_bytes),
+		cmocka_unit_test(urgent_bytes_take_no_chunks_of_multishot_receives),
+		cmocka_unit_test(urgent_bytes_take_no_chunks_of_single_receives),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
