@@ -316,6 +316,29 @@ static void a_reply_in_parts_is_never_interrupted(void **state)
 	case_free(l.t);
 }
 
+/* Parts that end at once are read as a run's limit allows, like requests. */
+static void a_run_reads_few_parts_of_a_long_read(void **state)
+{
+	enum { LONG = SIZE };
+	struct late l;
+	struct conn *c;
+	size_t before;
+
+	(void)state;
+	large_start(&l);
+	l.mount.store = &store_prompt;
+	before = l.t->out_bytes;
+	c = l.t->conn;
+	c->flags |= CONN_READY; /* no turn, while it arrives */
+	ask_for(l.t, NBD_CMD_READ, LONG);
+	c->flags &= ~(uint32_t)CONN_READY;
+	conn_run(c);
+	assert_in_range(l.t->out_bytes - before, 1, REPLY + CONN_RUN_BYTES);
+	case_turns(l.t);
+	assert_int_equal(l.t->out_bytes - before, REPLY + LONG);
+	case_free(l.t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +349,7 @@ int main(void)
 		cmocka_unit_test(few_reads_from_memory_are_in_flight),
 		cmocka_unit_test(much_output_is_sent_before_the_next_request),
 		cmocka_unit_test(a_reply_in_parts_is_never_interrupted),
+		cmocka_unit_test(a_run_reads_few_parts_of_a_long_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

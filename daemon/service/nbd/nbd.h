@@ -42,7 +42,8 @@ enum command_state {
 	COMMAND_TAKEN,     /* its request is being judged */
 	COMMAND_RECEIVING, /* a write whose payload is awaited */
 	COMMAND_DROPPING,  /* failed: answered after the rest of the payload has been dropped */
-	COMMAND_STALLED,   /* waits for memory, or until no other command is in flight */
+	COMMAND_STALLED,   /* waits for its turn, for memory, or until no other command is in flight
+			    */
 	COMMAND_IO,        /* its part is in flight at the store */
 	COMMAND_FINISHED,  /* the part is done, or nothing is left to do: its answer is due */
 	COMMAND_STATE_COUNT

@@ -109,7 +109,7 @@ bool nbd_read_answer(struct nbd_command *d)
 	else
 		bufq_splice(&c->tx, &d->data);
 	if (!last) {
-		nbd_read_start(d);
+		nbd_command_set(d, COMMAND_STALLED); /* it goes on as the run's limit allows */
 		return true;
 	}
 	conn_op_reply(c, d->operation, d->start_ns);
