@@ -379,6 +379,54 @@ static void a_pdu_has_its_own_time(void **state)
 	disk_close(&d);
 }
 
+static struct io *late; /* a request of the store that has not ended */
+
+static void late_submit(struct io *io)
+{
+	late = io;
+}
+
+static const struct store store_late = { .name = "late", .submit = late_submit };
+
+/* A host owes nothing while its write is there, but waits behind a read whose output it has not
+ * taken. */
+static void a_write_that_is_there_is_not_awaited(void **state)
+{
+	static uint8_t data[4096];
+	struct message m = { 0 };
+	struct chunk *taken[64];
+	unsigned count = 0;
+	struct conn *admin;
+	struct disk d;
+	size_t at = 0;
+
+	(void)state;
+	disk_open(&d, ARRAY_SIZE(taken), 1);
+	admin = io_queue(&d, 0);
+	while (d.t->worker.pool.free_count > 8) /* reads are small */
+		taken[count++] = chunk_get(&d.t->worker.pool);
+	d.mount.store = &store_late;
+	put_command(&m, NVME_READ, 1, 7, (uint32_t[]){ 0, 0, 1 }, NULL, 0, 8192);
+	put_command(&m, NVME_WRITE, 1, 8, (uint32_t[]){ 4, 0, 0 }, data, sizeof(data), 0);
+	case_input(d.t, m.data, m.bytes - 4000, m.bytes);
+	assert_int_equal(late->length, 4096);
+	d.t->room = 0;
+	io_finish(late, 0);
+	case_turns(d.t);
+	case_input(d.t, m.data + m.bytes - 4000, 4000, 4000);
+	d.mount.store = &store_memory;
+	pass(&d, 31 * (uint64_t)NS_PER_S);
+	assert_non_null(d.t->conn);
+	case_take(d.t, SIZE_MAX);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(hear(&d, &at, 0).type, NVME_TCP_C2H_DATA);
+	hear_success(&d, &at, 0, 7);
+	hear_success(&d, &at, 0, 8);
+	while (count > 0)
+		chunk_put(&d.t->worker.pool, taken[--count]);
+	io_queue_close(&d, admin);
+}
+
 /* A queue that has sent the reason of an error to a host that does not read ends with its
  * controller. */
 static void a_queue_that_ends_does_not_hold_up_its_controller(void **state)
@@ -474,6 +522,7 @@ int main(void)
 		cmocka_unit_test(a_client_that_makes_no_progress_is_closed),
 		cmocka_unit_test(a_connect_may_come_again),
 		cmocka_unit_test(a_pdu_has_its_own_time),
+		cmocka_unit_test(a_write_that_is_there_is_not_awaited),
 		cmocka_unit_test(a_queue_that_ends_does_not_hold_up_its_controller),
 		cmocka_unit_test(lists_in_memory_are_few),
 	};

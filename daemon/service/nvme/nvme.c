@@ -16,8 +16,9 @@ static bool owes_input(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
 
-	if (q->phase == NVME_PHASE_ENDING || block_is_held_up(c) || (c->flags & CONN_NO_MEMORY))
-		return false;
+	if (q->phase == NVME_PHASE_ENDING || !STAILQ_EMPTY(&q->todo) || block_is_held_up(c) ||
+	    (c->flags & CONN_NO_MEMORY))
+		return false; /* the input may be there: it is not taken now */
 	if (q->receiving)
 		return q->receiving->step != NVME_IO;
 	return q->drop_bytes || (q->header_have && (q->header_have < NVME_TCP_COMMON ||
