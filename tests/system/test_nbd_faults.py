@@ -12,9 +12,10 @@ import threading
 import pytest
 from conftest import TIMEOUT, Daemon, limit_locked_memory, listener, wait_until
 from nbd_client import (
-    EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO, OPT_LIST,
-    OPT_STARTTLS, READ, REP_ACK, REP_ERR_INVALID, REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP,
-    REP_SERVER, TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset,
+    EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO,
+    OPT_LIST, OPT_STARTTLS, READ, REP_ACK, REP_ERR_INVALID,
+    REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP, REP_INFO, REP_SERVER,
+    TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset,
 )
 
 MINUTES = 1
@@ -347,6 +348,20 @@ def test_a_reset_while_the_store_hangs_does_not_wake_the_worker(faulty):
     assert waits() - before < 300
     faulty.say("")
     faulty.wait_closed("nbd")
+
+
+def test_block_sizes_are_told_unasked(start_daemon, loop_device):
+    """A client that does not ask for them would send parts of a block, which are refused."""
+    device = loop_device("--sector-size", "4096")
+    daemon = start_daemon(
+        f"[export disk]\npath = {device}\ndirect = yes\n" + listener("nbd", service="nbd", exports="disk")
+    )
+    with Raw(daemon, "nbd") as client:
+        client.option(OPT_GO, bytes(6))
+        infos = [data for kind, data in client.option_replies() if kind == REP_INFO]
+        assert [struct.unpack(">HIII", data)[:3] for data in infos[1:]] == [(3, 4096, 4096)]
+        client.request(READ, 512, 512)
+        assert client.reply() == (EINVAL, b"")
 
 
 def test_short_transfers_are_completed(faulty):

@@ -102,7 +102,8 @@ static void nbd_do_list(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
-/* The items of information that the client asked for. */
+/* The items of information that the client asked for, and the block sizes even unasked: a client
+ * that does not know them may send requests of parts of a block, which are refused. */
 static void nbd_write_infos(struct conn *c, const struct nbd_option *o, const struct export *e)
 {
 	uint8_t reply[NBD_OPTION_REPLY_MAX];
@@ -110,11 +111,9 @@ static void nbd_write_infos(struct conn *c, const struct nbd_option *o, const st
 	nbd_write(c, reply, nbd_build_info_export(reply, o->type, e->size, nbd_flags(c, e)));
 	if (o->infos & 1U << NBD_INFO_NAME)
 		nbd_write(c, reply, nbd_build_info_text(reply, o->type, NBD_INFO_NAME, e->name));
-	if (o->infos & 1U << NBD_INFO_BLOCK_SIZE)
-		nbd_write(c, reply,
-			  nbd_build_info_block_size(reply, o->type, e->align,
-						    MAX(e->align, NBD_BLOCK_PREFERRED),
-						    NBD_PAYLOAD_MAX));
+	nbd_write(c, reply,
+		  nbd_build_info_block_size(reply, o->type, e->align,
+					    MAX(e->align, NBD_BLOCK_PREFERRED), NBD_PAYLOAD_MAX));
 }
 
 static void nbd_do_info(struct conn *c, const struct nbd_option *o)
