@@ -22,7 +22,10 @@
 #include "util.h"
 
 /* bytes; used where the kernel does not report it (before Linux 6.1). */
-enum { FILE_DIRECT_ALIGN = 4096 };
+enum {
+	FILE_DIRECT_ALIGN = 4096,
+	FILE_DATA_UNKNOWN = 64 * 1024, /* bytes that are taken for data: see extent_end() */
+};
 
 static const char *open_advice(const struct export_options *o, int error)
 {
@@ -315,6 +318,10 @@ static int64_t extent_end(struct io *io, int fd, uint64_t at, uint64_t end, bool
 	hole = lseek(fd, (off_t)at, SEEK_HOLE);
 	if (hole < 0)
 		return -errno;
+	/* No data where SEEK_DATA found some: another request has just cleared it, or the file
+	 * system is wrong.  Data of some length is right in any case, and ends the search. */
+	if ((uint64_t)hole <= at)
+		hole = (off_t)(at + FILE_DATA_UNKNOWN);
 	return (int64_t)MIN((uint64_t)hole, end);
 }
 
@@ -330,8 +337,6 @@ int file_extents(struct io *io, int fd)
 		/* Report the extents found so far; the next request meets the error. */
 		if (next < 0)
 			return io->extent_count > 0 ? 0 : (int)next;
-		if ((uint64_t)next <= at) /* changed by a concurrent write: look again */
-			continue;
 		extent->length = (uint64_t)next - at;
 		at = (uint64_t)next;
 		io->extent_count++;

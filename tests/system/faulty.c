@@ -1,7 +1,8 @@
 /* Preloaded into the daemon by tests: file calls of the store `threads` that fail as the file named
  * by FAULTY says, a line of words at a time: `fdatasync EIO`, `pwrite ENOSPC`, `pread short`; or
  * that wait as long as it says so: `pread wait`, `open wait` (of files named disk...), `again wait`
- * (of a file that is open). */
+ * (of a file that is open).  `lseek same`: the file system says that a hole begins wherever it is
+ * asked for one. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* as in the daemon: open() is open64() here */
 #include <dlfcn.h>
@@ -66,6 +67,13 @@ int open(const char *path, int flags, ...)
 int __open64_2(const char *path, int flags)
 {
 	return open(path, flags, 0);
+}
+
+off_t lseek(int fd, off_t offset, int whence)
+{
+	off_t (*real)(int, off_t, int) = dlsym(RTLD_NEXT, "lseek64");
+
+	return whence == SEEK_HOLE && fault("lseek") ? offset : real(fd, offset, whence);
 }
 
 ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)

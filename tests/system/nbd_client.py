@@ -7,7 +7,7 @@ from wire import Wire
 
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_STARTTLS, OPT_INFO, OPT_GO = 1, 2, 3, 5, 6, 7
 OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
-REP_ACK, REP_SERVER, REP_INFO = 1, 2, 3
+REP_ACK, REP_SERVER, REP_INFO, REP_META_CONTEXT = 1, 2, 3, 4
 REP_ERR_UNSUP, REP_ERR_INVALID, REP_ERR_UNKNOWN, REP_ERR_TOO_BIG = (
     0x80000001, 0x80000003, 0x80000006, 0x80000009,
 )
@@ -15,7 +15,8 @@ READ, WRITE, DISC, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS = range(8)
 FUA, NO_HOLE, DF = 1, 2, 4
 EPERM, EIO, EINVAL, ENOSPC = 1, 5, 22, 28
 SIMPLE_MAGIC, STRUCTURED_MAGIC = 0x67446698, 0x668E33EF
-DONE, OFFSET_DATA = 1, 1
+DONE = 1
+OFFSET_DATA, OFFSET_HOLE, REPLY_BLOCK_STATUS = 1, 2, 5
 
 
 class Raw(Wire):
@@ -48,16 +49,21 @@ class Raw(Wire):
     def request(self, kind, offset=0, length=0, payload=b"", flags=0, cookie=7, magic=0x25609513):
         self.send(struct.pack(">IHHQQI", magic, flags, kind, cookie, offset, length) + payload)
 
+    def chunk(self, magic=None):
+        """(cookie, kind, data) of a structured reply of one chunk, of which the magic may have been read."""
+        magic = magic or struct.unpack(">I", self.read(4))[0]
+        assert magic == STRUCTURED_MAGIC, hex(magic)
+        flags, kind, cookie, length = struct.unpack(">HHQI", self.read(16))
+        assert flags == DONE
+        return cookie, kind, self.read(length)
+
     def reply_of_one_piece(self, lengths):
         """(cookie, error, data) of the next reply, simple or structured; lengths of reads by their cookies."""
         (magic,) = struct.unpack(">I", self.read(4))
         if magic == SIMPLE_MAGIC:
             error, cookie = struct.unpack(">IQ", self.read(12))
             return cookie, error, b"" if error else self.read(lengths.get(cookie, 0))
-        assert magic == STRUCTURED_MAGIC, hex(magic)
-        flags, kind, cookie, length = struct.unpack(">HHQI", self.read(16))
-        assert flags == DONE
-        data = self.read(length)
+        cookie, kind, data = self.chunk(magic)
         if kind == OFFSET_DATA:
             return cookie, 0, data[8:]
         return cookie, struct.unpack(">I", data[:4])[0] if kind else 0, b""
