@@ -41,6 +41,7 @@ static uint16_t page_check(struct nvme_command *d, size_t bytes)
 	if (d->sqe.sgl.type != NVME_SGL_TRANSPORT)
 		return NVME_SGL_TYPE_INVALID | NVME_DNR;
 	d->length = d->sqe.sgl.length;
+	d->page_bytes = (uint32_t)bytes;
 	return nvme_page_new(d, bytes) ? NVME_SUCCESS : NVME_INTERRUPTED;
 }
 
@@ -187,13 +188,32 @@ static enum nvme_log log_asked(const struct nvme_command *d)
 	return d->sqe.cdw10 & 0xff;
 }
 
+/* Fills d->page with the piece that the host asks for of the Discovery log, as far as it has room;
+ * returns the bytes of the whole log. */
+static size_t log_discovery(struct nvme_command *d, uint64_t offset)
+{
+	struct sockaddr_storage local = conn_local_address(d->queue->conn);
+	struct nvme_log_piece piece = { offset, d->page, MIN(d->length, d->page_bytes) };
+
+	return nvme_ports_log(target_of(d)->nqn, &local, &piece);
+}
+
+static bool log_is_discovery(const struct nvme_command *d)
+{
+	return controller_of(d)->discovery && log_asked(d) == NVME_LOG_DISCOVERY;
+}
+
 static uint16_t log_check(struct nvme_command *d)
 {
+	size_t bytes = NVME_PAGE;
+
 	if (log_bytes(d) > target_of(d)->transfer_max)
 		return NVME_INVALID_FIELD | NVME_DNR;
 	if (log_bytes(d) != d->sqe.sgl.length)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	return page_check(d, log_asked(d) == NVME_LOG_DISCOVERY ? NVME_DISCOVERY_PAGE : NVME_PAGE);
+	if (log_is_discovery(d))
+		bytes = MIN(log_bytes(d), log_discovery(d, 0));
+	return page_check(d, bytes);
 }
 
 static void smart_add(struct nvme_smart *smart, const struct worker *w, unsigned mounts)
@@ -220,23 +240,12 @@ static size_t log_smart(struct nvme_command *d)
 	return nvme_log_smart(d->page, &smart);
 }
 
-static size_t log_discovery(struct nvme_command *d)
-{
-	struct sockaddr_storage local = conn_local_address(d->queue->conn);
-
-	return nvme_ports_log(target_of(d)->nqn, &local, d->page);
-}
-
-/* Fills d->page; returns the bytes of the log page; 0: unknown log page. */
+/* Fills d->page with a log page; returns its bytes; 0: unknown log page. */
 static size_t log_fill(struct nvme_command *d)
 {
-	enum nvme_log log = log_asked(d);
-
-	if (log == NVME_LOG_DISCOVERY && controller_of(d)->discovery)
-		return log_discovery(d);
 	if (controller_of(d)->discovery)
 		return 0;
-	switch (log) {
+	switch (log_asked(d)) {
 	case NVME_LOG_ERROR:
 		return 64; /* empty */
 	case NVME_LOG_SMART:
@@ -255,14 +264,16 @@ static size_t log_fill(struct nvme_command *d)
 static uint16_t log_start(struct nvme_command *d)
 {
 	uint64_t offset = (uint64_t)d->sqe.cdw13 << 32 | d->sqe.cdw12;
-	size_t bytes = log_fill(d);
+	bool discovery = log_is_discovery(d);
+	size_t bytes = discovery ? log_discovery(d, offset) : log_fill(d);
 
 	if (bytes == 0)
 		return NVME_INVALID_LOG_PAGE | NVME_DNR;
 	if (offset % 4 || offset > bytes)
 		return NVME_INVALID_FIELD | NVME_DNR;
-	memmove(d->page, d->page + offset, bytes - (size_t)offset);
-	return page_send(d, (uint32_t)(bytes - offset));
+	if (!discovery)
+		memmove(d->page, d->page + offset, bytes - (size_t)offset);
+	return page_send(d, (uint32_t)MIN(bytes - offset, d->page_bytes));
 }
 
 /* ---- Features ---- */

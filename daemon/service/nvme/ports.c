@@ -2,6 +2,7 @@
 #include "subsystem.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "service.h"
 #include "sockaddr.h"
 #include "transport.h"
+#include "util.h"
 #include "wire/tcp_proto.h"
 
 struct port {
@@ -93,47 +95,72 @@ static bool is_for_discovery_locked(const struct port *p)
 	return false;
 }
 
-/* Describes p to a host that has reached us at local.  False: p is a wildcard of the other family,
- * and no address of it is known to be one of the host's network. */
-static bool put_port(const struct port *p, uint16_t id, const struct sockaddr_storage *local,
-		     uint8_t *entry)
+/* The address at which a host that has reached us at local reaches p.  False: p is a wildcard of
+ * the other family, and no address of it is known to be one of the host's network. */
+static bool find_address(const struct port *p, const struct sockaddr_storage *local,
+			 struct sockaddr_storage *ret_sa)
 {
-	char host[64], service[8];
-	struct nvme_discovery d = { .id = id,
-				    .subnqn = p->target->nqn,
-				    .address = host,
-				    .port = service,
-				    .ipv6 = p->sa.ss_family == AF_INET6,
-				    .rdma = p->rdma };
-	struct sockaddr_storage sa = p->sa;
+	bool any = sockaddr_is_wildcard(&p->sa);
 
-	if (sockaddr_is_wildcard(&sa)) {
-		if (local->ss_family != sa.ss_family)
-			return false;
-		sa = *local;
-		sockaddr_set_port(&sa, sockaddr_port(&p->sa));
-	}
-	if (getnameinfo((struct sockaddr *)&sa, sizeof(sa), host, sizeof(host), service,
-			sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+	if (any && local->ss_family != p->sa.ss_family)
 		return false;
-	nvme_discovery_entry(entry, &d);
+	*ret_sa = any ? *local : p->sa;
+	sockaddr_set_port(ret_sa, sockaddr_port(&p->sa));
+	if (ret_sa->ss_family == AF_INET6)
+		/* An interface of ours: the host has to name one of its own (RFC 4007, 6). */
+		((struct sockaddr_in6 *)ret_sa)->sin6_scope_id = 0;
 	return true;
 }
 
-size_t nvme_ports_log(const char *nqn, const struct sockaddr_storage *local,
-		      uint8_t page[static NVME_DISCOVERY_PAGE])
+/* Copies the bytes of the record at `offset` of the log that belong to the piece. */
+static void put_record(const struct nvme_log_piece *piece, uint64_t offset,
+		       const uint8_t record[static NVME_DISCOVERY_ENTRY])
 {
+	uint64_t from = MAX(offset, piece->offset);
+	uint64_t to = MIN(offset + NVME_DISCOVERY_ENTRY, piece->offset + piece->bytes);
+
+	if (from < to)
+		memcpy(piece->to + (from - piece->offset), record + (from - offset), to - from);
+}
+
+static void put_port(const struct nvme_log_piece *piece, const struct port *p, unsigned number,
+		     const struct sockaddr_storage *sa)
+{
+	uint64_t offset = (uint64_t)NVME_DISCOVERY_ENTRY * number;
+	uint8_t entry[NVME_DISCOVERY_ENTRY] = { 0 };
+	char host[64] = "", service[8] = "";
+	struct nvme_discovery d = { .id = (uint16_t)number,
+				    .subnqn = p->target->nqn,
+				    .address = host,
+				    .port = service,
+				    .ipv6 = sa->ss_family == AF_INET6,
+				    .rdma = p->rdma };
+
+	if (offset + NVME_DISCOVERY_ENTRY <= piece->offset ||
+	    offset >= piece->offset + piece->bytes)
+		return;
+	getnameinfo((const struct sockaddr *)sa, sizeof(*sa), host, sizeof(host), service,
+		    sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV);
+	nvme_discovery_entry(entry, &d);
+	put_record(piece, offset, entry);
+}
+
+uint64_t nvme_ports_log(const char *nqn, const struct sockaddr_storage *local,
+			const struct nvme_log_piece *piece)
+{
+	uint8_t header[NVME_DISCOVERY_ENTRY] = { 0 };
 	unsigned count = 0;
-	size_t bytes;
 
 	pthread_mutex_lock(&ports.lock);
-	for (const struct port *p = ports.first; p && count < NVME_DISCOVERY_PORTS; p = p->next) {
-		uint8_t *entry = page + (size_t)NVME_DISCOVERY_ENTRY * (1 + count);
+	for (const struct port *p = ports.first; p; p = p->next) {
+		struct sockaddr_storage sa;
 
-		if (!strcmp(p->target->nqn, nqn) && !is_for_discovery_locked(p))
-			count += put_port(p, (uint16_t)(count + 1), local, entry);
+		if (!strcmp(p->target->nqn, nqn) && !is_for_discovery_locked(p) &&
+		    find_address(p, local, &sa))
+			put_port(piece, p, ++count, &sa);
 	}
-	bytes = nvme_log_discovery(page, ports.generation, count);
+	nvme_discovery_header(header, ports.generation, count);
 	pthread_mutex_unlock(&ports.lock);
-	return bytes;
+	put_record(piece, 0, header);
+	return (uint64_t)NVME_DISCOVERY_ENTRY * (1 + count);
 }

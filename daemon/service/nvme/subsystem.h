@@ -135,7 +135,14 @@ void nvme_ports_listen(void *target, const struct service *service,
 /* Is the subsystem served at more than one port? */
 bool nvme_ports_many(const char *nqn);
 
-/* Fills a Discovery log page with the subsystem's ports; returns its bytes.  local: the address at
- * which the host that asks has reached us, which stands for a wildcard's. */
-size_t nvme_ports_log(const char *nqn, const struct sockaddr_storage *local,
-		      uint8_t page[static NVME_DISCOVERY_PAGE]);
+/* Bytes of a Discovery log that a host asks for. */
+struct nvme_log_piece {
+	uint64_t offset;
+	uint8_t *to; /* zeroed */
+	size_t bytes;
+};
+
+/* Writes the piece of the log of the subsystem's ports; returns the bytes of the whole log.  local:
+ * the address at which the host that asks has reached us, which stands for a wildcard's. */
+uint64_t nvme_ports_log(const char *nqn, const struct sockaddr_storage *local,
+			const struct nvme_log_piece *piece);

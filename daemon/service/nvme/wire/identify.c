@@ -175,12 +175,11 @@ void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 		memset(entry + 768, 1, 3);
 }
 
-size_t nvme_log_discovery(uint8_t page[static NVME_DISCOVERY_ENTRY], uint64_t generation,
-			  unsigned ports)
+void nvme_discovery_header(uint8_t header[static NVME_DISCOVERY_ENTRY], uint64_t generation,
+			   unsigned ports)
 {
-	put_le64(page, generation);
-	put_le64(page + 8, ports); /* NUMREC */
-	return (size_t)NVME_DISCOVERY_ENTRY * (1 + ports);
+	put_le64(header, generation);
+	put_le64(header + 8, ports); /* NUMREC */
 }
 
 /* ---- Identities ---- */

@@ -82,12 +82,8 @@ size_t nvme_log_smart(uint8_t page[static NVME_PAGE], const struct nvme_smart *s
 size_t nvme_log_firmware(uint8_t page[static NVME_PAGE], const char *firmware);
 size_t nvme_log_effects(uint8_t page[static NVME_PAGE]);
 
-/* The Discovery log: a header, then an entry for each port, at most NVME_DISCOVERY_PORTS. */
-enum {
-	NVME_DISCOVERY_ENTRY = 1024, /* bytes, of the header as well */
-	NVME_DISCOVERY_PORTS = 31,
-	NVME_DISCOVERY_PAGE = NVME_DISCOVERY_ENTRY * (1 + NVME_DISCOVERY_PORTS),
-};
+/* The Discovery log: a header, then an entry for each port. */
+enum { NVME_DISCOVERY_ENTRY = 1024 }; /* bytes, of the header as well */
 
 /* A port: where a subsystem can be reached. */
 struct nvme_discovery {
@@ -98,9 +94,8 @@ struct nvme_discovery {
 };
 void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 			  const struct nvme_discovery *d);
-/* The header; returns the bytes of the log. */
-size_t nvme_log_discovery(uint8_t page[static NVME_DISCOVERY_ENTRY], uint64_t generation,
-			  unsigned ports);
+void nvme_discovery_header(uint8_t header[static NVME_DISCOVERY_ENTRY], uint64_t generation,
+			   unsigned ports);
 
 /* ---- Identities of a subsystem and of its namespaces, made from names ----
  *
