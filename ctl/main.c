@@ -62,6 +62,9 @@ static const struct retired {
 	const char *option; /* NULL: the whole command */
 	const char *instead;
 } retired[] = {
+	{ "compare", "csv", "use --json, and `jq -r` with @csv" },
+	{ "compare", "notes", "--columns help explains the columns, --json has all figures" },
+	{ "compare", "control", "name the listener as well: its row is the control" },
 	{ "history", NULL, "use compare --save FILE, and report FILE" },
 	{ "compare", "stacks", "use perf record and flamegraph.pl" },
 	{ "compare", "softirq", "bpftrace tells softirq time by port" },

@@ -32,9 +32,9 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
-	"--force, --fail-if, --junit, --undecided, --csv, --markdown, --html, --wide, --columns,\n"
-	"--notes, --quiet, --layers, --timeout, --build, --sweep, --sweep-max,\n"
-	"--control, --seed and --on it takes as well.\n"
+	"--force, --fail-if, --junit, --undecided, --markdown, --html, --wide, --columns,\n"
+	"--quiet, --layers, --timeout, --build, --sweep, --sweep-max,\n"
+	"--seed and --on it takes as well.\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
 	"`nbctl reload` does.  nbctl(1) looks inside.\n";
@@ -110,11 +110,11 @@ static int check_run(const struct options *o)
 static const struct option options[] = {
 	VALUE("repeat"), VALUE("time"), VALUE("within"), VALUE("label"), VALUE("save"), VALUE("against"),
 	VALUE("fail-if"), VALUE("junit"), VALUE("undecided"), VALUE("html"), VALUE("columns"),
-	VALUE("timeout"), VALUE("build"), VALUE("sweep-max"), VALUE("control"),
-	VALUE("seed"), VALUE("on"), VALUE("link"), FLAG("force"), FLAG("csv"), FLAG("markdown"),
-	FLAG("wide"), FLAG("notes"), FLAG("layers"), FLAG("quiet"),
+	VALUE("timeout"), VALUE("build"), VALUE("sweep-max"), 
+	VALUE("seed"), VALUE("on"), VALUE("link"), FLAG("force"),  FLAG("markdown"),
+	FLAG("wide"),  FLAG("layers"), FLAG("quiet"),
 	/* Removed: nbctl says so. */
-	FLAG("softirq"), VALUE("stacks"),
+	FLAG("softirq"), VALUE("stacks"), FLAG("csv"), FLAG("notes"), VALUE("control"),
 	{ "json", no_argument, NULL, 'j' },
 	{ "sweep", required_argument, NULL, 's' },
 	{ "config", required_argument, NULL, 'c' },

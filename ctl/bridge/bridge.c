@@ -24,7 +24,6 @@
 #include "field.h"
 #include "host.h"
 #include "must.h"
-#include "route.h"
 #include "util.h"
 #include "version.h"
 
@@ -139,17 +138,6 @@ static json_t *version(struct bridge *b, const json_t *parameters)
 	return made;
 }
 
-/* Can this host connect to a listener? */
-static json_t *route(struct bridge *b, const json_t *parameters)
-{
-	char source[ROUTE_SOURCE_BYTES];
-	int rc = route_try(field_text(parameters, "address"), field_text(parameters, "port"),
-			   source);
-
-	(void)b;
-	return rc < 0 ? json_pack("{s:i}", "errno", -rc) : json_pack("{s:s}", "source", source);
-}
-
 /* From now on calls are relayed to the daemon with this socket, whose path outlives the bridge's
  * use of it.  The connection to the daemon before is closed. */
 static void take_socket(struct bridge *b, const char *socket)
@@ -181,9 +169,8 @@ static bool answer_host(struct bridge *b, const struct varlink_request *call, co
 		const char *name;
 		json_t *(*answer)(struct bridge *b, const json_t *parameters);
 	} methods[] = { { "Describe", describe }, { "Conditions", conditions },
-			{ "Version", version },   { "Route", route },
-			{ "Serve", serve_here },  { "Unserve", end_here },
-			{ "Read", read_host } };
+			{ "Version", version },   { "Serve", serve_here },
+			{ "Unserve", end_here },  { "Read", read_host } };
 
 	if (call->oneway) /* Alive; or Idle or Stop for a command that has just ended */
 		return true;

@@ -33,7 +33,7 @@ static struct output said(const struct ctl *ctl)
 {
 	struct output out = ctl->out;
 
-	if (out.json || ctl->values[VALUE_CSV])
+	if (out.json)
 		out.file = stderr;
 	return out;
 }
@@ -43,9 +43,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 	struct output beside = said(ctl);
 	json_t *document;
 
-	if (ctl->values[VALUE_CSV]) {
-		layers_csv(&ctl->out, m);
-	} else if (ctl->out.json) {
+	if (ctl->out.json) {
 		document = compare_to_json(m);
 		layers_add_json(document, m);
 		if (c->against)
@@ -55,8 +53,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct measures
 		output_json(&ctl->out, document, false);
 		json_decref(document);
 	} else {
-		compare_render(&ctl->out, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns,
-			       ctl->values[VALUE_NOTES]);
+		compare_render(&ctl->out, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns);
 		show_rounds(&ctl->out, &c->rounds, m->within);
 		layers_render(&ctl->out, m);
 		reasons_render(&ctl->out, m->unavailable);
@@ -128,32 +125,6 @@ static int check_measured(const struct ctl *ctl, const struct compare *c, const 
 			"nothing was measured: COMMAND made no operation, and has no {port}: it chose "
 			"itself where to connect");
 	return (c->visits ? empty != NULL : !any) ? CTL_NOTHING : CTL_DONE;
-}
-
-/* Prints the sentence about the control listener; an exit code. */
-static int show_control(struct ctl *ctl, const struct measures *m)
-{
-	const char *listener = ctl->values[VALUE_CONTROL];
-	struct output out = said(ctl);
-	struct groups groups;
-	bool alike;
-	char *text;
-	int rc = CTL_DONE;
-
-	groups_init(&groups, m);
-	text = groups_control(&groups, listener, &alike);
-	if (!text) {
-		ctl_warn("--control: '%s' was not compared with the first listener", listener);
-		rc = CTL_USAGE;
-	} else if (!alike) {
-		ctl_warn("--control: the keys of '%s' are not those of the first one", listener);
-		rc = CTL_USAGE;
-	} else {
-		output_wrapped(&out, STYLE_PLAIN, 2, "%s", text);
-	}
-	free(text);
-	groups_fini(&groups);
-	return rc;
 }
 
 /* The exit code by all gates together. */
@@ -242,8 +213,6 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 	judge(ctl, c, m, &against, &limits);
 	if (m->count || good)
 		show(ctl, c, m);
-	if (ctl->values[VALUE_CONTROL] && rc == CTL_DONE)
-		rc = show_control(ctl, m);
 	if (c->html && rc == CTL_DONE)
 		rc = rows_report(c->html, ctl->values[VALUE_HTML], m, c->against);
 	if (c->junit && (junit = write_junit(ctl, c, m, c->status ? c->status : rc)))

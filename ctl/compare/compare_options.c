@@ -65,9 +65,8 @@ static int check_columns(struct ctl *ctl, struct compare *c)
 
 	if (name && ctl->values[VALUE_WIDE])
 		return ctl_usage(ctl, "--wide shows all columns: leave out --columns");
-	if (name && (ctl->values[VALUE_CSV] || ctl->out.json))
-		return ctl_usage(ctl,
-				 "--columns is about the table: --csv and --json have all figures");
+	if (name && ctl->out.json)
+		return ctl_usage(ctl, "--columns is about the table: --json has all figures");
 	while (name) {
 		size_t bytes = strcspn(name, ",");
 
@@ -119,15 +118,10 @@ static int check_served(struct ctl *ctl, const struct compare *c)
 		return ctl_usage(ctl, "--build is for daemons that are started for each round: "
 				      "`nbserved --run SERVICE --build old=PATH --build new=PATH "
 				      "-- COMMAND {port}`");
-	if ((ctl->values[VALUE_PAIR] || ctl->values[VALUE_CONTROL] || ctl->values[VALUE_SEED]) &&
-	    !c->visits)
+	if ((ctl->values[VALUE_PAIR] || ctl->values[VALUE_SEED]) && !c->visits)
 		return ctl_usage(
 			ctl,
-			"--pair, --control and --seed are about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
-	if (ctl->values[VALUE_CONTROL] && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]))
-		return ctl_usage(
-			ctl,
-			"--control names a listener beside the first one: leave out --build and --pair");
+			"--pair and --seed are about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
 	if (ctl->values[VALUE_PAIR] && (ctl->values[VALUE_BUILD] || ctl->word_count))
 		return ctl_usage(ctl,
 				 "--pair names the listeners: leave out other names and --build");
@@ -358,8 +352,8 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	    (ctl->rest || interval || ctl->values[VALUE_LINK] || ctl->values[VALUE_SAVE] ||
 	     ctl->values[VALUE_REPEAT] || ctl->values[VALUE_LAYERS]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
-	if (!!ctl->values[VALUE_CSV] + !!ctl->values[VALUE_MARKDOWN] + ctl->out.json > 1)
-		return ctl_usage(ctl, "choose one of --csv, --markdown and --json");
+	if (ctl->values[VALUE_MARKDOWN] && ctl->out.json)
+		return ctl_usage(ctl, "choose one of --markdown and --json");
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
 	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
 	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||

@@ -11,7 +11,6 @@
 #include "generator.h"
 #include "generator_host.h"
 #include "layers.h"
-#include "reach.h"
 #include "sampler.h"
 #include "serve.h"
 #include "targets.h"
@@ -150,8 +149,6 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 		for (unsigned i = first; i < m->count; i++)
 			measure_check_requests(m->rows[i]);
 	}
-	if (command && rc == CTL_DONE && !child_interrupted())
-		reach_tell_denied(ctl, &sampler, NULL, &run);
 	generator_run_free(&run);
 	generator_command_free(commands);
 	sampler_free(&sampler);

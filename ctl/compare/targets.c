@@ -183,7 +183,6 @@ static void targets_add(struct targets *t, const struct way *ways, const json_t 
 	new = &t->list[t->count++];
 	*new = (struct target){ .listener = field_text(listener, "name"),
 				.service = field_text(listener, "service"),
-				.tcp = !strcmp(field_text(listener, "transport"), "tcp"),
 				.addresses = must(calloc(t->hosts, sizeof(*new->addresses))) };
 	for (unsigned i = 0; i < t->hosts; i++)
 		set_address(&new->addresses[i], &ways[i],

@@ -8,14 +8,12 @@
 struct target_address {
 	char *host, *port, *uri; /* "": it has none */
 	const char *lacks;       /* the reason why one of these is ""; NULL: none is */
-	bool by_ssh;     /* the listener has a wildcard; `host` is the address that ssh uses */
-	char source[64]; /* the generator's address when it connected; "": not known */
+	bool by_ssh; /* the listener has a wildcard; `host` is the address that ssh uses */
 };
 
 struct target {
 	const char *listener, *service;   /* borrowed from the status document */
 	struct target_address *addresses; /* for each host of the generator */
-	bool tcp;                         /* it is over TCP */
 	bool timed_out;                   /* it is not visited again */
 	bool told; /* it timed out in an earlier round, and the user was told */
 };

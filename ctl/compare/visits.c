@@ -16,7 +16,6 @@
 #include "must.h"
 #include "points.h"
 #include "printable.h"
-#include "reach.h"
 #include "rounds.h"
 #include "sampler.h"
 #include "serve.h"
@@ -210,8 +209,6 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 		}
 	}
 	progress_end();
-	if (rc == CTL_DONE && !child_interrupted())
-		reach_tell_denied(v->ctl, &sampler, t, &run);
 	generator_run_free(&run);
 	sampler_free(&sampler);
 	return rc;
@@ -234,11 +231,8 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 			rc = CTL_USAGE;
 			break;
 		}
-		rc = v->round == 0 ? reach_try(v->ctl, target) : CTL_DONE;
-		if (rc == CTL_DONE) {
-			progress(v, target);
-			rc = visit(v, t, target, commands, ret_status);
-		}
+		progress(v, target);
+		rc = visit(v, t, target, commands, ret_status);
 		generator_command_free(commands);
 		if (rc != CTL_DONE || *ret_status != 0)
 			break;

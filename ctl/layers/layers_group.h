@@ -49,8 +49,5 @@ char *layers_other(const struct layers_group *l, unsigned row);
 /* Prints a table for each group that was sampled. */
 void layers_render(struct output *out, const struct measures *m);
 
-/* compare_csv(), with columns of layers if a row was sampled. */
-void layers_csv(struct output *out, const struct measures *m);
-
 /* Adds "layers" to the document of compare_to_json(), if a row was sampled. */
 void layers_add_json(json_t *document, const struct measures *m);

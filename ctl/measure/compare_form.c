@@ -1,4 +1,4 @@
-/* `compare` in the forms that programs read: JSON and CSV.  See compare_table.h. */
+/* `compare` in the form that programs read: JSON.  See compare_table.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,6 @@
 #include "curve.h"
 #include "field.h"
 #include "hosts.h"
-#include "printable.h"
 #include "util.h"
 
 /* NULL: the row is the first of its group, or in none. */
@@ -91,101 +90,6 @@ static json_t *derived_to_json(const struct measure *row)
 	if (hosts)
 		json_object_set_new(derived, "hosts", hosts);
 	return derived;
-}
-
-/* Writes a field, quoted as by RFC 4180 if it must be. */
-static void csv_text(FILE *to, const char *text)
-{
-	bool quoted = strpbrk(text, ",\"\r\n") != NULL, printable;
-
-	fputs(quoted ? "\"" : "", to);
-	while (*text) {
-		size_t bytes = printable_next(text, &printable);
-
-		fputs(*text == '"' ? "\"" : "", to);
-		fwrite(printable ? text : "?", 1, printable ? bytes : 1, to);
-		text += bytes;
-	}
-	fputs(quoted ? "\"" : "", to);
-}
-
-void compare_csv_number(FILE *to, double value)
-{
-	putc(',', to);
-	if (!isnan(value))
-		fprintf(to, "%.9g", value);
-}
-
-enum { VERDICT_FIELDS = 5 }; /* in CSV */
-
-static void csv_row(FILE *to, const struct measure *row, const struct groups *all,
-		    const struct csv_more *more)
-{
-	const struct group *g;
-	const struct verdict *v = verdict_on(all, row, &g);
-	const char *const texts[] = { row->label,   row->listener,  row->engine,
-				      row->service, row->operation, row->generator.name };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
-		if (i)
-			putc(',', to);
-		csv_text(to, texts[i]);
-	}
-	compare_csv_number(to, measure_visits(row));
-	for (unsigned i = 0; i < FIGURE_COUNT; i++) {
-		struct spread s = figure_spread(row, i);
-
-		compare_csv_number(to, s.median);
-		compare_csv_number(to, s.low);
-		compare_csv_number(to, s.high);
-	}
-	compare_csv_number(to, v ? (double)v->rounds : NAN);
-	compare_csv_number(to, v ? v->change : NAN);
-	compare_csv_number(to, v ? v->low : NAN);
-	compare_csv_number(to, v ? v->high : NAN);
-	fprintf(to, ",%s", v ? verdict_names[v->is] : "");
-	if (more)
-		more->fields(more, to, row);
-	fputs(",\r\n", to);
-}
-
-/* The line of a listener that was not compared: all figures are empty, and the last field
- * is the reason. */
-static void csv_absent(FILE *to, const json_t *listener, const struct csv_more *more)
-{
-	putc(',', to);
-	csv_text(to, field_text(listener, "name"));
-	fputs(",,,,,0", to);
-	for (unsigned i = 0; i < 3 * FIGURE_COUNT + VERDICT_FIELDS; i++)
-		putc(',', to);
-	if (more)
-		more->fields(more, to, NULL);
-	putc(',', to);
-	csv_text(to, field_text(listener, "reason"));
-	fputs("\r\n", to);
-}
-
-void compare_csv(struct output *out, const struct measures *m, const struct csv_more *more)
-{
-	struct groups groups;
-	json_t *listener;
-	size_t index;
-
-	fputs("label,listener,engine,service,operation,generator,visits", out->file);
-	for (unsigned i = 0; i < FIGURE_COUNT; i++)
-		fprintf(out->file, ",%s,%s_low,%s_high", figures[i].name, figures[i].name,
-			figures[i].name);
-	fputs(",rounds,change,change_low,change_high,verdict", out->file);
-	if (more)
-		more->titles(more, out->file);
-	fputs(",reason\r\n", out->file);
-	groups_init(&groups, m);
-	for (unsigned i = 0; i < m->count; i++)
-		csv_row(out->file, m->rows[i], &groups, more);
-	groups_fini(&groups);
-	json_array_foreach(m->unavailable, index, listener)
-		csv_absent(out->file, listener, more);
-	fflush(out->file);
 }
 
 json_t *compare_to_json(const struct measures *m)

@@ -88,11 +88,6 @@ struct phrase group_verdict_text(const struct group *g, unsigned i);
 /* The row's engine, or its own name where another row has the same engine. */
 struct phrase group_row_name(const struct group *g, unsigned i);
 
-/* A sentence about the control, a listener with the same keys as the first one: a difference
- * between the two is an error of the measurement.  The caller frees it.  NULL: no group has the
- * listener behind its first row.  *ret_alike: false if their keys differ. */
-char *groups_control(const struct groups *all, const char *listener, bool *ret_alike);
-
 /* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
 struct phrase compare_engine_text(const struct measure *row);
 

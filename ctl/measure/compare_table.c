@@ -223,110 +223,7 @@ static void render_service(struct output *out, const struct groups *all, const c
 	table_finish(t, out, 2);
 }
 
-/* ---- Notes ---- */
-
-/* Omits features that every io_uring listener has. */
-static bool is_notable(const char *feature)
-{
-	static const char *const plumbing[] = { "registered_ring", "restricted", "single_issuer",
-						"multishot_accept" };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(plumbing); i++)
-		if (!strcmp(feature, plumbing[i]))
-			return false;
-	return true;
-}
-
-/* Adds the row's listener to those of the same features: { "a, b": ["echo-uring", ...] }. */
-static void add_features(json_t *listeners, const struct measure *row)
-{
-	json_t *notable = json_array(), *names, *feature;
-	char *text;
-	size_t i;
-
-	json_array_foreach(row->features, i, feature)
-		if (is_notable(field_text(feature, "")))
-			json_array_append(notable, feature);
-	text = field_show(notable);
-	json_decref(notable);
-	names = json_object_get(listeners, text);
-	if (!names) {
-		names = json_array();
-		json_object_set_new(listeners, text, names);
-	}
-	free(text);
-	field_add_once(names, json_string(row->listener));
-}
-
-static void render_features(struct output *out, const struct groups *all)
-{
-	json_t *listeners = json_object(), *names;
-	const char *features;
-
-	for (struct groups_at at = { 0 }; groups_next(all, &at);)
-		add_features(listeners, at.row);
-	json_object_foreach(listeners, features, names) {
-		char *text = field_show(names);
-
-		if (*features)
-			output_wrapped(out, STYLE_DIM, 2, "%s: %s", text, features);
-		free(text);
-	}
-	json_decref(listeners);
-}
-
-/* "a: p50 5.1 to 7.2 us over 30 visits, p99 98 to 340 us over 12 blocks of them" */
-static void render_percentiles(struct output *out, const struct measure *row)
-{
-	static const enum figure percentiles[] = { FIGURE_P50, FIGURE_P99, FIGURE_P99_9 };
-	char *text = NULL;
-	FILE *to = text_open(&text);
-
-	for (unsigned i = 0; i < ARRAY_SIZE(percentiles); i++) {
-		enum figure f = percentiles[i];
-		struct spread s = figure_spread(row, f);
-
-		if (s.count > 1)
-			fprintf(to, "%s %s %s to %s %s over %u %s", ftell(to) ? "," : ":",
-				figures[f].words, figure_text(f, s.low).text,
-				figure_text(f, s.high).text, figures[f].unit, s.count,
-				s.count == measure_visits(row) ? "visits" : "blocks of visits");
-	}
-	fclose(to);
-	if (*text)
-		output_wrapped(out, STYLE_DIM, 2, "%s%s.", row->listener, text);
-	free(text);
-}
-
-/* Explains the percentiles, and names the features that each engine used. */
-static void render_notes(struct output *out, const struct groups *all)
-{
-	for (struct groups_at at = { 0 }; groups_next(all, &at);)
-		render_percentiles(out, at.row);
-	render_features(out, all);
-}
-
 /* ---- Footer ---- */
-
-static bool is_known(const struct groups *all, enum figure figure)
-{
-	for (struct groups_at at = { 0 }; groups_next(all, &at);)
-		if (!isnan(figure_spread(at.row, figure).median))
-			return true;
-	return false;
-}
-
-static void explain_columns(struct output *out, const struct groups *all, column_set wanted)
-{
-	column_set shown = wanted;
-
-	for (unsigned i = 0; i < all->count && wanted == COLUMNS_ANSWER; i++)
-		shown |= answers(all, all->list[i].service);
-	for (unsigned i = COLUMN_FIGURES; i < COLUMN_COUNT; i++)
-		if (shown >> i & 1 && (!figure_of(i) || is_known(all, i - COLUMN_FIGURES)))
-			output_wrapped(out, STYLE_DIM, 2, "%s: %s.", compare_column_heading(i).text,
-				       compare_column_meaning(i));
-}
 
 static void render_steps(struct output *out, const struct groups *all)
 {
@@ -441,7 +338,7 @@ static void render_idle(struct output *out, const struct measures *m, bool any)
 	free(names);
 }
 
-void compare_render(struct output *out, const struct measures *m, column_set wanted, bool notes)
+void compare_render(struct output *out, const struct measures *m, column_set wanted)
 {
 	unsigned width = out->width;
 	struct groups all;
@@ -466,10 +363,6 @@ void compare_render(struct output *out, const struct measures *m, column_set wan
 	render_each(out, &all, group_side);
 	render_curves(out, &all);
 	render_warnings(out, &all);
-	if (all.count && notes) {
-		explain_columns(out, &all, wanted);
-		render_notes(out, &all);
-	}
 	render_idle(out, m, all.count > 0);
 	groups_fini(&all);
 	out->width = width;

@@ -19,27 +19,13 @@ const char *compare_column_meaning(unsigned i);
 
 /* Prints the rows with operations, grouped by service, label and operation in the order of the
  * rows; the first row of each group is the baseline.  Also names the listeners without
- * operations.  Shows those of the `wanted` columns that have room and content.  notes: also
- * explains the columns. */
-void compare_render(struct output *out, const struct measures *m, column_set wanted, bool notes);
+ * operations.  Shows those of the `wanted` columns that have room and content. */
+void compare_render(struct output *out, const struct measures *m, column_set wanted);
 
 /* The table as JSON, a new reference: "rows", each as saved plus "derived" with the medians of its
  * visits and their spread; "unavailable", the names and reasons of the listeners that are;
  * "conclusion", the sentences of groups_conclusion(), or null. */
 json_t *compare_to_json(const struct measures *m);
-
-/* The table as CSV (RFC 4180): a line of names, then a row each with every figure's median, lowest
- * and highest value, in nanoseconds and bytes; empty: unknown. */
-struct csv_more;
-void compare_csv(struct output *out, const struct measures *m, const struct csv_more *more);
-/* Columns that another room adds, before that of the reason; NULL: none. */
-struct csv_more {
-	void (*titles)(const struct csv_more *more, FILE *to);
-	/* row NULL: of a listener that was not compared */
-	void (*fields)(const struct csv_more *more, FILE *to, const struct measure *row);
-};
-/* A comma and a number; NaN: nothing. */
-void compare_csv_number(FILE *to, double value);
 
 /* A cell with the median of a figure, or `-` if it is unknown. */
 void compare_figure_cell(struct table *t, const struct measure *row, enum figure figure);

@@ -370,26 +370,6 @@ def test_the_full_link_of_a_host_is_the_limit(hosts, tmp_path):
     assert re.search(r"The link was the limit in 1 of 1 rows \(discard: eth0 of c2 sent 0\.0\S+ of 0\.02 Gbit/s,", said)
 
 
-def test_a_host_without_a_way_is_named_before_the_visit(hosts, tmp_path):
-    """Its packets to another address of the server get lost."""
-    hosts[0].run("ip", "address", "add", "10.77.0.9/24", "dev", "eth0")
-    hosts[2].run("ip", "neigh", "add", "10.77.0.9", "lladdr", "02:00:00:00:00:01", "nud", "permanent", "dev", "eth0")
-    (tmp_path / "conf.d").mkdir()
-    (tmp_path / "conf.d/lab.ini").write_text("[listener echo-epoll]\naddress = 10.77.0.9:7009\n")
-    hosts[0].run("nbctl", "reload")
-    done = hosts[0].run("nbctl", "compare", "echo-epoll", "--on", "c1,c2", "--", *REDIS, status=3)
-    assert done.stderr == "nbctl: c2 cannot reach 10.77.0.9:7009: timed out; a firewall?\n"
-
-
-def test_a_host_that_is_not_allowed_is_named(hosts, tmp_path):
-    (tmp_path / "conf.d").mkdir()
-    (tmp_path / "conf.d/lab.ini").write_text("[listener echo-epoll]\nallow = 10.77.0.11\n")
-    hosts[0].run("nbctl", "reload")
-    done = hosts[0].run("nbctl", "compare", "echo-epoll", "--on", "c1,c2", "--", *REDIS, status=None)
-    assert done.returncode not in (0, 3)
-    assert "echo-epoll does not allow 10.77.0.12 (c2): see `allow`" in done.stderr
-
-
 def test_an_nbctl_that_hangs_leaves_nothing_running(hosts, tmp_path):
     """Its heartbeat stops, and its connections stay open."""
     process = hosts[0].start("nbctl", "compare", "--on", "c1,c2", "--", "sh", "-c",

@@ -77,6 +77,9 @@ def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
 
 # What was removed, and a word of the message that names its replacement.
 REMOVED = [
+    (["compare", "--csv"], "@csv"),
+    (["compare", "--notes"], "--columns help"),
+    (["compare", "--control=b"], "its row is the control"),
     (["history"], "compare --save FILE"),
     (["compare", "--stacks=folder"], "flamegraph.pl"),
     (["compare", "--softirq"], "bpftrace"),

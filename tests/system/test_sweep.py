@@ -1,6 +1,5 @@
 """compare --sweep: rows for each value, their curves, and what is refused before anything runs."""
 
-import csv
 import json
 import re
 
@@ -43,8 +42,8 @@ def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
         assert [listener["listener"] for listener in sweep["listeners"]] == ["echo-epoll", "echo-epoll-2"]
         assert all(len(points) == 2 for points in sweep["listeners"][0]["figures"].values())
     assert "<h2>echo: redis, d=20us over c</h2>" in page.read_text()
-    loaded = run(tmp_path, "compare", "--load", rows, "--csv", program=NBCTL).stdout
-    assert list(dict.fromkeys(row["label"] for row in csv.DictReader(loaded.splitlines()))) == labels
+    loaded = run(tmp_path, "compare", "--load", rows, "--json", program=NBCTL).stdout
+    assert list(dict.fromkeys(row["label"] for row in json.loads(loaded)["rows"])) == labels
     assert run(tmp_path, "report", rows, program=NBCTL).stdout.count("/s over c</h3>") == 2
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     for row in saved:  # samples of the first listener alone

@@ -46,7 +46,7 @@ static inline char *rendered(const struct measures *m)
 	size_t bytes;
 
 	out.file = open_memstream(&text, &bytes);
-	compare_render(&out, m, COLUMNS_ALL, true);
+	compare_render(&out, m, COLUMNS_ALL);
 	fclose(out.file);
 	return text;
 }

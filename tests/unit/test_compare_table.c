@@ -21,7 +21,6 @@ static void table_has_a_baseline(void **state)
 	assert_non_null(strstr(text, "1st "));
 	assert_non_null(strstr(text, "-50 %  too few rounds: 0 of 6"));
 	assert_non_null(strstr(text, "epoll+sqpoll"));
-	assert_non_null(strstr(text, "p99 us: its 99th percentile"));
 	assert_non_null(strstr(text, "No operations in the interval: none"));
 	free(text);
 	measures_free(&m);
@@ -273,37 +272,6 @@ static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
 	measures_free(&m);
 }
 
-static void csv_has_a_field_for_every_title(void **state)
-{
-	static const int cost[] = { 990, 1000, 1010 };
-	struct output out = { 0 };
-	struct measures m = {};
-	unsigned commas[4] = { 0 }, line = 0;
-	char *text;
-	size_t bytes;
-
-	(void)state;
-	add_visits(&m, "a,\"b\"", 3, cost);
-	measures_merge(&m);
-	m.unavailable = json_pack("[{s:s, s:s}]", "name", "b", "reason", "no, not here");
-	out.file = open_memstream(&text, &bytes);
-	compare_csv(&out, &m, NULL);
-	fclose(out.file);
-	assert_non_null(strstr(text, "\n,\"a,\"\"b\"\"\",epoll,echo,echo,,3,"));
-	for (const char *at = text; *at; at++) {
-		commas[line] += *at == ',';
-		line += *at == '\n';
-	}
-	assert_int_equal(line, 3);
-	assert_int_equal(commas[1], commas[0] + 1); /* the comma in the name */
-	assert_int_equal(commas[2], commas[0] + 1); /* the comma in the reason */
-	assert_non_null(strstr(text, ",reason\r\n"));
-	assert_non_null(strstr(text, "\n,b,,,,,0,"));
-	assert_non_null(strstr(text, ",\"no, not here\"\r\n"));
-	free(text);
-	measures_free(&m);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -317,7 +285,6 @@ int main(void)
 		cmocka_unit_test(conditions_that_void_figures_are_said),
 		cmocka_unit_test(a_count_of_requests_that_cannot_be_is_unknown),
 		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
-		cmocka_unit_test(csv_has_a_field_for_every_title),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
