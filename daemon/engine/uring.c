@@ -40,19 +40,25 @@ static void uring_take_back(struct worker *w, struct chunk *k)
  * these chunks.  Only its own word tells that (IORING_CQE_F_BUF_MORE): it may use up a chunk that
  * it has not filled.
  *
- * The position in k is not in the completion: with incremental buffers it is k->used, which is
+ * Buffers that are not incremental are filled from their begin, up to the length in the ring: Linux
+ * 6.10 to 6.15 shorten the last one of a bundle there.
+ *
+ * With incremental buffers the position in k is not in the completion: it is k->used, which is
  * right only if completions come in the order in which the receives filled the buffer.  So
  * incremental buffers are used only where the kernel keeps that order: see uring_keeps_order(). */
 static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes, bool more)
 {
 	struct worker *w = c->worker;
 	const struct uring *u = w->engine_state;
-	uint32_t n;
+	const struct io_uring_buf *bufs = u->buf_ring->bufs;
+	uint32_t at = u->posted_at[k->id];
 
-	for (;; k = &w->pool.chunks[u->after[k->id]]) {
+	for (;; k = &w->pool.chunks[bufs[++at & u->buf_mask].bid]) {
+		uint32_t room =
+			u->incremental ? w->pool.chunk_size - k->used : bufs[at & u->buf_mask].len;
+		uint32_t n = MIN(bytes, room);
 		uint8_t *data = k->base + k->used;
 
-		n = MIN(bytes, w->pool.chunk_size - k->used);
 		k->used += n;
 		bytes -= n;
 		if (n > 0)

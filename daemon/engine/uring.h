@@ -63,8 +63,7 @@ struct uring {
 	uint64_t sent_ns; /* when the kernel had taken the sends of the last timed turn */
 	struct io_uring_buf_ring *buf_ring; /* NULL: each receive has a chunk of its own */
 	unsigned buf_entries, buf_mask;
-	uint16_t *after;      /* by a posted chunk's id: the id of the chunk that was posted next */
-	uint16_t last_posted; /* the id of the chunk that was posted last */
+	uint16_t *posted_at; /* by a posted chunk's id: its index in the ring */
 	unsigned posted_max;
 	/* The first of the sends that ring.quiet counts, up to URING_SILENT_MAX. */
 	struct uring_quiet quiet[URING_SILENT_MAX];

@@ -25,8 +25,7 @@ void uring_refill(struct worker *w)
 
 		io_uring_buf_ring_add(u->buf_ring, k->base, w->pool.chunk_size, (uint16_t)k->id,
 				      (int)u->buf_mask, (int)n++);
-		u->after[u->last_posted] = (uint16_t)k->id;
-		u->last_posted = (uint16_t)k->id;
+		u->posted_at[k->id] = (uint16_t)((u->buf_ring->tail + n - 1) & u->buf_mask);
 		w->pool_posted++;
 	}
 	if (n > 0)
@@ -171,10 +170,10 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 		return 0; /* without a buffer ring each receive has its own chunk */
 	u->buf_entries = uring_power_of_two(w->pool.chunk_count * 3 / 4);
 	u->buf_mask = u->buf_entries - 1;
-	u->after = calloc(w->pool.chunk_count, sizeof(*u->after));
+	u->posted_at = calloc(w->pool.chunk_count, sizeof(*u->posted_at));
 	u->buf_ring = mmap(NULL, u->buf_entries * sizeof(struct io_uring_buf),
 			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!u->after || u->buf_ring == MAP_FAILED)
+	if (!u->posted_at || u->buf_ring == MAP_FAILED)
 		return reason_set(reason, -ENOMEM, "no memory for the buffer ring");
 	io_uring_buf_ring_init(u->buf_ring);
 	rc = -EINVAL;
@@ -287,7 +286,7 @@ void uring_fini(struct worker *w)
 		u->send_free = s->next;
 		free(s);
 	}
-	free(u->after);
+	free(u->posted_at);
 	free(u);
 	w->engine_state = NULL;
 }
