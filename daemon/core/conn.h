@@ -142,7 +142,8 @@ struct conn {
 		struct conn *next;
 	} slices;
 	uint8_t op_index, end;
-	uint32_t op_count; /* operations that the clock of op_start_ns runs for */
+	uint8_t traffic_class; /* of datagrams to this client; see conn_set_traffic_class() */
+	uint32_t op_count;     /* operations that the clock of op_start_ns runs for */
 	/* CONN_BULK: the turn in which it last received, or became one,
 	 * modulo 2^32; see bulk_share(). */
 	uint32_t bulk_turn;
@@ -455,6 +456,10 @@ bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes);
 
 /* setsockopt() and getsockopt() of a connection that is a socket; the calls are counted. */
 int conn_set_option(const struct conn *c, int level, int name, const void *value, size_t bytes);
+
+/* Sets the traffic class (RFC 2474, RFC 3168) of what is sent to this client from now on: of its
+ * socket, or of each datagram where clients share one.  0 or -1 with errno. */
+int conn_set_traffic_class(struct conn *c, uint8_t value);
 int conn_get_option(const struct conn *c, int level, int name, void *ret_value, size_t bytes);
 
 /* The peer's address; AF_UNSPEC: unknown.  At most one system call. */

@@ -77,6 +77,18 @@ int conn_set_option(const struct conn *c, int level, int name, const void *value
 	return setsockopt(c->fd, level, name, value, (socklen_t)bytes);
 }
 
+int conn_set_traffic_class(struct conn *c, uint8_t value)
+{
+	int number = value;
+
+	c->traffic_class = value;
+	if (c->fd < 0)
+		return 0;
+	if (conn_local_address(c).ss_family == AF_INET6)
+		return conn_set_option(c, IPPROTO_IPV6, IPV6_TCLASS, &number, sizeof(number));
+	return conn_set_option(c, IPPROTO_IP, IP_TOS, &number, sizeof(number));
+}
+
 int conn_get_option(const struct conn *c, int level, int name, void *ret_value, size_t bytes)
 {
 	socklen_t length = (socklen_t)bytes;

@@ -259,6 +259,26 @@ def test_streams_end_with_control(daemon):
         wait_until(lambda: daemon.stats("udp")["connections"]["open"] == 0, "nothing is sent any more")
 
 
+def test_each_clients_datagrams_have_its_own_traffic_class(daemon):
+    """Of two tests at once over one socket; the answer to the first datagram has it, too."""
+    def classes(s, count):
+        for _ in range(count):
+            _, control, _, _ = s.recvmsg(1000, 64)
+            yield from (data[0] for level, kind, data in control
+                        if (level, kind) == (socket.IPPROTO_IP, socket.IP_TOS))
+
+    with (Datagrams(daemon, reverse=True, bandwidth=1_000_000, TOS=184) as one,
+          Datagrams(daemon, reverse=True, bandwidth=1_000_000) as other):
+        for client, value in ((one, 184), (other, 0)):
+            client.expect(CREATE_STREAMS)
+            s = client.stream()
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+            s.send(HELLO)
+            client.expect(TEST_START, TEST_RUNNING)
+            assert list(classes(s, 5)) == [value] * 5
+        assert list(classes(one.streams[0], 20)) == [184] * 20
+
+
 def test_without_a_twin_there_is_no_such_test(start_daemon):
     daemon = start_daemon(listener("iperf3", service="iperf3"))
     with Datagrams(daemon) as client:

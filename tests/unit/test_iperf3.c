@@ -320,6 +320,31 @@ static void no_stream_too_many(void **state)
 	assert_non_null(s->streams[0]->conn);
 }
 
+static void pass_step(struct scene *s)
+{
+	struct timer *timer = &s->control->conn->due.timer;
+
+	timer->due(timer, clock_ns() + 11 * (uint64_t)NS_PER_S);
+	settle(s);
+}
+
+/* Each stream has the time limit, as a far client opens one after the other. */
+static void streams_may_come_one_by_one(void **state)
+{
+	struct scene *s = *state;
+
+	set_up(s, "{\"parallel\":4}", 37);
+	expect_state(s, IPERF3_CREATE_STREAMS);
+	for (unsigned i = 0; i < 3; i++) {
+		open_stream(s, 37);
+		pass_step(s);
+		assert_non_null(s->control->conn);
+	}
+	pass_step(s);
+	assert_null(s->control->conn);
+	assert_int_equal(stat_load(s->fake->worker.stats.operations[0].errors), 1);
+}
+
 static void streams_end_with_control(void **state)
 {
 	struct scene *s = *state;
@@ -479,6 +504,7 @@ int main(void)
 		TEST(bidir_without_data_ends),
 		TEST(refusals_say_why),
 		TEST(no_stream_too_many),
+		TEST(streams_may_come_one_by_one),
 		TEST(streams_end_with_control),
 		TEST(states_that_arrive_together_are_all_handled),
 		TEST(the_end_of_a_drain_ends_a_test),

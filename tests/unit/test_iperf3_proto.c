@@ -97,7 +97,8 @@ static void wrong_parameters_get_the_error_that_says_so(void **state)
 		{ "{\"omit\":601}", IPERF3_BAD_OMIT },
 		{ "{\"len\":1048577}", IPERF3_BAD_LEN },
 		{ "{\"window\":1e12}", IPERF3_BAD_WINDOW },
-		{ "{\"MSS\":9217}", IPERF3_BAD_MSS },
+		{ "{\"MSS\":32768}", IPERF3_BAD_MSS },
+		{ "{\"mptcp\":true}", IPERF3_NO_PROTOCOL },
 		{ "{\"TOS\":256}", IPERF3_BAD_TOS },
 		{ "{\"burst\":1001}", IPERF3_BAD_BURST },
 		{ "{\"reverse\":true,\"bidirectional\":true}", IPERF3_REVERSE_BIDIR },
@@ -117,13 +118,11 @@ static void datagrams_are_counted_by_their_numbers(void **state)
 	static const struct {
 		uint64_t numbers[6], high, lost, order;
 	} cases[] = {
-		{ { 1, 2, 3, 4 }, 4, 0, 0 },
-		{ { 3, 4 }, 4, 2, 0 },       /* the first are lost */
-		{ { 1, 2, 6 }, 6, 3, 0 },    /* a gap */
-		{ { 1, 3, 2, 4 }, 4, 0, 1 }, /* late */
-		{ { 1, 1, 2, 2 }, 2, 0, 2 }, /* twice */
-		{ { 1, 4, 4, 5 }, 5, 1, 1 }, /* a gap, then twice */
-		{ { UINT32_MAX }, UINT32_MAX, UINT32_MAX - 1, 0 },
+		{ { 1, 2, 3, 4 }, 4, 0, 0 }, { { 3, 4 }, 4, 2, 0 }, /* the first are lost */
+		{ { 1, 2, 6 }, 6, 3, 0 },                           /* a gap */
+		{ { 1, 3, 2, 4 }, 4, 0, 1 },                        /* late */
+		{ { 1, 1, 2, 2 }, 2, 0, 2 },                        /* twice */
+		{ { 1, 4, 4, 5 }, 5, 1, 1 },                        /* a gap, then twice */
 	};
 	uint8_t header[IPERF3_HEADER];
 
@@ -140,6 +139,23 @@ static void datagrams_are_counted_by_their_numbers(void **state)
 			assert_int_equal(a.lost, cases[i].lost);
 			assert_int_equal(a.order, cases[i].order);
 		}
+}
+
+/* RFC 1982: numbers of 32 bits begin again at 0; what is late is still known. */
+static void numbers_of_32_bits_begin_again(void **state)
+{
+	static const uint64_t numbers[] = { 0, 1, UINT32_MAX, 2, 5, 4 };
+	struct iperf3_arrivals a = { .high = UINT32_MAX - 1 };
+	uint8_t header[IPERF3_HEADER];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++) {
+		iperf3_build_header(header, false, 0, (1ULL << 32) + numbers[i]);
+		iperf3_arrived(&a, header, false, 0);
+	}
+	assert_int_equal(a.high, (1ULL << 32) + 5);
+	assert_int_equal(a.order, 2); /* UINT32_MAX and 4 came late */
+	assert_int_equal(a.lost, 1);  /* 3 */
 }
 
 /* RFC 1889, 6.3.1; no clock of the client's is ours. */
@@ -221,6 +237,7 @@ int main(void)
 		cmocka_unit_test(wrong_parameters_get_the_error_that_says_so),
 		cmocka_unit_test(results_come_back_as_they_went),
 		cmocka_unit_test(datagrams_are_counted_by_their_numbers),
+		cmocka_unit_test(numbers_of_32_bits_begin_again),
 		cmocka_unit_test(jitter_is_of_differences),
 		cmocka_unit_test(streams_of_datagrams_shake_hands),
 	};

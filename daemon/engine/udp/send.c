@@ -56,6 +56,16 @@ static void control_from(struct msghdr *msg, const struct udp_peer *peer)
 	}
 }
 
+/* Sets the traffic class, which the socket's clients may want different values of. */
+static void control_class(struct msghdr *msg, const struct udp_peer *peer, int value)
+{
+	bool six =
+		peer->to.sa.sa_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(&peer->to.in6.sin6_addr);
+
+	control_add(msg, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_TCLASS : IP_TOS, &value,
+		    sizeof(value));
+}
+
 static void batch_control(struct udp_batch *b, unsigned i, const struct udp_peer *peer,
 			  unsigned views, size_t first)
 {
@@ -66,6 +76,8 @@ static void batch_control(struct udp_batch *b, unsigned i, const struct udp_peer
 	msg->msg_controllen = 0;
 	if (peer->socket->pktinfo)
 		control_from(msg, peer);
+	if (unlikely(peer->peer.conn->traffic_class))
+		control_class(msg, peer, peer->peer.conn->traffic_class);
 	if (views > 1)
 		control_add(msg, SOL_UDP, UDP_SEGMENT, &size, sizeof(size));
 	if (!msg->msg_controllen)

@@ -8,6 +8,8 @@
 #include "iperf3.h"
 #include "test_log.h"
 
+/* Time for a test's end to arrive, behind all that waits in queues between: as iperf3's server. */
+#define END_NS (40 * (uint64_t)NS_PER_S)
 /* Time without progress after which a test without -t is ended. */
 #define STUCK_NS (60 * (uint64_t)NS_PER_S)
 /* Interval of checks while a test runs; they also keep control from being idle. */
@@ -198,7 +200,8 @@ static bool step_streams(struct conn *c)
 	struct iperf3_test *t = i->member.test;
 	uint8_t state;
 	/* In this order: a failed stream has stored its error before it has arrived. */
-	bool complete = atomic_load(&t->arrived) == t->stream_count;
+	unsigned arrived = atomic_load(&t->arrived);
+	bool complete = arrived == t->stream_count;
 	int error = atomic_load(&t->error);
 
 	if (error) {
@@ -208,6 +211,11 @@ static bool step_streams(struct conn *c)
 	if (control_read_state(c, &state)) {
 		control_break_off(c, state);
 		return false;
+	}
+	/* The limit is for each stream: clients open one after the other, each a round trip. */
+	if (!complete && conn_deadline_passed(c) && arrived > i->arrived) {
+		i->arrived = arrived;
+		control_go(c, STEP_STREAMS);
 	}
 	if (!complete || !conn_try_write(c, states, sizeof(states)))
 		return false;
@@ -225,7 +233,7 @@ static bool control_is_late(struct conn *c, uint64_t now)
 	uint64_t bytes, stuck_ns = STUCK_NS;
 
 	if (p->time_s)
-		return now > i->start_ns + p->time_s * (uint64_t)NS_PER_S + IPERF3_STEP_NS;
+		return now > i->start_ns + p->time_s * (uint64_t)NS_PER_S + END_NS;
 	if (p->rate) /* at a low rate a single block may take long */
 		stuck_ns += (uint64_t)((double)p->len * p->burst * 8 * NS_PER_S / (double)p->rate);
 	bytes = iperf3_bytes(t);

@@ -49,6 +49,7 @@ struct iperf3_conn {
 
 	/* Control. */
 	uint32_t text_bytes, text_max;
+	unsigned arrived;                /* streams, when their time limit last began */
 	bool waited;                     /* it has waited in STEP_ARRIVE */
 	char *text;                      /* JSON being received or sent; NULL: none */
 	struct iperf3_counted *expected; /* the client's counts, by index of the stream id */

@@ -130,6 +130,8 @@ int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *re
 		error = IPERF3_BAD_PARAMS;
 	else if (has_flag(object, "sctp"))
 		error = IPERF3_NO_SCTP;
+	else if (has_flag(object, "mptcp")) /* what would be measured is plain TCP */
+		error = IPERF3_NO_PROTOCOL;
 	else if (has_flag(object, "authtoken"))
 		error = IPERF3_NO_AUTHORIZATION;
 	else if (reverse && both)
@@ -359,9 +361,12 @@ void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide,
 	double sent_s = get_be32(header) + get_be32(header + 4) * 1e-6;
 	double transit = (double)now_ns * 1e-9 - sent_s;
 	double d = a->begun ? fabs(transit - a->transit_s) : 0;
-	uint64_t number = wide ? get_be64(header + 8) : get_be32(header + 8);
+	uint64_t number;
 
-	number = MIN(number, COUNT_MAX);
+	if (wide)
+		number = MIN(get_be64(header + 8), COUNT_MAX);
+	else
+		number = a->high + (uint64_t)(int32_t)(get_be32(header + 8) - (uint32_t)a->high);
 	if (number > a->high) {
 		a->lost += number - a->high - 1;
 		a->high = number;

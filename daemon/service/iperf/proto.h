@@ -1,7 +1,7 @@
 /* iperf3's control protocol as a server sees it: states of one byte, and JSON behind a
  * be32 length.  Pure: no I/O.
  *
- * Source: iperf3's src/iperf_api.[ch], versions 3.1 to 3.18, and
+ * Source: iperf3's src/iperf_api.[ch], versions 3.1 to 3.21, and
  * observed messages of its client. */
 #pragma once
 #include <stdbool.h>
@@ -25,7 +25,7 @@ enum {
 	IPERF3_HEADER = 16,      /* bytes of the longest header of a datagram */
 	IPERF3_LEN = 128 * 1024, /* bytes of a block over TCP; the default */
 	IPERF3_WINDOW_MAX = 512 * 1024 * 1024,
-	IPERF3_MSS_MAX = 9216,
+	IPERF3_MSS_MAX = 32 * 1024 - 1,
 	IPERF3_BURST_MAX = 1000,
 	IPERF3_CONGESTION_MAX = 16, /* with its NUL: TCP_CA_NAME_MAX */
 };
@@ -102,7 +102,8 @@ struct iperf3_counted {
 	double seconds, jitter_s;
 };
 
-/* Counts of a stream's received datagrams, as iperf3 counts. */
+/* Counts of a stream's received datagrams, as iperf3 counts.  Numbers of 32 bits begin again behind
+ * the last one, and are compared as RFC 1982 says; `high` goes on. */
 struct iperf3_arrivals {
 	/* Number of the latest; how many are missing; how many came late or twice, each of which
 	 * reduces lost by one. */

@@ -54,17 +54,6 @@ static int set_window(struct conn *c, int bytes)
 	return 0;
 }
 
-static int set_tos(struct conn *c, int tos)
-{
-	bool done;
-
-	if (conn_local_address(c).ss_family == AF_INET6)
-		done = set_number(c, IPPROTO_IPV6, IPV6_TCLASS, tos);
-	else
-		done = set_number(c, IPPROTO_IP, IP_TOS, tos);
-	return done ? 0 : IPERF3_TOS_FAILED;
-}
-
 /* 0 or enum iperf3_error. */
 static int set_options(struct conn *c, const struct iperf3_params *p)
 {
@@ -73,8 +62,8 @@ static int set_options(struct conn *c, const struct iperf3_params *p)
 
 	if (p->window)
 		rc = set_window(c, p->window);
-	if (rc == 0 && p->tos)
-		rc = set_tos(c, p->tos);
+	if (rc == 0 && p->tos && conn_set_traffic_class(c, (uint8_t)p->tos) < 0)
+		rc = IPERF3_TOS_FAILED;
 	if (rc == 0 && p->mss && !set_number(c, IPPROTO_TCP, TCP_MAXSEG, p->mss))
 		rc = IPERF3_MSS_FAILED;
 	if (rc == 0 && p->sends && fq_rate &&

@@ -80,6 +80,7 @@ static void stream_join(struct conn *c, const uint8_t answer[static IPERF3_HANDS
 	i->step = STEP_STREAM;
 	conn_peer_verified(c);
 	p = &i->member.test->params;
+	conn_set_traffic_class(c, (uint8_t)p->tos);
 	if (p->len > c->worker->pool.chunk_size)
 		error = IPERF3_BAD_DATAGRAM;
 	else if (conn_write(c, answer, IPERF3_HANDSHAKE) < 0)
