@@ -95,18 +95,24 @@ static bool too_deep(const char *text, size_t bytes)
 	return false;
 }
 
+/* A field that is null is as one that is absent.  Upgrades are refused. */
 static int request_set(struct varlink_request *request, const char *key, json_t *value)
 {
+	static const char *const known[] = { "method", "parameters", "more", "oneway", "upgrade" };
+
+	for (unsigned i = 0; json_is_null(value) && i < ARRAY_SIZE(known); i++)
+		if (strcmp(key, known[i]) == 0)
+			return 0;
 	if (strcmp(key, "method") == 0 && json_is_string(value))
 		request->method = json_string_value(value);
 	else if (strcmp(key, "parameters") == 0 && json_is_object(value))
 		request->parameters = value;
-	else if (strcmp(key, "parameters") == 0 && json_is_null(value))
-		return 0;
 	else if (strcmp(key, "more") == 0 && json_is_boolean(value))
 		request->more = json_is_true(value);
 	else if (strcmp(key, "oneway") == 0 && json_is_boolean(value))
 		request->oneway = json_is_true(value);
+	else if (strcmp(key, "upgrade") == 0 && json_is_false(value))
+		return 0;
 	else
 		return -EBADMSG;
 	return 0;

@@ -65,7 +65,7 @@ static const struct config_key own_keys[] = {
 	LISTENER("service", service, service, NULL, REPLACE,
 		 "what the bytes mean"),
 	LISTENER("workers", uint, workers, "1", REPLACE,
-		 "threads; auto: one for each CPU that the process may use", RANGE(1, 64),
+		 "threads; auto: one for each CPU that affinity and cpu.max allow", RANGE(1, 64),
 		 .word = "auto"),
 	LISTENER("cpus", cpus, options.cpus, "any", REPLACE,
 		 "CPUs that the workers are bound to", .word = "any"),

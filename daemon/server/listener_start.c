@@ -1,11 +1,11 @@
 /* Listeners: choosing the engine, their sockets and exports, and the start of
  * their workers.  See listener.h. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpus.h"
 #include "groups.h"
 #include "listener.h"
 #include "listener_sockets.h"
@@ -60,15 +60,11 @@ static int listener_get_exports(struct listener *l, const struct exports *export
 
 unsigned listener_workers(const struct listener_config *config)
 {
-	cpu_set_t cpus;
-
 	if (config->workers)
 		return config->workers;
 	if (CPU_COUNT(&config->options.cpus) > 0)
 		return (unsigned)CPU_COUNT(&config->options.cpus);
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
-		return 1;
-	return (unsigned)CPU_COUNT(&cpus);
+	return cpus_usable();
 }
 
 /* Begins to start further workers, up to `count` in all, and gives them their sockets. */

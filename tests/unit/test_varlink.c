@@ -153,9 +153,12 @@ static void a_call_is_read_whole(void **state)
 	assert_null(q.root);
 }
 
-static void missing_or_null_parameters_are_an_empty_object(void **state)
+static void missing_fields_and_null_are_alike(void **state)
 {
-	static const char *const texts[] = { CALL, "{\"method\":\"a\",\"parameters\":null}" };
+	static const char *const texts[] = { CALL, "{\"method\":\"a\",\"parameters\":null}",
+					     "{\"method\":\"a\",\"more\":null,\"oneway\":null,"
+					     "\"upgrade\":null}",
+					     "{\"method\":\"a\",\"upgrade\":false}" };
 	struct varlink_request q;
 
 	(void)state;
@@ -193,7 +196,8 @@ static void text_other_than_a_call_is_refused(void **state)
 		"{\"method\":\"a.b.C\",\"parameters\":[]}",
 		"{\"method\":\"a.b.C\",\"parameters\":1}",
 		"{\"method\":\"a.b.C\",\"more\":1}",
-		"{\"method\":\"a.b.C\",\"more\":null}",
+		"{\"method\":\"a.b.C\",\"upgrade\":true}",
+		"{\"method\":\"a.b.C\",\"unknown\":null}",
 		"{\"method\":\"a.b.C\",\"oneway\":\"yes\"}",
 		"{\"method\":\"a.b.C\",\"more\":true,\"oneway\":true}",
 		"{\"method\":\"a.b.C\",\"method\":\"a.b.C\"}",
@@ -308,7 +312,7 @@ int main(void)
 		cmocka_unit_test(oversize_is_refused_with_and_without_its_end),
 		cmocka_unit_test(many_small_messages_are_not_oversize),
 		cmocka_unit_test(a_call_is_read_whole),
-		cmocka_unit_test(missing_or_null_parameters_are_an_empty_object),
+		cmocka_unit_test(missing_fields_and_null_are_alike),
 		cmocka_unit_test(text_other_than_a_call_is_refused),
 		cmocka_unit_test(depth_is_limited),
 		cmocka_unit_test(parameters_are_checked_against_the_table),

@@ -1,0 +1,88 @@
+/* base/cpus.c: the CPUs that control groups grant, on files as the kernel's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cpus.h"
+#include "util.h"
+
+static void write_file(const char *root, const char *name, const char *text)
+{
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void the_smallest_limit_of_all_groups_counts(void **state)
+{
+	static const char *const folders[] = { "a", "a/b", "a/b/c" };
+	static const struct {
+		const char *groups;    /* /proc/self/cgroup */
+		const char *limits[3]; /* cpu.max of a, a/b, a/b/c */
+		unsigned granted;
+	} cases[] = {
+		{ "0::/a/b/c\n", { "max 100000", "max 100000", "max 100000" }, 0 },
+		{ "0::/a/b/c\n", { "max 100000", "max 100000", "200000 100000" }, 2 },
+		{ "0::/a/b/c\n", { "max 100000", "150000 100000", "400000 100000" }, 2 },
+		{ "0::/a/b/c\n", { "50000 100000", "150000 100000", "max 100000" }, 1 },
+		{ "0::/a\n", { "300000 100000", "100000 100000", "max 100000" }, 3 },
+		{ "2:cpu:/a/b\n0::/a\n", { "300000 100000", "100000 100000", "max 100000" }, 3 },
+		{ "2:cpu:/a/b\n", { "300000 100000", "100000 100000", "max 100000" }, 0 },
+		{ "0::/\n", { "300000 100000", "100000 100000", "max 100000" }, 0 },
+		{ "0::/a/b/gone\n", { "300000 100000", "max 100000", "1 100000" }, 3 },
+		{ "0::/a\n", { "nonsense", "", "" }, 0 },
+		{ "0::/a\n", { "100000 0", "", "" }, 0 },
+		{ "", { "100000 100000", "", "" }, 0 },
+	};
+	char root[] = "/tmp/test_cpus-XXXXXX", path[128];
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	for (unsigned i = 0; i < ARRAY_SIZE(folders); i++) {
+		snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (unsigned k = 0; k < ARRAY_SIZE(folders); k++) {
+			snprintf(path, sizeof(path), "%s/cpu.max", folders[k]);
+			write_file(root, path, cases[i].limits[k]);
+		}
+		write_file(root, "groups", cases[i].groups);
+		snprintf(path, sizeof(path), "%s/groups", root);
+		assert_int_equal(cpus_granted(path, root), cases[i].granted);
+	}
+	assert_int_equal(cpus_granted("/nonexistent", root), 0);
+	snprintf(path, sizeof(path), "rm -rf %s", root);
+	assert_int_equal(system(path), 0);
+}
+
+static void at_least_one_cpu_is_usable(void **state)
+{
+	cpu_set_t cpus;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	assert_in_range(cpus_usable(), 1, CPU_COUNT(&cpus));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_smallest_limit_of_all_groups_counts),
+		cmocka_unit_test(at_least_one_cpu_is_usable),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
