@@ -10,7 +10,6 @@
 #include "host.h"
 #include "must.h"
 #include "nic_link.h"
-#include "timeline.h"
 #include "util.h"
 
 enum {
@@ -298,7 +297,7 @@ int sampler_rows(const struct sampler *s, const char *label, const json_t *inter
 		return CTL_REFUSED;
 	}
 	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
-	timeline_set(m, first, s->documents);
+	measures_set_connections(m, first, s->documents);
 	link_set(m, first, s->documents, interfaces, link_bps);
 	return CTL_DONE;
 }

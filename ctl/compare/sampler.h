@@ -52,7 +52,7 @@ void sampler_free(struct sampler *s);
 
 /* The last document, borrowed. */
 const json_t *sampler_last(const struct sampler *s);
-/* Appends the rows of the span of load to m, with their timelines and their links, see link_set().
+/* Appends the rows of the span of load to m, with their links, see link_set().
  * label NULL: none.  An exit code: the daemon may have been restarted. */
 int sampler_rows(const struct sampler *s, const char *label, const json_t *interfaces,
 		 uint64_t link_bps, struct measures *m);

@@ -119,6 +119,21 @@ static uint64_t sum_of(const json_t *document, uint64_t (*of)(const json_t *list
 	return sum;
 }
 
+void measures_set_connections(struct measures *m, unsigned first, const json_t *documents)
+{
+	for (unsigned i = first; i < m->count; i++) {
+		struct measure *row = m->rows[i];
+		json_t *document;
+		size_t at;
+
+		json_array_foreach(documents, at, document)
+			row->connections =
+				MAX(row->connections,
+				    field_uint(field_named(document, "listeners", row->listener),
+					       "connections.open"));
+	}
+}
+
 uint64_t measures_operations(const json_t *document)
 {
 	return sum_of(document, operations_count);

@@ -96,7 +96,6 @@ struct measure {
 	struct measure_machine machine;
 	struct measure_link link;
 	struct measure_visit visit;
-	const json_t *timeline;   /* see timeline.h; NULL: unknown */
 	const json_t *layers;     /* see layers_group.h; NULL: not sampled */
 	const json_t *conditions; /* see conditions.h; NULL: unknown */
 	/* Set by measures_merge(): the intervals whose sum this row is, owned. visit_count 0: the
@@ -129,6 +128,10 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
 /* Nanoseconds between two documents, by the daemon's clock; -ESTALE when the daemon was
  * restarted in between. */
 int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_interval_ns);
+
+/* Sets how many connections each row of m from `first` on had, at the most, in any of the documents
+ * that were taken meanwhile. */
+void measures_set_connections(struct measures *m, unsigned first, const json_t *documents);
 
 /* The operations of all listeners of a document. */
 uint64_t measures_operations(const json_t *document);

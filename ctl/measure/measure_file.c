@@ -214,8 +214,6 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "link", link_to_json(&row->link));
 	if (*row->visit.run && one)
 		json_object_set_new(saved, "visit", visit_to_json(&row->visit));
-	if (row->timeline)
-		json_object_set_new(saved, "timeline", json_deep_copy(row->timeline));
 	if (row->layers && one)
 		json_object_set_new(saved, "layers", json_deep_copy(row->layers));
 	if (row->conditions)
@@ -243,7 +241,6 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->features = field_get(source, "features");
 	row->stores = field_get(source, "stores");
 	row->tls = field_get(source, "tls");
-	row->timeline = field_get(source, "timeline");
 	row->layers = field_get(source, "layers");
 	row->conditions = field_get(source, "conditions");
 	measure_set_visit(row, field_get(source, "visit"));

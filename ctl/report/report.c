@@ -28,25 +28,6 @@ static void end_figure(FILE *to, const char *caption)
 	fprintf(to, "<figcaption>%s</figcaption></figure>\n", caption);
 }
 
-/* A chart that may have nothing to show. */
-static void put_optional(FILE *to, const struct report *r, const struct group *g,
-			 bool (*draw)(FILE *to, const struct report *r, const struct group *g),
-			 const char *heading, const char *caption)
-{
-	char *chart;
-	FILE *drawn = text_open(&chart);
-	bool any;
-
-	any = draw(drawn, r, g);
-	fclose(drawn);
-	if (any) {
-		begin_figure(to, heading);
-		fputs(chart, to);
-		end_figure(to, caption);
-	}
-	free(chart);
-}
-
 static void put_rounds(FILE *to, const struct group *g)
 {
 	if (group_is_judged(g))
@@ -71,27 +52,13 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	report_paragraph(to, "p class=\"verdict\"", group_side(g));
 	put_rounds(to, g);
 	report_paragraph(to, "p class=\"dim\"", group_tls(g));
-	fputs("<div class=\"charts\">\n", to);
 	if (g->count > 1) {
+		fputs("<div class=\"charts\">\n", to);
 		begin_figure(to, "Against the first");
 		chart_against(to, r, g);
 		end_figure(to, "The estimated change of the cost.");
+		fputs("</div>\n", to);
 	}
-	begin_figure(to, figures[g->cost].words);
-	chart_cost(to, r, g, NULL);
-	end_figure(to, "The server's threads; the line is the spread of the visits.");
-	put_optional(to, r, g, chart_latency, "Latency percentiles",
-		     "Logarithmic axes; a curve ends where its samples do.");
-	fputs("<div class=\"stack\">\n", to);
-	begin_figure(to, "System calls per operation");
-	chart_calls(to, r, g);
-	end_figure(to, g->rows[0]->batch
-			       ? "An operation is what one receive or send moved: many pipelined "
-				 "requests may be one."
-			       : "An operation is one request served.");
-	put_optional(to, r, g, chart_timeline, "Throughput over time",
-		     "A line for each visit, from its generator's start to its end.");
-	fputs("</div>\n</div>\n", to);
 	if (g->count > CHART_ROWS_MAX)
 		fprintf(to, "<p class=\"dim\">The charts have the first %d of %u rows.</p>\n",
 			CHART_ROWS_MAX, g->count);
@@ -228,9 +195,6 @@ void report_svg(FILE *to, const struct measures *m, const struct against *agains
 		return;
 	}
 	report_init(&r, m);
-	if (!is_compared(&r.groups) && r.groups.count == 1)
-		chart_cost(to, &r, &r.groups.list[0], report_chart_style);
-	else
-		chart_overview(to, &r, WIDTH, report_chart_style);
+	chart_overview(to, &r, WIDTH, report_chart_style);
 	report_fini(&r);
 }

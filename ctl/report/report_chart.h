@@ -50,14 +50,3 @@ void chart_overview(FILE *to, const struct report *r, double width, const char *
 
 /* The same of one group, whose rows have their own names. */
 void chart_against(FILE *to, const struct report *r, const struct group *g);
-
-/* CPU per request, or what else the rows are compared by, with its parts, spread and verdicts. */
-void chart_cost(FILE *to, const struct report *r, const struct group *g, const char *style);
-void chart_calls(FILE *to, const struct report *r, const struct group *g);
-
-/* Operations per second over the time of each visit, a strip for each row; false: there were no
- * samples, and nothing was drawn. */
-bool chart_timeline(FILE *to, const struct report *r, const struct group *g);
-
-/* Percentiles; false: there are too few samples, and nothing was drawn. */
-bool chart_latency(FILE *to, const struct report *r, const struct group *g);

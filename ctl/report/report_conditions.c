@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "field.h"
-#include "human.h"
 #include "report_page.h"
 #include "svg.h"
+#include "text.h"
 #include "util.h"
 
 /* ---- What the visits have in common ---- */
@@ -59,6 +59,8 @@ static void dates_of(const struct measures *m, const char **ret_first, const cha
 
 /* ---- Hosts ---- */
 
+enum { LONG = 200 }; /* a text that is shown only on request */
+
 /* Puts nothing for "". */
 static void put_term(FILE *to, const char *term, const char *text)
 {
@@ -68,53 +70,34 @@ static void put_term(FILE *to, const char *term, const char *text)
 	svg_element(to, "dd", "%s", text);
 }
 
-static void put_mitigations(FILE *to, const json_t *mitigations)
+/* Many words, in an element that the reader can open. */
+static void put_details(FILE *to, const char *text)
 {
-	const char *name, *separator = "";
-	json_t *state;
-
-	if (!json_is_object(mitigations))
-		return;
-	fputs("<dt>CPU mitigations</dt><dd>", to);
-	json_object_foreach((json_t *)mitigations, name, state) {
-		fputs(separator, to);
-		svg_escape_format(to, "%s: %s", name, field_text(state, ""));
-		separator = "<br/>";
-	}
-	fputs(*separator ? "" : "this CPU needs none", to);
-	fputs("</dd>\n", to);
+	fputs("<details><summary>\xe2\x80\xa6</summary>", to);
+	svg_escape(to, text);
+	fputs("</details>", to);
 }
 
-/* Puts the CPU's flags, many words, into an element that the reader can open. */
-static void put_flags(FILE *to, const char *flags)
-{
-	unsigned count = 1;
-
-	if (!*flags)
-		return;
-	for (const char *at = flags; (at = strchr(at, ' ')); at++)
-		count++;
-	fprintf(to, "<dt>CPU flags</dt><dd><details><summary>%u</summary>", count);
-	svg_escape(to, flags);
-	fputs("</details></dd>\n", to);
-}
-
+/* All that is known of the host, by the names of host_describe(). */
 static void put_host(FILE *to, const json_t *host)
 {
-	const char *governor = field_text(host, "governor");
-	char cpu[200];
+	const char *name, *inner;
+	json_t *value, *state;
 
-	snprintf(cpu, sizeof(cpu), "%s, %llu online%s", field_text(host, "cpu"),
-		 (unsigned long long)field_uint(host, "cpus"),
-		 field_bool(host, "hypervisor") ? ", of a virtual machine" : "");
-	put_term(to, "kernel", field_text(host, "kernel"));
-	put_term(to, "machine", field_text(host, "machine"));
-	put_term(to, "CPUs", *field_text(host, "cpu") ? cpu : "");
-	if (field_uint(host, "memory_bytes"))
-		put_term(to, "memory", human_bytes(field_uint(host, "memory_bytes")).text);
-	put_term(to, "frequency governor", *governor ? governor : "not visible to this kernel");
-	put_mitigations(to, field_get(host, "mitigations"));
-	put_flags(to, field_text(host, "cpu_flags"));
+	json_object_foreach((json_t *)host, name, value) {
+		char *text = json_is_object(value) ? text_new("%s", "") : field_show(value);
+
+		svg_element(to, "dt", "%s", name);
+		fputs("<dd>", to);
+		if (strlen(text) > LONG)
+			put_details(to, text);
+		else
+			svg_escape(to, text);
+		json_object_foreach(value, inner, state)
+			svg_element(to, "div", "%s: %s", inner, field_text(state, ""));
+		fputs("</dd>\n", to);
+		free(text);
+	}
 }
 
 static void put_generator(FILE *to, const char *name, const json_t *host)
@@ -245,7 +228,6 @@ void report_conditions(FILE *to, const struct measures *m)
 	}
 	/* The command that measures all of it again.  Ports that the run chose are not in it. */
 	put_words(to, m, make_invocation, "<dl><dt>measured by</dt>", "dd", "</dl>\n");
-	report_nics(to, m);
 	if (json_array_size(hosts))
 		put_listeners(to, m);
 	fputs("</section>\n", to);

@@ -186,14 +186,18 @@ static void draw(FILE *to, const struct forest *f, double width, const char *sty
 	y = top = forest_legend(drawn, f, width, top);
 	for (unsigned i = 0; i < f->count; i++)
 		y += f->groups[i].count > 1 ? strip_height(&f->groups[i]) : 0;
-	forest_axis(drawn, &x, base_of(f), top, y);
+	if (y > top)
+		forest_axis(drawn, &x, base_of(f), top, y);
 	for (unsigned i = 0, at = 0; i < f->count; i++) {
 		if (f->groups[i].count < 2)
 			continue;
 		forest_group(drawn, f, &f->groups[i], &x, top + at + 4);
 		at += (unsigned)strip_height(&f->groups[i]);
 	}
-	forest_caption(drawn, f, y + AXIS + 14);
+	if (y > top)
+		forest_caption(drawn, f, y + AXIS + 14);
+	else
+		svg_text(drawn, "dim", EDGE, y + AXIS + 14, "There is nothing to compare.");
 	svg_put(to, drawn, &body, width, y + AXIS + 24, f->report->title, style);
 }
 

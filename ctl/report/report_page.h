@@ -41,8 +41,5 @@ void report_conditions(FILE *to, const struct measures *m);
  * make() returns a reference or NULL. */
 json_t *report_distinct(const struct measures *m, json_t *(*make)(const struct measure *visit));
 
-/* What drivers told of the network interfaces, a column for each of them and for each change. */
-void report_nics(FILE *to, const struct measures *m);
-
 /* "nbserved 0.1.0 on Linux 6.1.0, 2026-11-22": one line, or nothing when it is unknown. */
 void report_subtitle(FILE *to, const struct measures *m);

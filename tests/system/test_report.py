@@ -48,7 +48,7 @@ def measured(start_daemon, tmp_path):
     rows, html = tmp_path / "rows.jsonl", tmp_path / "report.html"
     load = [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", "3000", "-c", "5"]
     done = nbctl("-s", daemon.control, "compare", "--save", rows, "--html", html, "--label", "it's <5>",
-                 "--repeat", "6", *NAMES, "--", *load, "--csv")  # fmt: skip
+                 "--repeat", "6", *NAMES, "--", *load)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert re.search(r"CPU/req", done.stdout)  # the table is there as well
     return html.read_text(), rows
@@ -60,9 +60,7 @@ def test_a_page_tells_what_was_measured_and_how(measured):
     lead = next(p for p in page.iter(f"{HTML}p") if p.get("class") == "lead")
     assert text_of(lead).startswith("io_uring: ")
     headings = [text_of(h) for h in page.iter(f"{HTML}h3")]
-    assert len(list(page.iter(f"{SVG}svg"))) == len(headings)
-    headings = [h for h in headings if h != "Throughput over time"]  # if it took long enough
-    assert headings == ["Against the first", "CPU per request", "Latency percentiles", "System calls per operation"]
+    assert headings == ["Against the first"] and len(list(page.iter(f"{SVG}svg"))) == 1
     forest = next(page.iter(f"{SVG}svg"))
     drawn = [text_of(t) for t in forest.iter(f"{SVG}text") if t.get("class") == "name"]
     assert drawn == [NAMES[1], "echo: it's <5>"]  # the first is the axis, and has no mark
@@ -78,7 +76,7 @@ def test_a_page_tells_what_was_measured_and_how(measured):
     for row in saved:
         conditions = row["conditions"]
         assert conditions["host"]["kernel"] in said
-        assert conditions["host"]["cpu_flags"] in said
+        assert " ".join(conditions["host"]["cpu_flags"].split()) in said
         assert " ".join(conditions["command_given"]) in said
         assert " ".join(conditions["command"]) not in said  # its port is gone with the daemon
         assert conditions["listener"]["engine"] == row["engine"]
@@ -151,22 +149,6 @@ def test_texts_in_the_rows_are_escaped(tmp_path):
     page = parse(done.stdout)
     assert '</td></style><script>alert("1")</script>' in text_of(page)
     ElementTree.fromstring(nbctl("report", "--svg", rows).stdout)
-
-
-def test_throughput_over_time_is_sampled_meanwhile(start_daemon, tmp_path):
-    daemon = start_daemon(listener("echo", engine="epoll"))
-    rows, html = tmp_path / "rows", tmp_path / "report.html"
-    command = [NBCTL, "-s", daemon.control, "compare", "--interval", "0.6", "--save", rows, "--html", html, "echo"]
-    with daemon.connect("echo") as s, subprocess.Popen(command, stdout=subprocess.DEVNULL) as compare:
-        while compare.poll() is None:
-            echo(s)
-    (row,) = [json.loads(line) for line in rows.read_text().splitlines()]
-    assert len(row["timeline"]) >= 2
-    assert sum(count for _, count in row["timeline"]) == row["count"]
-    assert sum(ns for ns, _ in row["timeline"]) == row["interval_ns"]
-    headings = [text_of(h) for h in parse(html.read_text()).iter(f"{HTML}h3")]
-    assert "Throughput over time" in headings
-    assert "Throughput over time" in nbctl("report", rows).stdout  # saved, it is the same
 
 
 def as_runs(saved, path, factor, kernel):

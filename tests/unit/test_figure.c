@@ -7,7 +7,6 @@
 #include <cmocka.h>
 
 #include "figure.h"
-#include "timeline.h"
 #include "util.h"
 
 /* Visits of `samples` operations each, the i-th with latencies of ns[i]. */
@@ -81,7 +80,7 @@ static void connections_over_rate_are_those_that_were_open_meanwhile(void **stat
 
 	(void)state;
 	measures_delta(&m, NULL, json_array_get(documents, 2), NS_PER_S, "");
-	timeline_set(&m, 0, documents);
+	measures_set_connections(&m, 0, documents);
 	assert_int_equal(m.rows[0]->connections, 50);
 	m.rows[0]->count = 100;
 	assert_float_equal(figure_value(m.rows[0], FIGURE_CYCLE), 0.5 * NS_PER_S, 1);
