@@ -77,9 +77,11 @@ static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes, bool
  * and then waits for an event that has already happened.  Where each input is answered, the send
  * fails; for the other services a poll listens for the reset.
  *
- * On a Unix socket the same happens with data and a FIN, so there the poll listens for that, too:
- * from then on each receive is a single one, and finds the FIN behind the data that is left.  (A
- * multishot receive armed again would miss it again if it first had to wait for chunks.) */
+ * On a Unix socket the same happens with data and a FIN, and on any socket with all services if the
+ * kernel does not defer the ring's work until the worker enters it.  There the poll listens for the
+ * FIN, too: from then on each receive is a single one, and finds the FIN behind the data that is
+ * left.  (A multishot receive armed again would miss it again if it first had to wait for chunks.)
+ */
 
 static void uring_recv(struct conn *c, bool on);
 
@@ -101,13 +103,13 @@ static void uring_reset_done(struct op *op, int res, uint32_t flags)
 	}
 }
 
-static void uring_reset_arm(struct conn *c, bool local)
+static void uring_reset_arm(struct conn *c, bool fin)
 {
 	struct uring *u = c->worker->engine_state;
 	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
 
 	c->reset_op.done = uring_reset_done;
-	io_uring_prep_poll_add(sqe, c->fd, POLLERR | POLLHUP | (local ? POLLRDHUP : 0));
+	io_uring_prep_poll_add(sqe, c->fd, POLLERR | POLLHUP | (fin ? POLLRDHUP : 0));
 	ring_op(sqe, &c->reset_op);
 	c->flags |= URING_RESET_ARMED;
 	c->pending++;
@@ -423,15 +425,15 @@ int uring_open(struct conn *c)
 static void uring_keep_open(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;
-	bool paused = c->flags & CONN_RECV_OFF, local;
+	bool paused = c->flags & CONN_RECV_OFF, misses_fin;
 
 	if (c->flags & CONN_EOF) /* Only output is left; the peer will send nothing more. */
 		return;
-	local = u->local && uring_is_local(c);
+	misses_fin = !u->ring.deferred || (u->local && uring_is_local(c));
 	if (!paused) /* conn_resume() arms it */
 		uring_recv_arm(c, URING_INPUT_NONE);
-	if (local || !(c->worker->service->flags & SERVICE_ANSWERS))
-		uring_reset_arm(c, local);
+	if (misses_fin || !(c->worker->service->flags & SERVICE_ANSWERS))
+		uring_reset_arm(c, misses_fin);
 }
 
 /* shutdown() completes all operations that wait on the socket, so that c->pending falls to 0 soon.
