@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -220,24 +221,59 @@ static int parse_unix(const char *name, struct address *ret_address)
 	return 0;
 }
 
+/* Parses the address in brackets, `fe80::1%eth0`.  The zone (RFC 4007, 11.2) is a number or the
+ * name of an interface; a link-local address has one, and no other address. */
+static int parse_ipv6(const char *text, size_t bytes, struct sockaddr_in6 *ret)
+{
+	char host[INET6_ADDRSTRLEN + IF_NAMESIZE], *zone;
+	uint64_t index = 0;
+
+	if (!copy_text(host, sizeof(host), text, bytes))
+		return -EINVAL;
+	zone = strchr(host, '%');
+	if (zone)
+		*zone++ = '\0';
+	if (inet_pton(AF_INET6, host, &ret->sin6_addr) != 1 ||
+	    IN6_IS_ADDR_LINKLOCAL(&ret->sin6_addr) != !!zone)
+		return -EINVAL;
+	if (zone && parse_uint(zone, &index) < 0)
+		index = if_nametoindex(zone);
+	if (zone && (index == 0 || index > UINT32_MAX))
+		return -EINVAL;
+	ret->sin6_family = AF_INET6;
+	ret->sin6_scope_id = (uint32_t)index;
+	return 0;
+}
+
+static int parse_ipv4(const char *text, size_t bytes, struct sockaddr_in *ret)
+{
+	char host[INET_ADDRSTRLEN];
+
+	if (!copy_text(host, sizeof(host), text, bytes))
+		return -EINVAL;
+	ret->sin_family = AF_INET;
+	return inet_pton(AF_INET, !strcmp(host, "localhost") ? "127.0.0.1" : host,
+			 &ret->sin_addr) == 1
+		       ? 0
+		       : -EINVAL;
+}
+
 int parse_address(const char *text, struct address *ret_address)
 {
 	struct address address = { 0 };
 	bool bracket = text[0] == '[';
 	const char *end = strchr(text, bracket ? ']' : ':');
-	char host[INET6_ADDRSTRLEN];
 	int err;
 
 	if (!strncmp(text, "unix:", strlen("unix:")))
 		return parse_unix(text + strlen("unix:"), ret_address);
 	text += bracket;
-	if (!end || !copy_text(host, sizeof(host), text, (size_t)(end - text)))
+	if (!end)
 		return -EINVAL;
-	if (!bracket && !strcmp(host, "localhost"))
-		strcpy(host, "127.0.0.1");
-	address.sa.ss_family = bracket ? AF_INET6 : AF_INET;
-	if (inet_pton(address.sa.ss_family, host, sockaddr_host(&address.sa)) != 1)
-		return -EINVAL;
+	err = bracket ? parse_ipv6(text, (size_t)(end - text), (void *)&address.sa)
+		      : parse_ipv4(text, (size_t)(end - text), (void *)&address.sa);
+	if (err)
+		return err;
 	end += bracket;
 	if (*end != ':')
 		return -EINVAL;
@@ -248,14 +284,32 @@ int parse_address(const char *text, struct address *ret_address)
 	return 0;
 }
 
+/* Adds the zone of a link-local address: the name of its interface, or the number if it has gone.
+ */
+static void add_zone(const struct sockaddr_storage *sa, char *host)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+	char name[IF_NAMESIZE];
+
+	if (sa->ss_family != AF_INET6 || !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) ||
+	    !in6->sin6_scope_id)
+		return;
+	host += strlen(host);
+	if (if_indextoname(in6->sin6_scope_id, name))
+		sprintf(host, "%%%s", name);
+	else
+		sprintf(host, "%%%u", in6->sin6_scope_id);
+}
+
 char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX])
 {
 	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
 	bool abstract = !un->sun_path[0] && un->sun_path[1];
-	char host[INET6_ADDRSTRLEN];
+	char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
 
 	if (sa->ss_family == AF_INET || sa->ss_family == AF_INET6) {
 		inet_ntop(sa->ss_family, sockaddr_host(sa), host, sizeof(host));
+		add_zone(sa, host);
 		snprintf(text, ADDRESS_TEXT_MAX, sa->ss_family == AF_INET ? "%s:%u" : "[%s]:%u",
 			 host, sockaddr_port(sa));
 	} else if (sa->ss_family == AF_UNIX) {

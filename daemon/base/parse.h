@@ -1,8 +1,9 @@
 /* The value syntax of the configuration file and of nbctl's options.
  *
- * Every function is pure: text in, value out, no logging.  They return 0, or -EINVAL / -ERANGE and
- * leave *ret_value untouched.  Leading or trailing text, negative numbers, overflow and an empty
- * string are errors. */
+ * Every function is pure: text in, value out, no logging; but the kernel is asked for the
+ * interfaces that addresses name.  They return 0, or -EINVAL / -ERANGE and leave *ret_value
+ * untouched.  Leading or trailing text, negative numbers, overflow and an empty string are errors.
+ */
 #pragma once
 #include <netinet/in.h>
 #include <sched.h>
@@ -34,11 +35,11 @@ struct address {
 	uint16_t port_first, port_last; /* both 0 for a Unix socket */
 };
 
-/* `127.0.0.1:7008`, `[::1]:7008`, `0.0.0.0:7008-7011`; port 0 lets the kernel choose (no
- * range).  `localhost` is 127.0.0.1; no other host name is accepted, as a lookup could block.
- * `unix:/PATH`, absolute, in ASCII without white space; `unix:@NAME`, abstract: unix(7); up
- * to 107 bytes behind the colon, and a path has no `.`, `..` or empty component, so that a
- * socket has only one spelling. */
+/* `127.0.0.1:7008`, `[::1]:7008`, `[fe80::1%eth0]:7008`, `0.0.0.0:7008-7011`; port 0 lets the
+ * kernel choose (no range).  `localhost` is 127.0.0.1; no other host name is accepted, as a lookup
+ * could block. `unix:/PATH`, absolute, in ASCII without white space; `unix:@NAME`, abstract:
+ * unix(7); up to 107 bytes behind the colon, and a path has no `.`, `..` or empty component, so
+ * that a socket has only one spelling. */
 int parse_address(const char *text, struct address *ret_address);
 
 enum { ADDRESS_TEXT_MAX = 128 };

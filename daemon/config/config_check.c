@@ -153,8 +153,8 @@ static bool overlap(const struct address *a, const struct address *b)
 	if (a->port_first == 0 || b->port_first == 0 || a->port_first > b->port_last ||
 	    b->port_first > a->port_last)
 		return false;
-	if (IN6_ARE_ADDR_EQUAL(&host_a, &host_b))
-		return true;
+	if (IN6_ARE_ADDR_EQUAL(&host_a, &host_b)) /* of the same interface, if it is link-local */
+		return sockaddr_interface(&a->sa) == sockaddr_interface(&b->sa);
 	return a->sa.ss_family == b->sa.ss_family &&
 	       (sockaddr_is_wildcard(&a->sa) || sockaddr_is_wildcard(&b->sa));
 }

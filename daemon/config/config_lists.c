@@ -132,6 +132,9 @@ static void hint_address(const char *value, char text[static CONFIG_TEXT_MAX])
 
 	if (isalpha((unsigned char)value[0]) && colon && isdigit((unsigned char)colon[1]))
 		strcpy(text, " (names are not looked up; localhost:PORT is 127.0.0.1:PORT)");
+	else if (!strncasecmp(value, "[fe80:", strlen("[fe80:")))
+		strcpy(text,
+		       " (a link-local address with an interface of this host: [fe80::1%eth0]:PORT)");
 	else if (value[0] == '/')
 		snprintf(text, CONFIG_TEXT_MAX, " (did you mean 'unix:%s'?)", value);
 	else if (!strncmp(value, "unix:/", strlen("unix:/")) && !strpbrk(value, " \t") &&
@@ -143,8 +146,9 @@ static_assert(CONFIG_PATH_MAX == 107 + 1, "the text names another length");
 const struct config_type config_addresses = {
 	.parse = parse_entry,
 	.format = format_entry,
-	.expects = "IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH "
-		   "or unix:@NAME in ASCII, no white space, up to 107 bytes behind the colon",
+	.expects =
+		"IP:PORT such as 127.0.0.1:7008, [::1]:7008, [fe80::1%eth0]:7008 or 0.0.0.0:7008-7011, or unix:/PATH "
+		"or unix:@NAME in ASCII, no white space, up to 107 bytes behind the colon",
 	.hint = hint_address,
 	.list = &(const struct config_list){ read_address, write_address, NULL, AT(address_count),
 					     AT(addresses), SIZE(addresses[0]),

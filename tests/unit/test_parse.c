@@ -243,6 +243,19 @@ static void addresses_have_a_host_and_ports(void **state)
 	assert_int_equal(address.port_last, 9);
 }
 
+/* RFC 4007, 11.2: the interface by its name or number; it is written by its name. */
+static void link_local_addresses_have_a_zone(void **state)
+{
+	struct address address;
+
+	(void)state;
+	assert_string_equal(address_of("[fe80::1%lo]:7008"), "[fe80::1%lo]:7008");
+	assert_string_equal(address_of("[FE80::2%1]:1-3"), "[fe80::2%lo]:1-3");
+	assert_string_equal(address_of("[febf::1%4000000000]:5"), "[febf::1%4000000000]:5");
+	assert_int_equal(parse_address("[fe80::1%lo]:7008", &address), 0);
+	assert_int_equal(((struct sockaddr_in6 *)&address.sa)->sin6_scope_id, 1);
+}
+
 static void addresses_refuse_what_is_ambiguous(void **state)
 {
 	(void)state;
@@ -252,7 +265,9 @@ static void addresses_refuse_what_is_ambiguous(void **state)
 		       "127.0.0.1:1-", "127.0.0.1:1-2-3", "127.1:1", "127.0.0.01:1", "localhost",
 		       "localhost:", "Localhost:1", "[localhost]:1", "localhost.:1",
 		       "example.com:1", "::1:7008", "[::1]", "[::1]7008", "[::1:7008",
-		       "[127.0.0.1]:1", "[]:1", "[fe80::1%lo]:1", "127.0.0.1:7008,127.0.0.1:7009",
+		       "[127.0.0.1]:1", "[]:1", "[fe80::1]:1", "[fe80::1%]:1",
+		       "[fe80::1%no-such-if]:1", "[fe80::1%0]:1", "[fe80::1%4294967296]:1",
+		       "[::1%lo]:1", "127.0.0.1:7008,127.0.0.1:7009",
 		       "[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]:1");
 	assert_refused(parse_address, struct address, -ERANGE, "127.0.0.1:65536",
 		       "127.0.0.1:1-65536", "127.0.0.1:99999999999999999999");
@@ -429,6 +444,7 @@ int main(void)
 		cmocka_unit_test(cpus_refuse_what_the_kernel_would_not_write),
 		cmocka_unit_test(cpus_that_do_not_fit_are_cut_between_ranges),
 		cmocka_unit_test(addresses_have_a_host_and_ports),
+		cmocka_unit_test(link_local_addresses_have_a_zone),
 		cmocka_unit_test(addresses_refuse_what_is_ambiguous),
 		cmocka_unit_test(unix_addresses_are_paths_or_names),
 		cmocka_unit_test(unix_addresses_refuse_what_is_no_path),
