@@ -17,8 +17,8 @@
 #define GOOD "[listener a]\naddress = 127.0.0.1:7008\nservice = echo\n"
 
 /* The values of a choice, as error messages list them. */
-#define ADDRESS                                                                                    \
-	"IP:PORT such as 127.0.0.1:7008, [::1]:7008 or 0.0.0.0:7008-7011, or unix:/PATH or "       \
+#define ADDRESS                                                                                                   \
+	"IP:PORT such as 127.0.0.1:7008, [::1]:7008, [fe80::1%eth0]:7008 or 0.0.0.0:7008-7011, or unix:/PATH or " \
 	"unix:@NAME in ASCII, no white space, up to 107 bytes behind the colon"
 #define SERVICES                                                                                   \
 	"echo, discard, chargen, http, iperf3, nbd, netperf, nvme, sockperf, rping, fio, perftest or perftest-lat"
