@@ -167,6 +167,8 @@ static inline void uring_prep_send(struct conn *c, struct io_uring_sqe *sqe, con
 static inline void uring_quiet(struct uring *u, struct conn *c, struct io_uring_sqe *sqe,
 			       struct op *op)
 {
+	if (unlikely(c->op_start_ns)) /* its time is not to be read behind the wait */
+		u->ring.worker->turn.timing = true;
 	if (u->ring.quiet < URING_SILENT_MAX)
 		u->quiet[u->ring.quiet] = (struct uring_quiet){ c, sqe, op };
 	u->ring.quiet++;

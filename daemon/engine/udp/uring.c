@@ -4,7 +4,8 @@
  *
  * A small batch is submitted with the system call that waits.  Its sends have no completion on
  * success, which needs no MSG_WAITALL as with TCP: a datagram is sent whole or not at all.  For
- * larger batches one sendmmsg() is cheaper. */
+ * larger batches one sendmmsg() is cheaper, and for those that are timed or awaited it is needed:
+ * the worker learns that a silent batch was sent only when its wait is over. */
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
@@ -173,6 +174,18 @@ static void uring_udp_failed(struct op *op, int res, uint32_t flags)
 		udp_block(s);
 }
 
+/* Does the time at which the batch is sent matter, or does a client's connection wait for that? */
+static bool uring_udp_is_awaited(const struct udp_batch *b)
+{
+	for (unsigned i = 0; i < b->count; i++) {
+		const struct conn *c = b->peers[i]->peer.conn;
+
+		if (c->op_start_ns || conn_waits_for_tx(c))
+			return true;
+	}
+	return false;
+}
+
 /* Takes the socket's output as the silent batch if that is one small batch of plain datagrams. */
 static void uring_udp_choose(struct uring_udp *u, struct udp_socket *s)
 {
@@ -180,7 +193,8 @@ static void uring_udp_choose(struct uring_udp *u, struct udp_socket *s)
 
 	s->failed_op.done = uring_udp_failed;
 	udp_batch_fill(s, b);
-	if (!u->udp.ring.sqpoll && b->count <= URING_UDP_SILENT && b->count == b->views)
+	if (!u->udp.ring.sqpoll && b->count <= URING_UDP_SILENT && b->count == b->views &&
+	    !uring_udp_is_awaited(b))
 		u->silent = s;
 }
 
@@ -232,12 +246,11 @@ static bool uring_udp_send(struct worker_hook *hook)
 static void uring_udp_silent_sent(struct uring_udp *u)
 {
 	struct udp_socket *s = u->silent;
-	struct worker *w = u->udp.worker;
 	unsigned count = u->udp.batch.count, left = MIN(ring_queued(&u->udp.ring), count);
 
 	u->udp.ring.io.sq.sqe_tail -= left;
 	u->silent = NULL;
-	udp_batch_sent(s, &u->udp.batch, 0, count - left, 0, w->turn.timing ? clock_ns() : 0);
+	udp_batch_sent(s, &u->udp.batch, 0, count - left, 0, 0);
 	if (s->out || u->udp.count > 1) /* output of the other sockets */
 		udp_ready_send(&u->udp.hook);
 }
@@ -369,7 +382,7 @@ static void uring_udp_fini(struct worker *w)
 const struct engine engine_uring_udp = {
 	.name = "io_uring",
 	UDP_ENGINE,
-	.sample_turns = 8,
+	.sample_turns = 32,
 	/* Not buffer_ring, which it cannot do without. */
 	.features = UDP_FEATURES | UDP_RING_FEATURES | FEATURE_BIT(multishot_recvmsg),
 	.init = uring_udp_init,
