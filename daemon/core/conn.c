@@ -176,7 +176,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 	c->engine_state = engine_state;
 	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
-	c->opened_ns = c->active_ns = w->engine->connectionless ? w->turn.now_ns : clock_ns();
+	c->opened_ns = c->active_ns = clock_ns(); /* that of the turn is the last one's */
 	conn_link(c);
 	conn_arm_first(c);
 	conn_log(c, LOG_DEBUG, "accepted");

@@ -1,6 +1,7 @@
 /* Peers.  See peers.h. */
 #include "peers.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ static bool peers_may_establish(struct peers *p, uint64_t now_ns)
 
 void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns)
 {
+	assert(peer->first_ns <= now_ns);
 	peer->heard_ns = now_ns;
 	if (peer->list == PEER_PINNED)
 		return;

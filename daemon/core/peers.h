@@ -69,7 +69,7 @@ struct peer *peers_find(const struct peers *p, const struct peer_key *key);
 void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns);
 
 /* The peer has sent something; may evict another.  now_ns: of a coarse clock, so that most calls
- * return at once. */
+ * return at once; not before that of peers_add(). */
 void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns);
 static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_ns)
 {

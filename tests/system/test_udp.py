@@ -238,6 +238,46 @@ def test_one_time_senders_do_not_evict_lasting_clients(start_daemon, engine):
     settled(daemon, "echo")
 
 
+def test_senders_of_one_datagram_evict_no_client(start_daemon, engine):
+    """They cannot become established, however their datagrams fall into batches and ticks of the clock."""
+    # 64 places are for senders that are not established, the others for the clients.
+    clients_max, probation = 130, 64
+    daemon = start_daemon(udp("echo", engine=engine, max_connections=clients_max))
+    address = daemon.addresses("echo")[0]
+    clients = [client(address) for _ in range(clients_max - probation)]
+    for _ in range(3):
+        for c in clients:
+            c.send(b"x")
+            c.recv(1)
+        time.sleep(0.01)  # a client that sends again so much later is established
+    silent_s = 1.5  # an established client that was silent for a second may be evicted by another one
+    end = time.monotonic() + silent_s
+    sent = 0
+    while time.monotonic() < end or sent < 20000:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forged:
+            forged.bind((f"127.1.{sent >> 8 & 255}.{sent & 255}", 0))
+            forged.sendto(b"x", address)
+        sent += 1
+    listed = daemon.call("ListConnections", listener="echo", limit=1000)["connections"]
+    kept = {one["peer"] for one in listed}
+    assert {"{}:{}".format(*c.getsockname()) for c in clients} <= kept
+    for c in clients:
+        c.close()
+
+
+def test_the_age_of_a_client_begins_with_its_datagram(start_daemon, engine):
+    daemon = start_daemon(udp("echo", engine=engine))
+    for _ in range(2):  # the second client comes after a time without datagrams
+        time.sleep(0.2)
+        begin = time.monotonic()
+        with client(daemon.addresses("echo")[0]) as c:
+            c.send(b"x")
+            c.recv(1)
+            name = "{}:{}".format(*c.getsockname())
+            (one,) = [one for one in daemon.call("ListConnections")["connections"] if one["peer"] == name]
+            assert one["age_ns"] <= (time.monotonic() - begin) * 1e9
+
+
 def test_the_command_to_try_it_sends_datagrams(start_daemon):
     services = ["echo", "discard", "chargen", "sockperf"]
     daemon = start_daemon("".join(udp(s, service=s, engine="epoll") for s in services))

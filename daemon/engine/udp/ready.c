@@ -63,7 +63,7 @@ static unsigned receiver_prepare(struct udp_receiver *r, const struct udp_socket
 
 /* Passes a datagram on.  If it was consumed at once its chunk is used again, still in the cache;
  * else the next call gets a new one. */
-static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket *s, uint64_t now_ns)
+static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket *s)
 {
 	struct pool *p = &s->udp->worker->pool;
 	struct msghdr *msg = &r->messages[i].msg_hdr;
@@ -77,7 +77,7 @@ static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket 
 		.bytes = r->messages[i].msg_len,
 	};
 
-	udp_arrived(s, &d, now_ns);
+	udp_arrived(s, &d);
 	msg->msg_namelen = sizeof(r->names[i]);
 	msg->msg_controllen = UDP_CONTROL;
 	if (r->chunks[i]->refs > 1) { /* a connection still holds data in it */
@@ -92,9 +92,9 @@ static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket 
 unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 {
 	struct worker *w = s->udp->worker;
-	uint64_t now_ns = clock_coarse_ns();
 	unsigned received = 0;
 
+	s->udp->now_ns = clock_coarse_ns();
 	for (unsigned call = 0; call < UDP_CALLS && s->armed; call++) {
 		unsigned max = receiver_prepare(r, s);
 		long n;
@@ -109,7 +109,7 @@ unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 		n = syscall6(SYS_recvmmsg, s->acceptor->fd, (long)r->messages, max, MSG_DONTWAIT, 0,
 			     0);
 		for (long i = 0; i < n; i++)
-			receiver_take(r, (unsigned)i, s, now_ns);
+			receiver_take(r, (unsigned)i, s);
 		received += (unsigned)MAX(n, 0);
 		if (n < (long)max && n != -EINTR)
 			break;

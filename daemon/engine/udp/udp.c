@@ -120,7 +120,7 @@ int udp_open(struct conn *c)
 	struct udp_peer *peer = c->engine_state;
 
 	peer->peer.conn = c;
-	peers_add(&peer->socket->udp->peers, &peer->peer, clock_coarse_ns());
+	peers_add(&peer->socket->udp->peers, &peer->peer, peer->socket->udp->now_ns);
 	return 0;
 }
 
@@ -399,7 +399,7 @@ static void udp_input(struct udp *u, struct conn *c, struct udp_datagram *d, uin
 	}
 }
 
-void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns)
+void udp_arrived(struct udp_socket *s, struct udp_datagram *d)
 {
 	struct udp *u = s->udp;
 	struct worker *w = u->worker;
@@ -427,7 +427,7 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns)
 			return;
 		*recent = peer;
 	}
-	peers_heard(&u->peers, &peer->peer, now_ns);
+	peers_heard(&u->peers, &peer->peer, u->now_ns);
 	udp_input(u, peer->peer.conn, d,
 		  u->gro && d->msg->msg_controllen ? udp_segment_size(d->msg, d->bytes) : 0);
 }

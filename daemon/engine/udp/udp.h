@@ -119,7 +119,8 @@ struct udp {
 	struct chunk *small; /* the chunk that small datagrams are copied to */
 	bool gro, gso;
 	struct worker_hook hook; /* sends all queued datagrams at the end of a turn */
-	uint64_t now_ns;         /* set by the engine: when this turn began */
+	/* Set by the engine for each batch of datagrams: the only clock of all that it brings. */
+	uint64_t now_ns;
 	struct udp_batch batch;
 	/* Set by the engine.  receive() starts or stops watching for input; await_room() watches
 	 * once for room to send. */
@@ -137,7 +138,7 @@ void udp_fini(struct udp *u);
 struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a);
 /* To be called after a condition for receiving has changed. */
 void udp_set_receiving(struct udp_socket *s);
-void udp_arrived(struct udp_socket *s, struct udp_datagram *d, uint64_t now_ns);
+void udp_arrived(struct udp_socket *s, struct udp_datagram *d);
 
 extern const struct engine_clients udp_clients;
 

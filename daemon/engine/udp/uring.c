@@ -102,7 +102,7 @@ static void uring_udp_take(struct uring_udp *u, struct udp_socket *s, struct chu
 	/* The chunk may have had room for more than buffer-size. */
 	if (d.bytes > u->udp.worker->pool.chunk_size)
 		d.flags |= MSG_TRUNC;
-	udp_arrived(s, &d, u->udp.now_ns);
+	udp_arrived(s, &d);
 }
 
 static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
