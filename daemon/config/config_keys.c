@@ -349,6 +349,8 @@ static const struct {
 	const char *name, *instead;
 } removed[] = {
 	{ CONFIG_LISTENER, "epoll-mode", "delete the line; epoll is level-triggered" },
+	{ CONFIG_LISTENER, "srq", "delete the line; each connection has receives of its own" },
+	{ CONFIG_LISTENER, "cq-moderation", "delete the line; ethtool -C moderates interrupts" },
 	{ CONFIG_LISTENER, "ring-batch", "delete the line; a call submits all that is queued" },
 };
 

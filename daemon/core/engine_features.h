@@ -32,8 +32,6 @@
 	X(busy_poll, false, "nothing")                                                             \
 	X(inline_send, false, NULL)                                                                \
 	X(selective_signalling, false, NULL)                                                       \
-	X(shared_receives, false, NULL)                                                            \
-	X(cq_moderation, false, NULL)                                                              \
 	X(datagrams, false, NULL)                                                                  \
 	X(multishot_recvmsg, false, "Linux 6.0")                                                   \
 	X(udp_gro, true, "Linux 5.0")                                                              \

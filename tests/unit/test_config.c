@@ -201,7 +201,7 @@ static void a_refused_value_is_one_error(void **state)
 	(void)state;
 	assert_errors(
 		"[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
-		"srq = yes\n",
+		"qp-type = ud\n",
 		"f:3: [listener a] transport: expected tcp, udp or rdma, got 'rmda' (did you mean "
 		"'rdma'?)\n");
 	assert_errors(GOOD "engine = urin\nsqpoll = yes\nsqpoll-cpu = 0\n",
@@ -421,18 +421,15 @@ static void features_of_io_uring_need_that_engine(void **state)
 	config_free(
 		load(GOOD "engine = epoll\nsqpoll = no\nzero-copy-min = 0\nsqpoll-idle = 2s\n"));
 	config_free(load(GOOD "engine = auto\nsqpoll = yes\nzero-copy-min = 8K\n"));
-	assert_errors(GOOD "srq = yes\n",
-		      "f:4: [listener a] srq: requires engine = rdma (transport is tcp)\n");
+	assert_errors(GOOD "qp-type = uc\n",
+		      "f:4: [listener a] qp-type: requires engine = rdma (transport is tcp)\n");
 }
 
 #ifdef NB_RDMA
-static void only_reliable_connections_share_receives(void **state)
+static void queue_pairs_have_three_types(void **state)
 {
 	(void)state;
-	config_free(load(GOOD "transport = rdma\nqp-type = rc\nsrq = yes\n"));
 	config_free(load(GOOD "transport = rdma\nengine = rdma\nqp-type = uc\n"));
-	assert_errors(GOOD "transport = rdma\nqp-type = ud\nsrq = yes\n",
-		      "f:6: [listener a] srq: requires qp-type = rc (qp-type is ud)\n");
 	assert_errors(GOOD "transport = rdma\nqp-type = xrc\n",
 		      "f:5: [listener a] qp-type: expected rc, ud or uc, got 'xrc' (did you mean "
 		      "'rc'?)\n");
@@ -475,7 +472,7 @@ int main(void)
 		cmocka_unit_test(one_listener_cannot_have_an_address_twice),
 		cmocka_unit_test(features_of_io_uring_need_that_engine),
 #ifdef NB_RDMA
-		cmocka_unit_test(only_reliable_connections_share_receives),
+		cmocka_unit_test(queue_pairs_have_three_types),
 #endif
 		cmocka_unit_test(freeing_nothing_is_fine),
 	};

@@ -29,7 +29,6 @@ static void operations_make(enum remote_kind kind, unsigned views)
 	memset(&o, 0, sizeof(o));
 	o.device = (struct rdma_device){
 		.mr = &o.mr,
-		.sends_max = RDMA_SENDS,
 		.read_sges = RDMA_SGES,
 		.write_sges = RDMA_SGES,
 	};

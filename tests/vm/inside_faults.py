@@ -59,14 +59,13 @@ def all_are_gone(daemon, name="r"):
 
 # So many times that a connection fails: a queue pair is tried with fewer and fewer inline bytes.
 CONNECTION_VERBS = {"rdma_create_qp": 12, "rdma_accept": 1, "rdma_migrate_id": 1, "ibv_post_send": 1,
-                    "ibv_req_notify_cq": 2}
+                    "ibv_post_recv": 1, "ibv_req_notify_cq": 2}
 
 
-@pytest.mark.parametrize("srq", ["no", "yes"])
-def test_connections_whose_verbs_fail(start_daemon, faults, device, srq):
-    daemon = start(start_daemon, faults, section(device, workers=2, srq=srq))
+def test_connections_whose_verbs_fail(start_daemon, faults, device):
+    daemon = start(start_daemon, faults, section(device, workers=2))
     before, at = resources()[f"{device}0"], daemon.addresses("r")[0]
-    verbs = dict(CONNECTION_VERBS, **{"ibv_post_recv" if srq == "no" else "ibv_post_srq_recv": 1})
+    verbs = dict(CONNECTION_VERBS)
     if device == "rxe":
         verbs["ibv_modify_qp"] = 1
     for verb, times in verbs.items():
@@ -118,7 +117,7 @@ def test_a_client_that_is_handed_to_a_worker_that_has_ended(start_daemon, faults
 
 
 START_VERBS = ["rdma_create_event_channel", "rdma_create_id", "rdma_bind_addr", "ibv_query_device", "ibv_alloc_pd",
-               "ibv_reg_mr", "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_srq"]
+               "ibv_reg_mr", "ibv_create_comp_channel", "ibv_create_cq"]
 
 
 def test_listeners_whose_verbs_fail(start_daemon, faults, device):
@@ -127,7 +126,7 @@ def test_listeners_whose_verbs_fail(start_daemon, faults, device):
     for verb in START_VERBS:
         faults.arm(verb)
     daemon = start(start_daemon, faults, "".join(
-        section(device, name=name, srq="yes", buffers=64, optional="yes") for name in names))
+        section(device, name=name, buffers=64, optional="yes") for name in names))
     assert not faults.armed()
     left = [name for name in names if daemon.status(name)["state"] != "unavailable"]
     assert all(daemon.status(name)["reason"] for name in names if name not in left)

@@ -4,11 +4,11 @@ import contextlib
 from inside_rdma import client, device, devices, holding, resources, section, start_daemon, wait_until  # noqa: F401
 from inside_remote import all_is_free, fio_command, rpings, running
 
-COUNT = 2000
+COUNT = 1000
 
 
-def test_two_thousand_connections(start_daemon):
-    daemon = start_daemon(section("rxe", srq="yes", buffers=4096, buffer_size="4K"))
+def test_a_thousand_connections(start_daemon):
+    daemon = start_daemon(section("rxe", workers=4, buffers=16384, buffer_size="4K"))
     before = resources()["rxe0"]
     with holding(daemon, COUNT, limit=900):
         assert daemon.stats("r")["connections"]["open"] == COUNT

@@ -148,22 +148,6 @@ def test_small_messages_are_inline_and_seldom_signalled(start_daemon, device):
     assert rdma["doorbells"] <= sends * 1.05 + 16  # receives are posted many at a time
 
 
-@pytest.mark.parametrize("size", [40, 128])
-def test_small_messages_over_small_queues(start_daemon, device, size):
-    """Send queues are short with `srq`, and take few bytes: but messages need not be signalled."""
-    daemon = start_daemon(section(device, srq="yes"))
-    client(daemon, "echo", 1, size, 400, 1)
-    daemon.wait_closed("r", accepted=1)
-    rdma = daemon.stats("r")["rdma"]
-    assert rdma["posted"]["send"] == 400
-    assert rdma["inline"] == (400 if size == 40 else 0)
-    assert rdma["signalled"] * 5 <= 400
-    client(daemon, "echo", 8, size, 200, 16)
-    daemon.wait_closed("r", accepted=9)
-    rdma = daemon.stats("r")["rdma"]
-    assert rdma["posted"]["send"] == rdma["completed"]["recv"] == 2000
-
-
 def test_batches_share_a_doorbell(start_daemon, device):
     daemon = start_daemon(section(device))
     client(daemon, "echo", 1, 16, 800, 16)
@@ -371,98 +355,6 @@ def test_idle_listener_uses_no_cpu(start_daemon, device):
         turns = daemon.stats("r")["cost"]["turns"]
         run("sleep", "1")
         assert daemon.stats("r")["cost"]["turns"] - turns <= 2
-
-
-SHARED = {"srq": "yes", "buffers": 256, "buffer_size": "4K"}
-
-
-def shared_are_back(daemon, free):
-    """Less than an eighth of the 96 receives of each worker may wait to be posted."""
-    return 0 <= daemon.stats("r")["pool"]["free"] - free < 12 * daemon.status("r")["workers"]
-
-
-def test_shared_receives(start_daemon, device):
-    daemon = start_daemon(section(device, **SHARED))
-    assert "shared_receives" in daemon.status("r")["engine_features"]
-    free = daemon.stats("r")["pool"]["free"]
-    count = {"rxe": 100, "siw": 20}[device]  # siw's client finds no room for more
-    with holding(daemon, count):
-        assert daemon.stats("r")["pool"]["free"] == free  # none of them has buffers of its own
-        assert client(daemon, "echo", 4, 4000, 50, 4) == "ok 200\n"
-        assert client(daemon, "echo", 2, 64, 200, 8) == "ok 400\n"
-    daemon.wait_closed("r", accepted=count + 6)
-    assert daemon.stats("r")["rdma"]["completed"]["recv"] == 600
-    wait_until(lambda: shared_are_back(daemon, free), "all buffers are back")
-
-
-def test_shared_receives_survive_killed_clients(start_daemon, device):
-    daemon = start_daemon(section(device, workers=2, **SHARED))
-    host, port = daemon.addresses("r")[0]
-    with holding(daemon, 2):
-        free = daemon.stats("r")["pool"]["free"]
-        for size in (4096, 3000, 64, 4096, 4096):
-            with running(CLIENT, "echo", host, port, 4, size, 1000000, 8):
-                wait_until(lambda: daemon.stats("r")["connections"]["open"] == 6, "connected")
-                bytes_in = daemon.stats("r")["bytes_in"]
-                wait_until(lambda: daemon.stats("r")["bytes_in"] > bytes_in + 100000, "traffic")
-            wait_until(lambda: daemon.stats("r")["connections"]["open"] == 2, "gone")
-        assert client(daemon, "echo", 2, 3000, 100, 4) == "ok 200\n"
-        wait_until(lambda: shared_are_back(daemon, free), "no buffer is lost")
-
-
-def test_shared_receives_and_a_client_that_takes_no_answers(start_daemon):
-    daemon = start_daemon(section("rxe", **SHARED))
-    host, port = daemon.addresses("r")[0]
-    with holding(daemon, 1) as other:
-        with running(CLIENT, "send", host, port, 4096, 2000):
-            wait_until(lambda: daemon.stats("r")["connections"]["closed"]["protocol"] == 1, "the greedy one is out")
-        assert client(daemon, "echo", 1, 3000, 20, 4) == "ok 20\n"
-        assert other.poll() is None
-
-
-def test_shared_receives_of_two_devices(start_daemon, device):
-    """Neither takes all buffers, and a client that only sends much at a time is not taken for greedy."""
-    daemon = start_daemon(listener("any", "echo", "rdma", transport="rdma", address="0.0.0.0:7479", **SHARED))
-    pool = daemon.stats("any")["pool"]
-    assert pool["free"] > pool["chunks"] / 4  # which are not for receiving
-    daemon.addresses = lambda _: [(ADDRESSES[device], 7479)]
-    assert client(daemon, "echo", 2, 4096, 200, 16, name="any") == "ok 400\n"
-    daemon.wait_closed("any", accepted=2)
-    assert daemon.stats("any")["connections"]["closed"]["protocol"] == 0
-
-
-def test_more_messages_than_shared_receives(start_daemon):
-    """RoCE makes the clients wait, and none is disconnected for the load of all together."""
-    daemon = start_daemon(section("rxe", **SHARED))
-    assert client(daemon, "echo", 14, 4096, 60, 16) == "ok 840\n"
-    daemon.wait_closed("r", accepted=14)
-    assert daemon.stats("r")["connections"]["closed"]["protocol"] == 0
-
-
-def test_shared_receives_and_many_clients_that_take_no_answers(start_daemon):
-    """No client is greedy, but together they take all receives; the others wait for some 5 s."""
-    daemon = start_daemon(section("rxe", **SHARED))
-    host, port = daemon.addresses("r")[0]
-    with contextlib.ExitStack() as silent:
-        for _ in range(12):
-            silent.enter_context(running(CLIENT, "send", host, port, 4096, 20, stdin=subprocess.PIPE))
-        wait_until(lambda: daemon.stats("r")["pool"]["starved"] > 0, "no receives are left")
-        assert client(daemon, "echo", 1, 3000, 20, 4) == "ok 20\n"
-    assert daemon.stats("r")["connections"]["closed"]["error"] > 0
-
-
-def test_shared_receives_and_messages_that_never_end(start_daemon, device):
-    """A device may never complete the receive of a message whose connection ended in the middle of it."""
-    daemon = start_daemon(section(device, **SHARED))
-    free = daemon.stats("r")["pool"]["free"]
-    with holding(daemon, 1) as other:
-        assert client(daemon, "cut", 1024, 20) == "ok 20\n"
-        assert other.poll() is None
-        for _ in range(2):
-            assert client(daemon, "cut", 1024, 80) == "ok 80\n"  # more than there are
-            assert client(daemon, "echo", 2, 3000, 20, 4) == "ok 40\n"
-    daemon.wait_closed("r", accepted=185)
-    wait_until(lambda: shared_are_back(daemon, free), "no buffer is lost")
 
 
 # ---- Datagrams: rxe only, iWARP has none -----------------------------------------------------------
@@ -683,10 +575,10 @@ def serves(daemon, name="r"):
     return "ok 10" in client(daemon, "echo", 1, 100, 10, 1, name=name, check=False)
 
 
-@pytest.mark.parametrize("address, srq", [("device", "no"), ("wildcard", "yes")])
-def test_device_is_unplugged_under_load_and_back(start_daemon, device, address, srq):
+@pytest.mark.parametrize("address", ["device", "wildcard"])
+def test_device_is_unplugged_under_load_and_back(start_daemon, device, address):
     host = ADDRESSES[device] if address == "device" else "0.0.0.0"
-    daemon = start_daemon(listener("r", "echo", "rdma", transport="rdma", workers=2, srq=srq, address=f"{host}:7477"))
+    daemon = start_daemon(listener("r", "echo", "rdma", transport="rdma", workers=2, address=f"{host}:7477"))
     at = (ADDRESSES[device], 7477)
     daemon.addresses = lambda name: [at]
     for _ in range(2):
@@ -769,15 +661,6 @@ def test_drain_under_load(start_daemon, device):
     with flooding(daemon):
         assert daemon.terminate() == 0
     wait_until(lambda: resources()[f"{device}0"] == before, f"resources: {before} {resources()}")
-
-
-def test_cq_moderation_where_there_is_none(start_daemon, device):
-    """Software devices have none: asking for it changes nothing, and status does not list it."""
-    daemon = start_daemon(section(device, cq_moderation="50ms"))
-    assert client(daemon, "echo", 2, 64, 50, 2) == "ok 100\n"
-    features = daemon.status("r")["engine_features"]
-    assert "selective_signalling" in features and "cq_moderation" not in features
-    assert re.search(rf"^ok +rdma: {device}0 .* no completion moderation$", doctor(), re.M)
 
 
 def test_busy_poll(start_daemon, device):

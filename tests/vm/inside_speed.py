@@ -154,7 +154,7 @@ def echo(daemon, device, name):
         after = daemon.stats(name)["rdma"]
         sends = after["posted"]["send"] - before["posted"]["send"]
         each = {key: (after[key] - before[key]) / sends for key in ("doorbells", "signalled")}
-        print(f"{device:4} echo 64 B, {SRQ[name]}, {depth:2} in flight: {each['doorbells']:.2f} doorbells and "
+        print(f"{device:4} echo 64 B, {depth:2} in flight: {each['doorbells']:.2f} doorbells and "
               f"{each['signalled']:.3f} signalled for each echo", flush=True)
 
 
@@ -193,7 +193,7 @@ def idle(daemon, device, name, count):
             start = cpu_ns(pid)
             time.sleep(5)
             used = cpu_ns(pid) - start
-    print(f"{device:4} idle, {SRQ[name]}: {each:.1f} KiB for each of {count} connections; CPU time of all threads "
+    print(f"{device:4} idle: {each:.1f} KiB for each of {count} connections; CPU time of all threads "
           f"in 5 s {used} ns", flush=True)
 
 
@@ -207,12 +207,8 @@ def cpu_ns(pid):
     return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
-SRQ = {"echo": "srq = no", "srq": "srq = yes"}
-
-
 def test_one_cpu(start_daemon, device):
     daemon = start_daemon("".join(inside_rdma.section(device, name, name) for name in ("rping", "fio", "echo"))
-                          + inside_rdma.section(device, "srq", "echo", srq="yes")
                           + inside_rdma.section(device, "perftest", "perftest"))
     head("One CPU, whose clock counts instructions")
     rping(daemon, device)
@@ -221,10 +217,8 @@ def test_one_cpu(start_daemon, device):
         perftest(daemon, device, command)
         eight_of_perftest(daemon, device, command)
     latency(daemon, device, "echo", "sleep", "-e")
-    for name in SRQ:
-        echo(daemon, device, name)
+    echo(daemon, device, "echo")
     idle(daemon, device, "echo", 100)
-    idle(daemon, device, "srq", 200)
 
 
 def test_two_cpus(start_daemon, device):

@@ -27,14 +27,6 @@ static void rdma_conn_adopt(struct conn *c)
 	rdma_conn_become(r, RDMA_OPENING);
 }
 
-static void rdma_conn_feed(struct rdma_conn *r)
-{
-	if (r->device->shared)
-		rdma_shared_feed(r->device);
-	else
-		rdma_queue_feed(r);
-}
-
 static int rdma_conn_open(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
@@ -45,13 +37,12 @@ static int rdma_conn_open(struct conn *c)
 	if (r->state != RDMA_NEW) /* the service has closed it */
 		return 0;
 	rdma_conn_adopt(c);
-	rc = rdma_queue_open(r, rdma_shared_queue(r->device));
+	rc = rdma_queue_open(r);
 	if (rc < 0)
 		return rc;
-	rdma_shared_add(r);
 	if (r->inline_max > 0)
 		worker_feature(c->worker, FEATURE_inline_send);
-	rdma_conn_feed(r);
+	rdma_queue_feed(r);
 	if (r->state != RDMA_OPENING)
 		return 0;
 	return r->pair ? rdma_pair_accept(r) : rdma_conn_accept(r);
@@ -93,7 +84,6 @@ static void rdma_conn_tear_down(struct rdma_conn *r)
 {
 	rdma_conn_judge(r);
 	rdma_remote_close(r);
-	rdma_shared_remove(r);
 	rdma_queue_close(r);
 	rdma_destroy_id(r->id);
 	r->id = NULL;
@@ -120,9 +110,9 @@ static void rdma_conn_drain(const struct rdma *e)
 }
 
 /* Frees connections that have ended.  A destroyed queue pair completes nothing more, so
- * its completions are polled before, since some devices drop them then and a shared
- * receive would be lost; and after, since other devices do not, and they name a connection
- * that is about to be freed. */
+ * its completions are polled before, since some devices drop them then, and messages with
+ * them; and after, since other devices do not, and they name a connection that is about to be
+ * freed. */
 static void rdma_conn_end_all(struct rdma *e)
 {
 	struct rdma_conn *list = e->ending, *r;
@@ -188,7 +178,7 @@ static void rdma_conn_flush(struct conn *c)
 	}
 	/* Receives are posted first: a reply allows the client to send the next message, and iWARP
 	 * ends a connection whose message finds no receive. */
-	rdma_conn_feed(r);
+	rdma_queue_feed(r);
 	rdma_send_chain_init(&chain, r);
 	all = rdma_remote_add(r, &chain) && rdma_send_chain_scratch(&chain, r) &&
 	      rdma_send_chain_messages(&chain, r);
@@ -198,14 +188,10 @@ static void rdma_conn_flush(struct conn *c)
 		rdma_send_chain_post(&chain, r, all);
 }
 
-/* Shared receives first: chunks that ended connections gave back are for the others. */
 static void rdma_conn_feed_all(struct worker *w)
 {
 	struct rdma *e = w->engine_state;
 
-	for (struct rdma_device *d = e->devices; d; d = d->next)
-		if (d->shared)
-			rdma_shared_feed(d);
 	while (e->wanting) {
 		struct rdma_conn *r = e->wanting;
 
@@ -289,14 +275,6 @@ static void rdma_conn_received(struct rdma_device *d, void *of, const struct ibv
 		rdma_conn_failed(r, wc->status);
 }
 
-static void rdma_conn_shared_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
-{
-	struct rdma_conn *r = rdma_shared_received(d, of, wc);
-
-	if (r && wc->status != IBV_WC_SUCCESS)
-		rdma_conn_failed(r, wc->status);
-}
-
 /* ---- Events ---- */
 
 /* InfiniBand and RoCE begin with a timeout of 655 ms. */
@@ -336,11 +314,6 @@ static void rdma_conn_event(void *context, enum rdma_cm_event_type type)
 
 /* ---- Devices ---- */
 
-static int rdma_conn_device_opened(struct rdma_device *d, struct reason *reason)
-{
-	return rdma_options(&d->worker->options)->srq ? rdma_shared_open(d, reason) : 0;
-}
-
 /* Tests for unreliable connections by making a queue pair. */
 static int rdma_conn_try_uc(struct rdma_device *d, struct reason *reason)
 {
@@ -377,15 +350,12 @@ static void rdma_conn_device_gone(struct rdma_device *d)
 
 static const struct rdma_mode rdma_connections = {
 	.space = RDMA_PS_TCP,
-	.opened = rdma_conn_device_opened,
-	.closing = rdma_shared_close,
 	.serves = rdma_conn_device_serves,
 	.gone = rdma_conn_device_gone,
 	.completed = { [RDMA_TAG_SEND] = rdma_conn_sent,
 		       [RDMA_TAG_READ] = rdma_conn_read,
 		       [RDMA_TAG_UNHEARD] = rdma_conn_unheard,
-		       [RDMA_TAG_RECV] = rdma_conn_received,
-		       [RDMA_TAG_SHARED] = rdma_conn_shared_received },
+		       [RDMA_TAG_RECV] = rdma_conn_received },
 	.requested = rdma_conn_requested,
 	.event = rdma_conn_event,
 	.tend = rdma_conn_tend,

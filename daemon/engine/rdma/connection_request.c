@@ -62,7 +62,7 @@ int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 	const struct pool *p = &w->pool;
 	int rc = 0;
 
-	if (!d->shared && p->free_count < p->keep + rdma_queue_chunks(p, connect_data))
+	if (p->free_count < p->keep + rdma_queue_chunks(p, connect_data))
 		rc = -EAGAIN;
 	else if (!rdma_queue_fits(d, connect_data))
 		rc = -ENOSPC;

@@ -126,11 +126,9 @@ static void doctor_device(struct doctor *d, struct ibv_device *device)
 
 		doctor_say(d, name, true, "", "",
 			   "%d queue pairs of %d requests, %d completion queues of %d, %d memory "
-			   "regions, %d reads each way, %d shared receive queues, %s completion "
-			   "moderation",
+			   "regions, %d reads each way",
 			   a->max_qp, a->max_qp_wr, a->max_cq, a->max_cqe, a->max_mr,
-			   a->max_qp_rd_atom, a->max_srq,
-			   attr.cq_mod_caps.max_cq_count > 0 ? "with" : "no");
+			   a->max_qp_rd_atom);
 		doctor_memory(d, name);
 		for (unsigned port = 1; port <= a->phys_port_cnt; port++)
 			doctor_port(d, port);

@@ -85,15 +85,6 @@ static int fault_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv
 	return ENOMEM;
 }
 
-static int fault_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
-			       struct ibv_recv_wr **bad)
-{
-	if (!fault("ibv_post_srq_recv"))
-		return real.post_srq_recv(srq, wr, bad);
-	*bad = wr;
-	return ENOMEM;
-}
-
 static int fault_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	return fault("ibv_req_notify_cq") ? ENOMEM : real.req_notify_cq(cq, solicited_only);
@@ -111,7 +102,6 @@ static void fault_patch(struct ibv_context *context)
 		real = context->ops;
 		context->ops.post_send = fault_post_send;
 		context->ops.post_recv = fault_post_recv;
-		context->ops.post_srq_recv = fault_post_srq_recv;
 		context->ops.req_notify_cq = fault_req_notify_cq;
 	}
 	pthread_mutex_unlock(&lock);
@@ -153,8 +143,6 @@ WRAP(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd * pd, void *at, size_t bytes, i
      (pd, at, bytes, access), NULL)
 WRAP(struct ibv_comp_channel *, ibv_create_comp_channel, (struct ibv_context * context), (context),
      NULL)
-WRAP(struct ibv_srq *, ibv_create_srq, (struct ibv_pd * pd, struct ibv_srq_init_attr *attr),
-     (pd, attr), NULL)
 WRAP(struct ibv_qp *, ibv_create_qp, (struct ibv_pd * pd, struct ibv_qp_init_attr *attr),
      (pd, attr), NULL)
 WRAP(int, ibv_modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask), (qp, attr, mask),

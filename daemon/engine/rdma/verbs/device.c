@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "memory.h"
-#include "rdma_keys.h"
 #include "worker.h"
 
 int rdma_watch(struct worker *w, int fd, struct op *op)
@@ -174,8 +173,8 @@ void rdma_device_free(struct rdma_device *d)
 
 	/* The context stays open for other workers, so the descriptor is removed explicitly. */
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
-	e->mode->closing(d);
-	rdma_small_close(d);
+	if (e->mode->closing)
+		e->mode->closing(d);
 	rdma_region_free(d, d->scratch);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
@@ -206,58 +205,15 @@ static int rdma_device_lacks(const struct rdma_device *d, const char *what, cons
 	return rdma_device_refuse(d, errno ? -errno : -EIO, what, fix, reason);
 }
 
-/* Delays events until there are several completions or some time has passed, if the device can. */
-static void rdma_moderate(struct rdma_device *d)
+enum { RDMA_VENDOR_SIW = 0x626d74 };
+
+static void rdma_device_limit(struct rdma_device *d)
 {
-	struct worker *w = d->worker;
-	uint64_t period_us = rdma_options(&w->options)->cq_moderation_ns / NS_PER_US;
-	struct ibv_device_attr_ex attr;
-	struct ibv_modify_cq_attr moderate = { .attr_mask = IBV_CQ_ATTR_MODERATE };
-
-	if (period_us == 0 || ibv_query_device_ex(d->verbs, NULL, &attr) != 0 ||
-	    attr.cq_mod_caps.max_cq_count == 0)
-		return;
-	moderate.moderate.cq_count =
-		(uint16_t)MIN(attr.cq_mod_caps.max_cq_count, (unsigned)RDMA_POLL_MAX);
-	moderate.moderate.cq_period = (uint16_t)MIN(attr.cq_mod_caps.max_cq_period, period_us);
-	if (ibv_modify_cq(d->cq, &moderate) == 0)
-		worker_feature(w, FEATURE_cq_moderation);
-}
-
-/* Dimensions of a connection's send queue. */
-struct rdma_size {
-	unsigned requests;
-	int sges;
-	uint32_t inline_bytes;
-};
-
-static const struct rdma_size rdma_size_roomy = { RDMA_SENDS, RDMA_SGES, RDMA_INLINE };
-/* A send queue of one page. siw uses 128 bytes per request regardless of its contents, and
- * other devices are assumed to be alike: the completion queue has room for a thousand of
- * them. rxe uses 208 bytes plus the contents, rounded up to a power of two, and rounds up the
- * number of requests plus one. */
-static const struct rdma_size rdma_size_slim = { RDMA_SENDS, 3, 80 };
-static const struct rdma_size rdma_size_slim_rxe = { 7, 3, 48 };
-
-enum { RDMA_VENDOR_RXE = 0xffffff, RDMA_VENDOR_SIW = 0x626d74 };
-
-/* With `srq` the queues are as small as possible, as `srq` is chosen to save memory. */
-static void rdma_device_size(struct rdma_device *d)
-{
-	const struct rdma_options *o = rdma_options(&d->worker->options);
-	const struct rdma_size *size = &rdma_size_roomy;
-
-	if (o->srq && o->qp_type != QP_UD)
-		size = d->limits.vendor_id == RDMA_VENDOR_RXE ? &rdma_size_slim_rxe
-							      : &rdma_size_slim;
-	d->sends_max = size->requests;
-	d->inline_wanted = size->inline_bytes;
-	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), size->sges);
-	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), size->sges);
+	d->read_sges = (unsigned)MIN(MAX(d->limits.max_sge_rd, 1), RDMA_SGES);
+	d->write_sges = (unsigned)MIN(MAX(d->limits.max_sge, 1), RDMA_SGES);
 	/* siw claims this capability, too, but its library cannot post such a request. */
 	d->invalidates = (d->limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) &&
 			 d->verbs->device->transport_type == IBV_TRANSPORT_IB;
-	d->loses_receives = d->limits.vendor_id == RDMA_VENDOR_RXE;
 	d->sends_late = d->limits.vendor_id == RDMA_VENDOR_SIW;
 	d->reads = d->limits.vendor_id == RDMA_VENDOR_SIW ||
 		   d->verbs->device->transport_type == IBV_TRANSPORT_IB;
@@ -266,13 +222,12 @@ static void rdma_device_size(struct rdma_device *d)
 static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 {
 	struct worker *w = d->worker;
-	const struct rdma *e = w->engine_state;
 	const struct pool *p = &w->pool;
 	int rc = 0;
 
 	if (ibv_query_device(d->verbs, &d->limits) != 0)
 		return rdma_device_lacks(d, "cannot be asked for its limits", "", reason);
-	rdma_device_size(d);
+	rdma_device_limit(d);
 	d->pd = ibv_alloc_pd(d->verbs);
 	if (!d->pd)
 		return rdma_device_lacks(d, "no protection domain", "", reason);
@@ -294,13 +249,12 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	d->cq = ibv_create_cq(d->verbs, (int)d->cq_size, d, d->channel, 0);
 	if (!d->cq)
 		return rdma_device_lacks(d, "no completion queue", "", reason);
-	rdma_moderate(d);
 	d->event_op.done = rdma_completion_event;
 	d->async_op.done = rdma_async_event;
 	if (rdma_watch(w, d->channel->fd, &d->event_op) < 0 ||
 	    rdma_watch(w, d->verbs->async_fd, &d->async_op) < 0)
 		return rdma_device_lacks(d, "cannot be watched", "", reason);
-	return e->mode->opened ? e->mode->opened(d, reason) : 0;
+	return 0;
 }
 
 struct rdma_device *rdma_device_get(struct worker *w, struct ibv_context *verbs,

@@ -1,7 +1,7 @@
 /* Engine `rdma`: a worker's resources on each device, and waiting for completions.
  *
  *   verbs/   devices with their registered memory and completion queue; queue pairs and their work
- *            requests; one-sided operations; shared receives; the connection manager
+ *            requests; one-sided operations; the connection manager
  *   .        the engine for connections, and what both engines have (rdma_engine.c)
  *   ud/      the engine for datagrams
  *
@@ -23,7 +23,6 @@ struct rdma_conn;
 struct rdma_device;
 struct rdma_exchanges;
 struct rdma_request;
-struct rdma_small;
 struct rdma_region;
 struct rdma_ud;
 struct rdma_ud_handles;
@@ -35,7 +34,6 @@ enum {
 	RDMA_INLINE = 128, /* inline bytes asked for; the device may grant fewer */
 	/* Entries of a worker's completion queue, or fewer as the device allows. */
 	RDMA_CQ_ENTRIES = 32767,
-	RDMA_NUMBERS = 512, /* buckets of the table from queue pair numbers to connections */
 	RDMA_POLL_MAX = 32, /* completions one poll takes */
 	RDMA_PORTS_MAX = 4, /* ports of a device that are distinguished */
 	/* Bytes of a request from which on siw sends without a copy: see rdma_device.sends_late. */
@@ -49,7 +47,6 @@ enum rdma_tag {
 	RDMA_TAG_READ,          /* struct rdma_conn: of RDMA_LANE_IN */
 	RDMA_TAG_UNHEARD,       /* struct rdma_conn: signalled only for rdma_device.sends_late */
 	RDMA_TAG_RECV,          /* struct rdma_conn */
-	RDMA_TAG_SHARED,        /* struct chunk: a shared receive */
 	RDMA_TAG_DATAGRAM,      /* struct chunk: received as a datagram */
 	RDMA_TAG_DATAGRAM_SENT, /* struct rdma_ud */
 	RDMA_TAG_COUNT,
@@ -60,9 +57,7 @@ enum rdma_tag {
  * which they cannot include. */
 struct rdma_mode {
 	enum rdma_port_space space;
-	/* opened(): after a device was opened; 0, or -errno with the reason.  Optional.  closing():
-	 * before it is closed. */
-	int (*opened)(struct rdma_device *d, struct reason *reason);
+	/* Before a device is closed.  Optional. */
 	void (*closing)(struct rdma_device *d);
 	/* Does this port support the `qp-type`?  0, or -errno with the reason. */
 	int (*serves)(struct rdma_device *d, unsigned port, struct reason *reason);
@@ -111,8 +106,6 @@ struct rdma_device {
 	struct ibv_mr *mr; /* registration of the worker's pool */
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct rdma_shared *shared; /* shared receives; NULL: each connection has its own */
-	struct rdma_small *small;   /* slots for small messages; NULL: none */
 	/* The scratch region: memory that all connections of a worker share and whose contents have
 	 * no meaning.  The part of a message that exceeds its receive buffer goes there, large
 	 * messages are sent from it, and clients may read and write it.  So messages of megabytes
@@ -124,16 +117,11 @@ struct rdma_device {
 							number; NULL: not used yet */
 	unsigned cq_size, cq_used;                   /* its entries, and how many are reserved */
 	unsigned users;                 /* that refer to it: it is not freed meanwhile */
-	unsigned sends_max;             /* entries of a connection's send queue */
-	uint32_t inline_wanted;         /* bytes */
 	unsigned read_sges, write_sges; /* views of one request */
 	bool armed;                     /* the next completion raises an event */
 	bool gone;                      /* unplugged */
 	/* The device can invalidate a client's key by a message (send with invalidate). */
 	bool invalidates;
-	/* The device takes shared receives in the order of their posting, never completes one if
-	 * the connection ends in the middle of its message, and refuses more than fit (rxe). */
-	bool loses_receives;
 	/* The device reads unsignalled sends from memory even after later completions. */
 	bool sends_late;
 	/* Its connections can read their clients' memory.  Over iWARP the peer writes the data of a

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "buf.h"
@@ -26,14 +25,6 @@ int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most)
 	lent->max = MIN(MAX(room / 2, 1U), most);
 	e->posted_max += lent->max;
 	return 0;
-}
-
-void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max)
-{
-	struct rdma *e = w->engine_state;
-
-	e->posted_max -= lent->max - max;
-	lent->max = max;
 }
 
 void rdma_lent_close(struct rdma_lent *lent, struct worker *w)
@@ -90,7 +81,7 @@ unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct 
 	return n;
 }
 
-struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr)
+static struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr)
 {
 	/* As in poll_device() of device.c.  NOLINTNEXTLINE(*-no-int-to-ptr) */
 	return (void *)(uintptr_t)(wr->wr_id & ~(uint64_t)RDMA_TAG_MASK);
@@ -101,83 +92,6 @@ void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct
 	for (; bad; bad = bad->next) {
 		rdma_lent_back(lent, &w->pool, rdma_lent_chunk(bad));
 		stat_add(w->stats.wr_recv, UINT64_C(-1));
-	}
-}
-
-/* ---- Small messages ----
- *
- * Send queues that need little memory allow few inline bytes.  A longer message would keep its
- * chunk until it completes, so each would have to be signalled.  Instead it is copied to a slot of
- * registered memory: its chunk is free at once, and the slot after the next signalled request.  If
- * no slot is free, the message is sent from its chunk. */
-
-enum { RDMA_SLOTS = 1024, RDMA_SLOT_NONE = 0 };
-
-struct rdma_small {
-	uint8_t *base;
-	struct ibv_mr *mr;
-	unsigned free_count;
-	uint16_t free[RDMA_SLOTS]; /* free slots, numbered from 1 */
-};
-
-void rdma_small_open(struct rdma_device *d)
-{
-	const size_t bytes = (size_t)RDMA_SLOTS * RDMA_INLINE;
-	struct rdma_small *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return;
-	s->base = aligned_alloc(4096, bytes);
-	s->mr = s->base ? ibv_reg_mr(d->pd, s->base, bytes, 0) : NULL;
-	if (!s->mr) {
-		free(s->base);
-		free(s);
-		return;
-	}
-	for (unsigned i = 0; i < RDMA_SLOTS; i++)
-		s->free[s->free_count++] = (uint16_t)(RDMA_SLOTS - i);
-	stat_add(d->worker->stats.registered_bytes, bytes);
-	d->small = s;
-}
-
-void rdma_small_close(struct rdma_device *d)
-{
-	struct rdma_small *s = d->small;
-
-	if (!s)
-		return;
-	stat_add(d->worker->stats.registered_bytes, -(uint64_t)s->mr->length);
-	ibv_dereg_mr(s->mr);
-	free(s->base);
-	free(s);
-	d->small = NULL;
-}
-
-bool rdma_small_add(struct rdma_small *s, struct rdma_slots *slots, unsigned at,
-		    const struct view *v, struct ibv_sge *ret_sge)
-{
-	uint16_t slot;
-	uint8_t *to;
-
-	if (!s || s->free_count == 0 || v->len > RDMA_INLINE)
-		return false;
-	slot = s->free[--s->free_count];
-	to = s->base + (size_t)(slot - 1) * RDMA_INLINE;
-	memcpy(to, v->data, v->len);
-	slots->of[(slots->first + at) % RDMA_SENDS] = slot;
-	*ret_sge = (struct ibv_sge){ (uintptr_t)to, v->len, s->mr->lkey };
-	return true;
-}
-
-void rdma_small_done(struct rdma_small *s, struct rdma_slots *slots, unsigned requests)
-{
-	for (; s && requests > 0; requests--) {
-		uint16_t *slot = &slots->of[slots->first];
-
-		if (*slot != RDMA_SLOT_NONE)
-			s->free[s->free_count++] = *slot;
-		*slot = RDMA_SLOT_NONE;
-		slots->first = (slots->first + 1) % RDMA_SENDS;
 	}
 }
 

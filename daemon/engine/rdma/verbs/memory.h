@@ -1,14 +1,12 @@
-/* Registered memory of a device: chunks of the pool that are lent to it, slots for copies of small
- * messages, and memory that clients reach.  Worker's thread only. */
+/* Registered memory of a device: chunks of the pool that are lent to it, and memory that clients
+ * reach.  Worker's thread only. */
 #pragma once
 #include "device.h"
 
 struct chunk;
 struct pool;
-struct view;
 
-/* ---- Chunks lent to a device that may complete in any order: for a shared receive queue or for
- * datagrams ---- */
+/* ---- Chunks lent to a device that may complete in any order: for datagrams ---- */
 
 enum { RDMA_CHAIN_MAX = 64 }; /* receives posted by one call, once this many are missing */
 
@@ -26,8 +24,6 @@ struct rdma_chain {
 /* Allows up to `most` chunks, or this device's share of the pool if that is less,
  * to be lent.  0 or -ENOMEM. */
 int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most);
-/* Allows fewer. */
-void rdma_lent_limit(struct rdma_lent *lent, struct worker *w, unsigned max);
 /* To be called when the device no longer uses any of them.  Does nothing if closed already. */
 void rdma_lent_close(struct rdma_lent *lent, struct worker *w);
 /* Takes back a chunk that the device no longer uses.  False: it was taken back before. */
@@ -38,28 +34,8 @@ void rdma_lent_forget(struct rdma_lent *lent, struct pool *p);
  * count as lent. */
 unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
 			 struct rdma_chain *chain, enum rdma_tag tag, unsigned most);
-/* The chunk of a request. */
-struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr);
 /* ibv_post_* did not accept `bad` and the requests after it: takes their chunks back. */
 void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct ibv_recv_wr *bad);
-
-/* ---- Copies of small messages that are too long to be sent inline ---- */
-
-/* The slots that a connection's requests use, by position in its send queue (a ring); 0: none. */
-struct rdma_slots {
-	unsigned first;
-	uint16_t of[RDMA_SENDS];
-};
-
-/* If there is no memory for slots, messages are sent from their chunks instead. */
-void rdma_small_open(struct rdma_device *d);
-void rdma_small_close(struct rdma_device *d);
-/* Copies v into a slot, for the request that is the at-th in the send queue.  False: v is too
- * large, or no slot is free. */
-bool rdma_small_add(struct rdma_small *s, struct rdma_slots *slots, unsigned at,
-		    const struct view *v, struct ibv_sge *ret_sge);
-/* Frees the slots of the first `requests` of the send queue, which have completed. */
-void rdma_small_done(struct rdma_small *s, struct rdma_slots *slots, unsigned requests);
 
 /* ---- Memory that clients may read and write by themselves ---- */
 

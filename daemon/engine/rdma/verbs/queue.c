@@ -87,9 +87,7 @@ static unsigned rdma_queue_needed(const struct connect_data *connect_data)
 
 bool rdma_queue_fits(const struct rdma_device *d, const struct connect_data *connect_data)
 {
-	unsigned receives = d->shared ? 0 : rdma_queue_needed(connect_data);
-
-	return d->cq_size - d->cq_used >= d->sends_max + receives;
+	return d->cq_size - d->cq_used >= RDMA_SENDS + rdma_queue_needed(connect_data);
 }
 
 /* Computes how many receives the connection gets by the state of the pool and of the completion
@@ -97,7 +95,7 @@ bool rdma_queue_fits(const struct rdma_device *d, const struct connect_data *con
 static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
 	const struct rdma_device *d = r->device;
-	unsigned share = rdma_queue_share(p), room = d->cq_size - d->cq_used - d->sends_max;
+	unsigned share = rdma_queue_share(p), room = d->cq_size - d->cq_used - RDMA_SENDS;
 
 	if (r->connect_data.receives > 0) {
 		r->credit = r->connect_data.receives;
@@ -115,7 +113,7 @@ int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
 		      struct ibv_qp **ret_qp)
 {
-	for (uint32_t bytes = d->inline_wanted;; bytes = bytes > 16 ? bytes / 2 : 0) {
+	for (uint32_t bytes = RDMA_INLINE;; bytes = bytes > 16 ? bytes / 2 : 0) {
 		struct ibv_qp_init_attr wanted = *attr;
 		struct ibv_qp *qp = NULL;
 
@@ -134,7 +132,7 @@ int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 	}
 }
 
-int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
+int rdma_queue_open(struct rdma_conn *r)
 {
 	struct rdma_device *d = r->device;
 	enum ibv_qp_type own =
@@ -142,8 +140,7 @@ int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 	struct ibv_qp_init_attr attr = {
 		.send_cq = d->cq,
 		.recv_cq = d->cq,
-		.srq = srq,
-		.cap = { .max_send_wr = d->sends_max,
+		.cap = { .max_send_wr = RDMA_SENDS,
 			 .max_send_sge = MAX(d->read_sges, d->write_sges) },
 		.qp_type = r->pair ? r->pair_type : own,
 	};
@@ -152,18 +149,16 @@ int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq)
 
 	r->deep = (d->worker->service->flags & SERVICE_ONE_WAY) &&
 		  d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-	if (!srq) {
-		rdma_queue_size(r, &d->worker->pool);
-		r->posted = calloc(r->posted_max, sizeof(*r->posted));
-		if (!r->posted)
-			return -ENOMEM;
-		attr.cap.max_recv_wr = r->posted_max;
-		attr.cap.max_recv_sge = d->scratch ? 2 : 1;
-	}
-	rc = rdma_device_reserve(d, d->sends_max + r->posted_max);
+	rdma_queue_size(r, &d->worker->pool);
+	r->posted = calloc(r->posted_max, sizeof(*r->posted));
+	if (!r->posted)
+		return -ENOMEM;
+	attr.cap.max_recv_wr = r->posted_max;
+	attr.cap.max_recv_sge = d->scratch ? 2 : 1;
+	rc = rdma_device_reserve(d, RDMA_SENDS + r->posted_max);
 	if (rc < 0)
 		return rc;
-	r->entries = d->sends_max + r->posted_max;
+	r->entries = RDMA_SENDS + r->posted_max;
 	rc = rdma_queue_create(d, r->id, &attr, &r->inline_max, &qp);
 	if (qp)
 		r->number = qp->qp_num;
@@ -184,7 +179,6 @@ void rdma_queue_close(struct rdma_conn *r)
 	if (r->slots_in)
 		chunk_put(p, r->slots_in);
 	r->slots_in = NULL;
-	rdma_small_done(r->device->small, &r->slots, r->lanes[RDMA_LANE_OUT].sends);
 	/* Posted messages count as sent, as with a socket: acknowledgements of the last messages
 	 * often arrive too late to complete them. */
 	stat_add(c->worker->stats.bytes_out, c->sending.bytes);

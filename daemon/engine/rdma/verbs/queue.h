@@ -111,9 +111,8 @@ struct rdma_conn {
 	uint32_t pair_number;
 	struct rdma_device *device;
 	const struct engine_device *port; /* its port; NULL: more ports than a worker lists */
-	struct rdma_conn *wanting_next, *ending_next, *number_next;
+	struct rdma_conn *wanting_next, *ending_next;
 	uint32_t number;            /* number of its queue pair (QPN) */
-	uint64_t shared_seen;       /* shared receives: it has none posted up to this number */
 	unsigned entries;           /* entries of the completion queue reserved for it */
 	struct rdma_posted *posted; /* a ring of posted_max: receives complete in order */
 	unsigned posted_first, posted_count, posted_max;
@@ -126,7 +125,6 @@ struct rdma_conn {
 	struct chunk *slots_in; /* the chunk that the next receives share; NULL: a new one */
 	struct connect_data connect_data;
 	struct rdma_lane lanes[RDMA_LANE_COUNT];
-	struct rdma_slots slots; /* by the place of a request in RDMA_LANE_OUT */
 	struct rdma_scratch_sends scratch_sends;
 	struct rdma_remotes unposted; /* in order of submission; the first may be posted in part */
 	struct rdma_region *regions;
@@ -158,9 +156,9 @@ static inline bool rdma_conn_has_unsent(const struct rdma_conn *r)
 unsigned rdma_queue_chunks(const struct pool *p, const struct connect_data *connect_data);
 /* Has the completion queue of the device room for such a client? */
 bool rdma_queue_fits(const struct rdma_device *d, const struct connect_data *connect_data);
-/* Makes a queue pair with as many receives as the pool allows, or with the shared receives srq.  0
- * or -errno; the caller calls rdma_queue_close() in both cases. */
-int rdma_queue_open(struct rdma_conn *r, struct ibv_srq *srq);
+/* Makes a queue pair with as many receives as the pool allows.  0 or -errno; the caller calls
+ * rdma_queue_close() in both cases. */
+int rdma_queue_open(struct rdma_conn *r);
 /* Drops the references of its requests.  The queue pair must be destroyed and
  * its completions handled before. */
 void rdma_queue_close(struct rdma_conn *r);
@@ -173,7 +171,7 @@ void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status);
 
 /* ---- Receives ---- */
 
-/* Posts the missing receives; none if receives are shared. */
+/* Posts the missing receives. */
 void rdma_queue_feed(struct rdma_conn *r);
 /* Puts r on the list of connections for which rdma_mode.feed() posts receives or requests. */
 void rdma_queue_want_receives(struct rdma_conn *r);
@@ -181,7 +179,7 @@ void rdma_queue_want_receives(struct rdma_conn *r);
  * True if the oldest receive left is the first of a call, which then came too late, and no request
  * was sent since.  A client that sent exactly as many and disconnected looks the same. */
 bool rdma_queue_is_used_up(const struct rdma_conn *r);
-/* Handles the completion of a receive that is not shared. */
+/* Handles the completion of a receive. */
 void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc);
 
 /* Did it receive bytes into a chunk?  The data of a write with immediate goes to a region. */
@@ -246,21 +244,3 @@ bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain);
 void rdma_remote_completed(struct rdma_lane *lane, unsigned count);
 /* Ends all operations and frees the regions; the queue pair must be destroyed before. */
 void rdma_remote_close(struct rdma_conn *r);
-
-/* ---- Receives that all connections of a device share: srq.c ---- */
-
-/* 0, or -errno with the reason.  The caller calls rdma_shared_close() in both cases, which also
- * works without this. */
-int rdma_shared_open(struct rdma_device *d, struct reason *reason);
-void rdma_shared_close(struct rdma_device *d);
-/* NULL: d has no shared receives. */
-struct ibv_srq *rdma_shared_queue(const struct rdma_device *d);
-/* Posts receives when enough are missing. */
-void rdma_shared_feed(struct rdma_device *d);
-/* Between these two calls completions of shared receives find r by r->number.  No effect without
- * shared receives, or if r was not added. */
-void rdma_shared_add(struct rdma_conn *r);
-void rdma_shared_remove(struct rdma_conn *r);
-/* A shared receive into chunk k has completed.  Returns its connection; NULL: it has ended. */
-struct rdma_conn *rdma_shared_received(struct rdma_device *d, struct chunk *k,
-				       const struct ibv_wc *wc);

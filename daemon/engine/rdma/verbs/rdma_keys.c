@@ -10,11 +10,6 @@ static const char *const rdma_qp_types[] = { "rc", "ud", "uc", NULL };
 static const struct key rdma_keys[] = {
 	{ "qp-type", "rc", "reliable connections, datagrams or unreliable connections",
 	  KEY_FIELD(struct rdma_options, qp_type), KEY_CHOICE, .words = rdma_qp_types },
-	{ "srq", "no", "connections share what they receive into",
-	  KEY_FIELD(struct rdma_options, srq), .type = KEY_BOOL },
-	{ "cq-moderation", "0",
-	  "completions wait so long for others, where the device can; 0: not at all",
-	  KEY_FIELD(struct rdma_options, cq_moderation_ns), KEY_DURATION, .max = 65 * NS_PER_MS },
 };
 
 /* Keys and services that need reliable connections. */
@@ -29,27 +24,7 @@ static void check_qp_type(struct key_check *check)
 	if (service && (service->flags & SERVICE_MESSAGES) && !(service->flags & SERVICE_LOSSY))
 		check->refuse(check, "qp-type", "expected rc with service %s, got '%s'",
 			      service->name, type);
-	if (o->srq)
-		check->refuse(check, "srq", "requires qp-type = rc (qp-type is %s)", type);
-}
-
-/* Shared receives are refused for services whose messages need a scratch region (two pieces per
- * receive), or that promise each client a number of receives. */
-static void check_srq(struct key_check *check)
-{
-	const struct rdma_options *o = rdma_options(check->options);
-	const struct service *service = check->service;
-
-	if (o->srq && service && (service->message || service->connect))
-		check->refuse(check, "srq", "expected no with service %s, got 'yes'",
-			      service->name);
-}
-
-static void check_rdma(struct key_check *check)
-{
-	check_qp_type(check);
-	check_srq(check);
 }
 
 const struct key_table rdma_key_table =
-	KEY_TABLE(rdma_keys, struct rdma_options, .check = check_rdma);
+	KEY_TABLE(rdma_keys, struct rdma_options, .check = check_qp_type);

@@ -7,9 +7,6 @@ enum qp_type { QP_RC, QP_UD, QP_UC };
 
 struct rdma_options {
 	uint64_t qp_type; /* enum qp_type */
-	/* How long the device may collect completions; 0: not at all. */
-	uint64_t cq_moderation_ns;
-	bool srq; /* connections share a receive queue (SRQ) */
 };
 extern const struct key_table rdma_key_table;
 

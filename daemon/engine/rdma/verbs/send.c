@@ -26,7 +26,7 @@ void rdma_send_chain_init(struct rdma_send_chain *chain, const struct rdma_conn 
 	chain->count = chain->sge_count = chain->messages = 0;
 	memset(chain->of, 0, sizeof(chain->of));
 	memset(chain->last, 0, sizeof(chain->last));
-	chain->max = signalled < RDMA_SIGNALLED ? r->device->sends_max - sends : 0;
+	chain->max = signalled < RDMA_SIGNALLED ? RDMA_SENDS - sends : 0;
 }
 
 struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rdma_conn *r,
@@ -66,8 +66,7 @@ void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
 static bool rdma_lane_must_signal(const struct rdma_conn *r, const struct rdma_lane *lane)
 {
 	return lane->since.bytes > 0 || lane->since.remotes > 0 ||
-	       lane->since.requests > MIN(r->device->sends_max - 2, (unsigned)RDMA_UNSIGNALLED) ||
-	       (r->conn->flags & CONN_WAITS_FOR_TX);
+	       lane->since.requests > RDMA_UNSIGNALLED || (r->conn->flags & CONN_WAITS_FOR_TX);
 }
 
 /* Moves the first views of tx, which were posted by these requests, to sending. */
@@ -82,7 +81,7 @@ static void rdma_queue_posted(struct rdma_conn *r, const struct ibv_send_wr *wr,
 
 		assert(v);
 		stat_add(w->stats.wr_inline, is_inline);
-		if (!is_inline && wr->sg_list->addr == (uintptr_t)v->data)
+		if (!is_inline)
 			bufq_take(&w->pool, &c->sending, &c->tx, v->len);
 		else
 			conn_sent(c, &c->tx, v->len, 0);
@@ -106,8 +105,7 @@ bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r
 		chain->messages++;
 		if (v->len <= r->inline_max)
 			wr->send_flags = IBV_SEND_INLINE;
-		else if (!rdma_small_add(r->device->small, &r->slots, lane->sends - 1, v,
-					 wr->sg_list))
+		else
 			lane->since.bytes += v->len;
 	}
 	return !v;
@@ -215,8 +213,6 @@ struct rdma_signalled rdma_queue_sent(struct rdma_conn *r, enum rdma_lane_kind k
 	lane->signalled_first = (lane->signalled_first + 1) % RDMA_SIGNALLED;
 	lane->signalled_count--;
 	lane->sends -= done.requests;
-	if (kind == RDMA_LANE_OUT)
-		rdma_small_done(r->device->small, &r->slots, done.requests);
 	stat_add(s->wc_send, done.of[RDMA_REQUEST_SEND]);
 	stat_add(s->wc_read, done.of[RDMA_REQUEST_READ]);
 	stat_add(s->wc_write, done.of[RDMA_REQUEST_WRITE]);
