@@ -38,11 +38,7 @@ MISSING   := $(shell command -v $(CC) >/dev/null && pkg-config --exists '$(LIBRA
 endif
 RDMA_FOUND := $(if $(filter librdmacm,$(LIBRARIES)),1)
 ISAL_FOUND := $(if $(filter libisal,$(LIBRARIES)),1)
-# TLS with OpenSSL and GnuTLS, as they are found; TLS=openssl or TLS=gnutls leaves out the other, TLS=no both.
-TLS_LIBRARIES := openssl gnutls
-TLS_MIN_openssl := 3.0
-TLS_MIN_gnutls  := 3.6.5
-TLS_FOUND := $(foreach l,$(filter $(or $(TLS),$(TLS_LIBRARIES)),$(TLS_LIBRARIES)),$(shell pkg-config --exists '$(l) >= $(TLS_MIN_$(l))' 2>/dev/null && echo $(l)))
+TLS_FOUND := $(if $(filter openssl%,$(LIBRARIES)),openssl)
 
 # ---- Flags ---------------------------------------------------------------------------------------
 OPT      ?= -O2
@@ -50,7 +46,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvl
 	    -Wno-sign-conversion -Wno-enum-float-conversion $(if $(WERROR),-Werror)
 DEFINES  := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DNB_VERSION=\"$(VERSION)\" -DNB_STATS=$(STATS)
 CFLAGS_ALL = -std=gnu17 $(OPT) -g -fno-strict-aliasing $(DEFINES) \
-	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(TLS_FOUND:%=-DNB_TLS_%) $(WARNINGS) -MMD -MP \
+	     $(RDMA_FOUND:%=-DNB_RDMA=%) $(ISAL_FOUND:%=-DNB_ISAL=%) $(WARNINGS) -MMD -MP \
 	     -pthread $(HARDEN_FLAGS) $(SANITIZE_FLAGS) $(PKG_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SANITIZE_FLAGS) $(LDFLAGS)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
@@ -100,7 +96,7 @@ INC_service/sockperf  := $(INC_core) ## a sockperf server
 INC_service/rping     := $(INC_core) ## RDMA: the server of rping
 INC_service/fio       := $(INC_core) ## RDMA: the server of fio's engine rdma
 INC_service/perftest  := $(INC_core) ## RDMA: the servers of perftest's tools
-INC_tls := $(INC_core) ## the stage around a service that opens and seals its records; OpenSSL and GnuTLS; certificates and shared keys
+INC_tls := $(INC_core) ## the stage around a service that opens and seals its records, with OpenSSL; certificates and shared keys
 INC_registry := $(INC_core) ## the tables of all services, engines and stores
 INC_config  := $(INC_core) -Idaemon/registry -Idaemon/tls ## the INI file: the table of keys, parsing, checks, differences, dump
 INC_varlink := $(INC_base) ## a Varlink server on sd-event; knows nothing of what it serves
@@ -123,9 +119,7 @@ INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/host -Ictl
 INC_ctl/top     := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/state ## `nbctl top`
 INC_ctl_main    := $(INC_ctl/client) -Ictl/client ## nbctl: the command table and the options
 
-TLS_SRC_openssl := daemon/tls/openssl.c daemon/tls/certificate.c
-TLS_SRC_gnutls  := daemon/tls/gnutls.c daemon/tls/gnutls_identity.c
-TLS_LEFT := $(foreach l,$(TLS_LIBRARIES),$(if $(filter $(l),$(TLS_FOUND)),daemon/tls/no_$(l).c,$(TLS_SRC_$(l))))
+TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c certificate.c))
 # These a build without the libraries of RDMA has as well.
 RDMA_PURE := daemon/engine/rdma/verbs/rdma_keys.c daemon/engine/rdma/ud/grh.c
 NO_RDMA  := daemon/engine/rdma/no_rdma.c
@@ -136,9 +130,9 @@ MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
 CTL_SRC  := $(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c))
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
 BASE_OBJ := $(filter $(BUILD)/daemon/base/%,$(OBJ))
-UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/test_rdma_%) $(if $(filter openssl,$(TLS_FOUND)),,tests/unit/test_tls.c tests/unit/test_tls_kernel.c),$(wildcard tests/unit/test_*.c))
+UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/test_rdma_%) $(if $(TLS_FOUND),,tests/unit/test_tls.c tests/unit/test_tls_kernel.c),$(wildcard tests/unit/test_*.c))
 UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
-FUZZ_SRC := $(filter-out $(if $(filter openssl,$(TLS_FOUND)),,tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SRC := $(filter-out $(if $(TLS_FOUND),,tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ     := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
 include tests/tests.mk

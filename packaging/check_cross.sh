@@ -34,7 +34,7 @@ native() { # what `make deps` installs there
 
 foreign() { # ARCH TRIPLET
 	local package packages=gcc-$2,make,pkg-config,qemu-user
-	for package in libc6 liburing libsystemd libinih libjansson libncurses libcmocka librdmacm libibverbs libssl libgnutls28 libisal; do
+	for package in libc6 liburing libsystemd libinih libjansson libncurses libcmocka librdmacm libibverbs libssl libisal; do
 		# Where a Debian's machine has no ISA-L, digests are computed without it.
 		[ "$package $1" = 'libisal armhf' ] || packages+=,$package-dev:$1
 	done

@@ -21,7 +21,7 @@ ROWS = [
     (r"daemon/service/(\w+?)[_.]", r"\1"),
     (r"daemon/service/", "services"),
     (r"daemon/config/|conf/", "config options reload"),
-    (r"daemon/tls/", "tls tls_psk tls_gnutls nbd_tls"),
+    (r"daemon/tls/", "tls tls_psk nbd_tls"),
     (r"daemon/server/", "unix kept options"),
     (r"daemon/(server|host)/|daemon/(main|options)", "reload notify"),
     (r"daemon/(control|varlink)/", "control stats"),

@@ -26,7 +26,6 @@ table() {
 	build     libncurses-dev       ncurses-devel             ncurses         ncursesw
 	build:ISAL libisal-dev         isa-l-devel               isa-l           libisal  amd64,arm64,ppc64el,s390x x86_64,aarch64
 	build:TLS libssl-dev           openssl-devel             openssl         openssl>=3.0
-	build:TLS libgnutls28-dev      gnutls-devel              gnutls          gnutls>=3.6.5
 	build:RDMA librdmacm-dev       rdma-core-devel           rdma-core       librdmacm
 	build:RDMA libibverbs-dev      rdma-core-devel           rdma-core       libibverbs
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey

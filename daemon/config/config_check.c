@@ -196,8 +196,8 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 /* A build has either all engines of a transport or none. */
 const char *config_absent(const struct listener_config *l)
 {
-	if (l->tls.mode != TLS_NONE && tls_absent(l->tls.library))
-		return tls_absent(l->tls.library);
+	if (l->tls.mode != TLS_NONE && tls_absent())
+		return tls_absent();
 	for (unsigned i = 0; engines[i]; i++)
 		if (engine_carries(engines[i], l->transport))
 			return engines[i]->absent;
@@ -256,13 +256,13 @@ static void check_tls(struct config_report *r, struct listener_config *l)
 static void check_build(struct config_report *r, struct listener_config *l)
 {
 	const char *absent = config_absent(l);
-	bool tls = absent && absent == tls_absent(l->tls.library);
+	bool tls = absent && absent == tls_absent();
 
 	if (!absent || l->optional)
 		return;
-	REFUSE(r, l, tls ? "tls-library" : "transport",
+	REFUSE(r, l, tls ? "tls" : "transport",
 	       "expected one that this build has unless optional is yes, got '%s' (%s)",
-	       tls ? tls_libraries[l->tls.library] : l->transport->name, absent);
+	       tls ? tls_modes[l->tls.mode] : l->transport->name, absent);
 }
 
 /* Replaces `auto` by the size that is used. */

@@ -110,9 +110,6 @@ static const struct config_key own_keys[] = {
 	LISTENER("tls", choice, tls.mode, "none", REPLACE,
 		 "TLS 1.3: user: by the library, in user space; ktls-tx: the kernel seals records; ktls: and opens them",
 		 .words = tls_modes, .streams = true, .of_services = SERVICE_TLS),
-	LISTENER("tls-library", choice, tls.library, "openssl", REPLACE,
-		 "library for the handshake and for records in user space", .words = tls_libraries,
-		 .of_tls = true),
 	LISTENER("tls-certificate", path, tls.certificate, "auto", LIVE,
 		 "PEM file with the certificate and its chain; auto: one is made at the start",
 		 .word = "auto", .of_tls = true),
@@ -349,6 +346,7 @@ static const struct {
 	const char *name, *instead;
 } removed[] = {
 	{ CONFIG_LISTENER, "epoll-mode", "delete the line; epoll is level-triggered" },
+	{ CONFIG_LISTENER, "tls-library", "delete the line; the library is OpenSSL" },
 	{ CONFIG_LISTENER, "srq", "delete the line; each connection has receives of its own" },
 	{ CONFIG_LISTENER, "cq-moderation", "delete the line; ethtool -C moderates interrupts" },
 	{ CONFIG_LISTENER, "ring-batch", "delete the line; a call submits all that is queued" },

@@ -168,9 +168,9 @@ static json_t *listener_tls(const struct listener *l)
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
 	struct reason warning = { "" };
 	char driver[TLS_DRIVER_MAX] = "";
-	json_t *json = json_pack("{s:s, s:s, s:s}", "mode", tls_modes[l->config->tls.mode],
-				 "library", tls_library_name(l->config->tls.library), "cipher",
-				 tls_ciphers[l->config->tls.cipher]);
+	json_t *json =
+		json_pack("{s:s, s:s, s:s}", "mode", tls_modes[l->config->tls.mode], "library",
+			  tls_library_name(), "cipher", tls_ciphers[l->config->tls.cipher]);
 
 	if (tls_in_kernel(l->config->tls.mode))
 		tls_kernel_driver(l->config->tls.cipher, driver);

@@ -1,4 +1,4 @@
-/* The files that keys of a listener with TLS name, which have secrets: read whole, for any library.
+/* The files that keys of a listener with TLS name, which have secrets: read whole.
  * Main thread, or of a process that only checks. */
 #pragma once
 #include <stdbool.h>

@@ -102,7 +102,7 @@ static bool open_session(struct stage_conn *t)
 	struct tls_stage *stage = stage_of(t->conn->worker);
 
 	pthread_mutex_lock(&stage->lock);
-	t->session = stage->library->session(stage->context, &stage_wire, t);
+	t->session = tls_library.session(stage->context, &stage_wire, t);
 	pthread_mutex_unlock(&stage->lock);
 	if (t->session)
 		handshake_enter(t);
@@ -124,7 +124,7 @@ bool stage_handshake(struct stage_conn *t)
 	if ((!t->in.head && !t->starved && !stage_receives(c)) || !stage_may_step(c) ||
 	    (!t->session && !open_session(t)))
 		return false;
-	rc = library_of(t)->handshake(t->session);
+	rc = tls_library.handshake(t->session);
 	t->starved = rc == TLS_WANT_MEMORY;
 	if (rc == 0) {
 		stage_leave_handshake(t);
@@ -134,7 +134,7 @@ bool stage_handshake(struct stage_conn *t)
 	} else if (t->starved) {
 		conn_wait_for_memory(c);
 	} else if (rc != TLS_WANT_INPUT && rc != TLS_CONTROL) {
-		stage_fail(t, library_of(t)->why(t->session));
+		stage_fail(t, tls_library.why(t->session));
 	} else if (t->flight > STAGE_FLIGHT) {
 		stage_fail(t, "too many bytes");
 	} else if (rc == TLS_CONTROL) {

@@ -1,4 +1,4 @@
-/* What a TLS library does for the stage.  The library's own headers appear in its files alone.
+/* What OpenSSL does for the stage.  Its headers appear in openssl.c and certificate.c alone.
  *
  * A context is made on the main thread and used by all workers of a listener; sessions keep what
  * they need of it, so that it may be freed before them.  A session belongs to one worker. */
@@ -70,4 +70,4 @@ struct tls_library {
 	void (*free)(struct tls_session *s); /* wipes its secrets; NULL is no error */
 };
 
-extern const struct tls_library tls_openssl, tls_gnutls;
+extern const struct tls_library tls_library; /* openssl.c, or no_openssl.c */

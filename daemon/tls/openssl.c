@@ -369,7 +369,7 @@ static const char *openssl_why(const struct tls_session *s)
 	return s->why;
 }
 
-const struct tls_library tls_openssl = {
+const struct tls_library tls_library = {
 	.name = openssl_name,
 	.context = openssl_context,
 	.forget = openssl_forget,

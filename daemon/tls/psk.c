@@ -41,7 +41,7 @@ static size_t decode(char *digits, size_t count)
 	return count / 2;
 }
 
-/* GnuTLS reads an identity that begins with `#` in another way. */
+/* Clients with GnuTLS read an identity that begins with `#` in another way. */
 static bool is_identity(const char *text, size_t bytes)
 {
 	if (bytes == 0 || bytes > PSK_IDENTITY_MAX || text[0] == '#')

@@ -53,7 +53,7 @@ static bool stage_result(struct stage_conn *t, int result)
 		stage_closed(t);
 		break;
 	default:
-		stage_fail(t, library_of(t)->why(t->session));
+		stage_fail(t, tls_library.why(t->session));
 	}
 	return false;
 }
@@ -81,7 +81,7 @@ static void stage_open_records(struct stage_conn *t)
 			return;
 		}
 		room = w->pool.chunk_size - k->used;
-		n = library_of(t)->read(t->session, k->base + k->used, room);
+		n = tls_library.read(t->session, k->base + k->used, room);
 		if (likely(n > 0)) {
 			stat_add(w->stats.tls_plain_in, (unsigned)n);
 			t->controls = 0;
@@ -127,7 +127,7 @@ static bool stage_seal(struct stage_conn *t)
 	while (t->plain.head) {
 		size_t bytes;
 		const void *data = next_record(t, &bytes);
-		int n = library_of(t)->write(t->session, data, bytes);
+		int n = tls_library.write(t->session, data, bytes);
 
 		if (likely(n > 0)) {
 			stat_add(w->stats.tls_plain_out, (unsigned)n);
@@ -183,7 +183,7 @@ static void stage_end(struct stage_conn *t)
 	if (t->kernel & KERNEL_SENDS) {
 		if (!kernel_ends(t))
 			return;
-	} else if (library_of(t)->close(t->session) == TLS_WANT_MEMORY) {
+	} else if (tls_library.close(t->session) == TLS_WANT_MEMORY) {
 		/* The client learns the end from the FIN. */
 		stage_log(t, "no memory for close_notify");
 	}
@@ -377,7 +377,7 @@ static void stage_close(struct conn *c)
 	hold(t, -1);
 	bufq_clear(p, &t->left);
 	bufq_clear(p, &t->plain);
-	library_of(t)->free(t->session);
+	tls_library.free(t->session);
 	free(t);
 }
 

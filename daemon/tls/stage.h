@@ -40,7 +40,6 @@ struct stage_worker {
 struct tls_stage {
 	struct service service; /* the stage's */
 	const struct service *inner;
-	const struct tls_library *library;
 	unsigned kernel; /* directions whose records are the kernel's, a mask */
 	unsigned cipher; /* index in tls_ciphers */
 	struct stage_worker *workers;
@@ -89,11 +88,6 @@ struct stage_conn {
 static inline struct tls_stage *stage_of(const struct worker *w)
 {
 	return container_of(w->service, struct tls_stage, service);
-}
-
-static inline const struct tls_library *library_of(const struct stage_conn *t)
-{
-	return stage_of(t->conn->worker)->library;
 }
 
 static inline struct stage_worker *worker_part(const struct worker *w)

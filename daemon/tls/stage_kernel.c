@@ -27,7 +27,7 @@ static bool give(struct stage_conn *t, enum kernel_direction direction)
 	struct tls_keys keys = { 0 };
 	int rc = -ENOKEY;
 
-	if (library_of(t)->keys(t->session, direction == KERNEL_SENDS, &keys))
+	if (tls_library.keys(t->session, direction == KERNEL_SENDS, &keys))
 		rc = kernel_give(c->fd, direction, stage_of(c->worker)->cipher, &keys);
 	explicit_bzero(&keys, sizeof(keys));
 	stat_add(stats->sys_other, direction == KERNEL_SENDS ? 1 : 2);
@@ -78,7 +78,7 @@ bool kernel_takes_over(struct stage_conn *t)
 	if (!give(t, KERNEL_SENDS))
 		return false;
 	if (t->kernel & KERNEL_RECEIVES) {
-		library_of(t)->free(t->session);
+		tls_library.free(t->session);
 		t->session = NULL;
 	}
 	return true;

@@ -14,16 +14,14 @@ enum {
 	DAY_S = 24 * 3600,
 };
 
-static const struct tls_library *const libraries[] = { &tls_openssl, &tls_gnutls };
-
-const char *tls_absent(unsigned library)
+const char *tls_absent(void)
 {
-	return libraries[library]->absent;
+	return tls_library.absent;
 }
 
-const char *tls_library_name(unsigned library)
+const char *tls_library_name(void)
 {
-	return libraries[library]->absent ? "none" : libraries[library]->name();
+	return tls_absent() ? "none" : tls_library.name();
 }
 
 /* Is the certificate made here, as no file is configured? */
@@ -56,13 +54,13 @@ static struct tls_context *context_new(const struct tls_options *options, const 
 {
 	forbid_core_memory();
 	*ret_certificate = (struct tls_certificate){ 0 };
-	return libraries[options->library]->context(options, alpn, ret_certificate, reason);
+	return tls_library.context(options, alpn, ret_certificate, reason);
 }
 
 struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
 				unsigned workers, struct reason *reason)
 {
-	const char *absent = tls_absent(options->library);
+	const char *absent = tls_absent();
 	struct tls_stage *s;
 
 	if (absent) {
@@ -81,7 +79,6 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 	memset(s->workers, 0, workers * sizeof(*s->workers));
 	pthread_mutex_init(&s->lock, NULL);
 	s->inner = service;
-	s->library = libraries[options->library];
 	s->kernel = kernel_directions(options->mode);
 	s->cipher = options->cipher;
 	s->made = is_made(options);
@@ -101,7 +98,7 @@ void tls_stage_free(struct tls_stage *s)
 		return;
 	tls_stage_undo(s);
 	if (s->context)
-		s->library->forget(s->context);
+		tls_library.forget(s->context);
 	pthread_mutex_destroy(&s->lock);
 	free(s->workers);
 	free(s);
@@ -140,7 +137,7 @@ bool tls_stage_commit(struct tls_stage *s)
 	s->context = s->next;
 	pthread_mutex_unlock(&s->lock);
 	s->next = NULL;
-	s->library->forget(old);
+	tls_library.forget(old);
 	changed = s->next_certificate.shared_keys ||
 		  memcmp(s->certificate.digest, s->next_certificate.digest,
 			 sizeof(s->certificate.digest)) != 0;
@@ -152,7 +149,7 @@ bool tls_stage_commit(struct tls_stage *s)
 void tls_stage_undo(struct tls_stage *s)
 {
 	if (s->next)
-		s->library->forget(s->next);
+		tls_library.forget(s->next);
 	s->next = NULL;
 }
 
@@ -200,12 +197,12 @@ int tls_check(const struct tls_options *options, struct reason *reason)
 	struct tls_context *context;
 	struct reason warning;
 
-	if (tls_absent(options->library) || is_made(options))
+	if (tls_absent() || is_made(options))
 		return 0;
 	context = context_new(options, NULL, &certificate, reason);
 	if (!context)
 		return -EINVAL;
-	libraries[options->library]->forget(context);
+	tls_library.forget(context);
 	if (certificate.shared_keys ||
 	    (has_begun(&certificate) && tls_days_left(&certificate) >= 0))
 		return 0;

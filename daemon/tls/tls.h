@@ -11,13 +11,13 @@ enum { TLS_PATH_MAX = 256, TLS_NAME_MAX = 256, TLS_DRIVER_MAX = 64 };
 /* The part that seals and opens the records: the library in user space (TLS_USER); the kernel seals
  * (KTLS_TX), or seals and opens them (KTLS). */
 enum tls_mode { TLS_NONE, TLS_USER, TLS_KTLS_TX, TLS_KTLS };
-extern const char *const tls_modes[]; /* by enum tls_mode, NULL-terminated */
-extern const char *const tls_libraries[], *const tls_ciphers[]; /* NULL-terminated */
+extern const char *const tls_modes[];   /* by enum tls_mode, NULL-terminated */
+extern const char *const tls_ciphers[]; /* NULL-terminated */
 
 /* Keys of a listener's section. */
 struct tls_options {
-	unsigned mode;            /* enum tls_mode */
-	unsigned library, cipher; /* indices in tls_libraries, tls_ciphers */
+	unsigned mode;   /* enum tls_mode */
+	unsigned cipher; /* index in tls_ciphers */
 	/* PEM files.  "": a certificate is made at the start; the key is
 	 * in the certificate's file. */
 	char certificate[TLS_PATH_MAX], key[TLS_PATH_MAX];
@@ -46,10 +46,10 @@ int tls_kernel_probe(unsigned mode, unsigned cipher, struct reason *reason);
  * before the first session. */
 void tls_kernel_driver(unsigned cipher, char text[static TLS_DRIVER_MAX]);
 
-/* Why this build lacks that library; NULL: it has it. */
-const char *tls_absent(unsigned library);
+/* Why this build lacks TLS; NULL: it has it. */
+const char *tls_absent(void);
 /* `OpenSSL 3.0.19`; static. */
-const char *tls_library_name(unsigned library);
+const char *tls_library_name(void);
 
 /* Reads the files that the options name, as a start would, and looks whether the certificate is
  * valid today.  0, or -errno with a reason that begins with the key that is wrong, if one is.  Not

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What TLS costs: http, nbd and echo with `tls = user`, over each engine and library, beside other servers.
+"""What TLS costs: http, nbd and echo with `tls = user`, over each engine, beside other servers.
 
     tls.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...]
 
@@ -152,11 +152,9 @@ def makers(options, kind):
         else:
             print(f"({peer[0]} is not installed)")
     disk = {"sections": f"[export disk]\nsize = {DISK}\nstore = memory\n", "exports": "disk"} if kind == "nbd" else {}
-    for engine, library in [*((engine, "openssl") for engine in ENGINES), ("io_uring", "gnutls")]:
-        keys = {"service": kind, "engine": engine, "tls": "user", "tls-library": library,
-                "tls-certificate": options.folder / "lab.pem", **disk}
-        name = engine if library == "openssl" else f"{engine}, {library}"
-        yield lambda name=name, keys=keys: Daemon(name, program, **keys)
+    for engine in ENGINES:
+        keys = {"service": kind, "engine": engine, "tls": "user", "tls-certificate": options.folder / "lab.pem", **disk}
+        yield lambda name=engine, keys=keys: Daemon(name, program, **keys)
 
 
 def start(options, kind):
@@ -233,7 +231,7 @@ LOADS = {  # title: kind, what is counted, the load, who cannot
 GOALS = [  # load, the peer that is first there, the row that is judged, the most CPU to it
     ("http: GET /, 50 connections", "nginx", "io_uring", 0.8),
     ("http: GET /bytes/1M, 8 connections", "nginx", "io_uring", 1.0),
-    ("nbd: nbdcopy of 256 MiB", "nbdkit", "io_uring, gnutls", 0.9),
+    ("nbd: nbdcopy of 256 MiB", "nbdkit", "io_uring", 0.9),
     ("echo: SET of 512 bytes, 50 connections", "stunnel", "io_uring", 0.5),
 ]
 

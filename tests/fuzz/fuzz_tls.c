@@ -1,4 +1,4 @@
-/* Fuzzes sessions of TLS, of each library: a client of OpenSSL does what the input says, and what
+/* Fuzzes sessions of TLS: a client of OpenSSL does what the input says, and what
  * it sends is cut, changed and mixed with other bytes on its way.  What comes back is what it has
  * sent, in order, and no chunk is lost. */
 #include <assert.h>
@@ -15,17 +15,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-enum { CHUNKS = 64, CHUNK_SIZE = 16384, LIBRARIES = 2, KEPT = 2 * LIBRARIES /* of each stage */ };
-
-/* Updates of keys in a row that are no flood; GnuTLS counts those of a second. */
-static const unsigned updates_max[LIBRARIES] = { 30, 8 };
+enum {
+	CHUNKS = 64,
+	CHUNK_SIZE = 16384,
+	KEPT = 2,         /* chunks of the stage */
+	UPDATES_MAX = 30, /* updates of keys in a row that are no flood */
+};
 
 extern const struct service service_echo;
 
 /* One worker for all inputs, a connection and a client for each. */
-static struct tls_stage *stages[LIBRARIES]; /* NULL: this build lacks the library */
+static struct tls_stage *stage;
 static struct worker worker;
-static unsigned library; /* of the input */
 static bool ended, receiving;
 static unsigned long long flights,
 	handshakes; /* of all inputs: what the server got, and accepted */
@@ -34,7 +35,7 @@ struct client {
 	SSL *ssl;
 	BIO *in, *out;
 	unsigned sent, heard; /* bytes of data */
-	unsigned updates;     /* of keys, up to updates_max in a row */
+	unsigned updates;     /* of keys, up to UPDATES_MAX in a row */
 	bool spoiled;         /* something else came to the server */
 	bool shut;            /* it has sent close_notify */
 };
@@ -144,7 +145,7 @@ static void client_steps(struct conn *c, const uint8_t *data, size_t bytes, size
 			break;
 		case 3:
 			if (SSL_key_update(client.ssl, much % 2))
-				client.spoiled |= ++client.updates > updates_max[library];
+				client.spoiled |= ++client.updates > UPDATES_MAX;
 			break;
 		case 4:
 			client.shut |= SSL_shutdown(client.ssl) >= 0;
@@ -183,11 +184,8 @@ static void start(SSL_CTX **ret_ctx)
 	struct tls_options options = { .mode = TLS_USER };
 	struct reason reason;
 
-	for (; options.library < LIBRARIES; options.library++)
-		if (!tls_absent(options.library))
-			stages[options.library] =
-				tls_stage_new(&service_echo, &options, 1, &reason);
-	if (!stages[0] || pool_init(&worker.pool, CHUNKS, CHUNK_SIZE, 0) < 0)
+	stage = tls_stage_new(&service_echo, &options, 1, &reason);
+	if (!stage || pool_init(&worker.pool, CHUNKS, CHUNK_SIZE, 0) < 0)
 		abort();
 	worker.engine = &engine;
 	worker.owner = &by_hand_owner;
@@ -198,7 +196,7 @@ static void start(SSL_CTX **ret_ctx)
 	atexit(tell);
 }
 
-/* The first byte says which library, and how long the pieces are. */
+/* The first byte says how long the pieces are. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static SSL_CTX *ctx;
@@ -214,8 +212,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	SSL_set_connect_state(client.ssl);
 	ended = false;
 	receiving = true;
-	library = data[0] & 1 && stages[1];
-	worker.service = tls_stage_service(stages[library]);
+	worker.service = tls_stage_service(stage);
 	conn_new(&worker, -1);
 	c = worker.conns;
 	by_hand_turns(&worker);

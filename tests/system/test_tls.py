@@ -21,7 +21,6 @@ with tempfile.NamedTemporaryFile("w", suffix=".ini") as _file:
     if b"has no OpenSSL" in subprocess.run([NBSERVED, "--check-config", "-c", _file.name], stdout=-1, stderr=-2).stdout:
         pytest.skip("this build has no OpenSSL", allow_module_level=True)
 
-LIBRARY = {}  # keys of all listeners with TLS; test_tls_gnutls.py sets others
 RECORD = 16384
 CIPHERS = {
     "aes-128-gcm": "TLS_AES_128_GCM_SHA256",
@@ -107,7 +106,7 @@ def sessions(daemon, name):
 
 
 def secured(name, pem, **keys):
-    return listener(name, tls="user", tls_certificate=pem, **LIBRARY, **keys)
+    return listener(name, tls="user", tls_certificate=pem, **keys)
 
 
 def both(engine, pem, **keys):

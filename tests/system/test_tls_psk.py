@@ -34,7 +34,7 @@ def keys(tmp_path):
 
 
 def start(start_daemon, keys, engine="epoll", **more):
-    more |= {"engine": engine, "tls": "user", "tls_psk_file": keys.path, **test_tls.LIBRARY}
+    more |= {"engine": engine, "tls": "user", "tls_psk_file": keys.path}
     return start_daemon(EXPORT + listener("nbds", service="nbd", exports="disk", **more) + listener("echo", **more))
 
 

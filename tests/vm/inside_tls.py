@@ -210,22 +210,6 @@ def test_starttls_in_ktls(daemon):
         assert daemon.stats(name)["connections"]["closed"]["protocol"] == 2
 
 
-def test_the_keys_of_gnutls(start_daemon, pem):
-    daemon = start_daemon("".join(
-        listener(f"echo-{mode}", tls=mode, tls_library="gnutls", tls_certificate=pem) for mode in MODES))
-    for name in each("echo"):
-        is_polite(daemon, pem, name)
-        client = Client(daemon, name)
-        client.say(b"first", b"first")
-        client.say(b"K", b"KEYUPDATE")
-        with contextlib.suppress(BrokenPipeError):
-            client.say(b"second", None)
-            client.end()
-        daemon.wait_closed(name, accepted=2)
-        counts = sessions(daemon, name)
-        assert counts["kernel_sends"] == counts["handshakes"] == 2 and counts["key_updates"] == 1
-
-
 @pytest.mark.parametrize("cipher", ["aes-256-gcm", "chacha20-poly1305"])
 def test_ciphers_of_the_kernel(start_daemon, pem, cipher):
     """Linux 7.3 is run without the modules of the second one: then the listeners say so."""
