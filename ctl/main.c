@@ -62,6 +62,7 @@ static const struct retired {
 	const char *option; /* NULL: the whole command */
 	const char *instead;
 } retired[] = {
+	{ "compare", "link", "the speed is what the card's driver tells" },
 	{ "compare", "csv", "use --json, and `jq -r` with @csv" },
 	{ "compare", "notes", "--columns help explains the columns, --json has all figures" },
 	{ "compare", "control", "name the listener as well: its row is the control" },

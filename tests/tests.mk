@@ -27,7 +27,7 @@ CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers repo
 $(patsubst %,$(BUILD)/unit/test_%,compare_table figure generator generator_sum judging layers measure metrics nic_link openmetrics render report rounds sweep top_model top_view verdict): $(CTL_TESTED)
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
-$(BUILD)/unit/test_link_speeds: $(patsubst %,$(BUILD)/ctl/compare/%.o,host_list link_speeds)
+$(BUILD)/unit/test_nic_link: $(BUILD)/ctl/host/link.o
 $(BUILD)/unit/test_characters: $(BUILD)/ctl/bridge/characters.o
 $(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
@@ -210,7 +210,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 $(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics/metrics_http.o
 $(BUILD)/fuzz/fuzz_limit: $(filter $(BUILD)/ctl/measure/% $(BUILD)/ctl/show/%,$(CTL_OBJ))
 $(BUILD)/fuzz/fuzz_generator: $(filter $(BUILD)/ctl/measure/generator%,$(CTL_OBJ)) $(BUILD)/ctl/show/field.o
-$(BUILD)/fuzz/fuzz_host_list: $(BUILD)/ctl/compare/host_list.o $(BUILD)/ctl/compare/link_speeds.o
+$(BUILD)/fuzz/fuzz_host_list: $(BUILD)/ctl/compare/host_list.o
 $(BUILD)/fuzz/fuzz_symbols: $(patsubst %,$(BUILD)/ctl/layers/%.o,symbols layers_table perf)
 
 .PHONY: fuzz fuzz-run

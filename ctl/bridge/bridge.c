@@ -111,7 +111,8 @@ static json_t *read_host(struct bridge *b, const json_t *parameters)
 	uint64_t pid = field_uint(parameters, "pid");
 
 	(void)b;
-	return host_read(pid > INT_MAX ? 0 : (pid_t)pid, field_get(parameters, "threads"));
+	return host_read(pid > INT_MAX ? 0 : (pid_t)pid, field_get(parameters, "threads"),
+			 field_get(parameters, "interfaces"));
 }
 
 char **bridge_words(const json_t *parameters)

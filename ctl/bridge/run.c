@@ -187,9 +187,9 @@ static json_t *child_to_json(const struct child *child)
 	char cpus[256] = "";
 
 	host_cpus_text(&child->cpus, cpus, sizeof(cpus));
-	return json_pack("{s:i, s:b, s:I, s:o, s:s, s:O*}", "status", child->status, "timed_out",
+	return json_pack("{s:i, s:b, s:I, s:o, s:s}", "status", child->status, "timed_out",
 			 child->timed_out, "wall_ns", (json_int_t)child->wall_ns, "use",
-			 use_to_json(&child->use), "cpus", cpus, "link", child->link);
+			 use_to_json(&child->use), "cpus", cpus);
 }
 
 bool bridge_run(struct varlink_reader *reader, const struct varlink_request *call)
@@ -197,7 +197,7 @@ bool bridge_run(struct varlink_reader *reader, const struct varlink_request *cal
 	uint64_t timeout_ms = field_uint(call->parameters, "timeout_ms");
 	char **words = bridge_words(call->parameters);
 	struct run run = { .reader = reader, .heard_ns = clock_ns() };
-	struct watcher watcher = { &run, run_fd, run_wait_ms, run_look, run_output, true };
+	struct watcher watcher = { &run, run_fd, run_wait_ms, run_look, run_output };
 	struct child child;
 	json_t *last;
 

@@ -19,7 +19,6 @@ OPTION(WIDE, "wide", OPTION_FLAG, NULL, "show all columns, not only the most imp
 OPTION(COLUMNS, "columns", OPTION_VALUE, "NAME,...", "show these, by their names in JSON")
 OPTION(LAYERS, "layers", OPTION_FLAG, NULL, "charge CPU time to layers, by samples")
 OPTION(ON, "on", OPTION_VALUE, "HOST,...", "run COMMAND on these hosts at once, over ssh")
-OPTION(LINK, "link", OPTION_MANY, "[HOST=]SPEED", "bits/s of network cards whose drivers do not tell: 25G, c1=25G")
 OPTION(QUIET, "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails")
 OPTION(SERVE, "serve", OPTION_MANY, "SPEC", "start `nbserved --run SPEC` for each round")
 OPTION(BUILD, "build", OPTION_MANY, "NAME=PATH", "... of two builds or more, and judge the later ones by the first")

@@ -186,28 +186,6 @@ static int check_on(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-/* Checks --link: each host that it names must be one of -H or --on. */
-static int check_link(struct ctl *ctl, struct compare *c)
-{
-	const char *text = ctl->values[VALUE_LINK], *daemon = ctl->target.host;
-	struct reason reason = { "" };
-
-	if (!text)
-		return CTL_DONE;
-	if (link_speeds_parse(text, &c->links, &reason) < 0)
-		return ctl_usage(ctl, "--link: %s", reason.text);
-	for (unsigned i = 0; i < c->links.count; i++) {
-		const struct host_list *hosts = &c->links.list[i].hosts;
-
-		for (unsigned j = 0; j < hosts->count; j++)
-			if (!host_list_has(&c->hosts, hosts->names[j]) &&
-			    !(daemon && !strcmp(daemon, hosts->names[j])))
-				return ctl_usage(ctl, "--link: neither -H nor --on has a host '%s'",
-						 hosts->names[j]);
-	}
-	return CTL_DONE;
-}
-
 static int check_within(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_WITHIN];
@@ -282,7 +260,6 @@ static int check_limits(struct ctl *ctl, struct compare *c)
 void compare_options_fini(struct compare *c)
 {
 	host_list_free(&c->hosts);
-	link_speeds_free(&c->links);
 	for (unsigned i = 0; i < c->limit_count; i++)
 		free(c->limit_list[i].text);
 	free(c->limit_list);
@@ -348,17 +325,15 @@ int compare_options(struct ctl *ctl, struct compare *c)
 		return CTL_USAGE;
 	if (ctl->values[VALUE_QUIET] && !ctl->rest)
 		return ctl_usage(ctl, "--quiet is about the command after `--`");
-	if (ctl->values[VALUE_LOAD] &&
-	    (ctl->rest || interval || ctl->values[VALUE_LINK] || ctl->values[VALUE_SAVE] ||
-	     ctl->values[VALUE_REPEAT] || ctl->values[VALUE_LAYERS]))
+	if (ctl->values[VALUE_LOAD] && (ctl->rest || interval || ctl->values[VALUE_SAVE] ||
+					ctl->values[VALUE_REPEAT] || ctl->values[VALUE_LAYERS]))
 		return ctl_usage(ctl, "--load shows saved rows and measures nothing");
 	if (ctl->values[VALUE_MARKDOWN] && ctl->out.json)
 		return ctl_usage(ctl, "choose one of --markdown and --json");
 	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
 	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
 	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||
-	    check_within(ctl, c) || check_link(ctl, c) || check_timeout(ctl, c) ||
-	    check_time(ctl, c))
+	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

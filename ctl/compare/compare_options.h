@@ -7,7 +7,6 @@
 #include "ctl.h"
 #include "host_list.h"
 #include "limit.h"
-#include "link_speeds.h"
 #include "points.h"
 #include "rounds.h"
 
@@ -22,7 +21,6 @@ struct compare {
 	unsigned interval_ms;
 	struct rounds rounds;
 	unsigned timeout_ms;       /* of a run of COMMAND; 0: none */
-	struct link_speeds links;  /* of --link */
 	double within;             /* see struct measures */
 	FILE *save, *html, *junit; /* files of the options; NULL: not given */
 	struct layers *layers;     /* NULL: not requested */

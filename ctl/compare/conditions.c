@@ -13,7 +13,6 @@
 #include "generator_host.h"
 #include "host.h"
 #include "must.h"
-#include "nic_link.h"
 #include "siphash.h"
 #include "util.h"
 
@@ -34,7 +33,7 @@ static int read_host(struct ctl *ctl, pid_t pid, json_t *threads, json_t **ret)
 	if (ctl->target.host)
 		return ctl_call(ctl, "Host.Read",
 				json_pack("{s:i, s:O*}", "pid", (int)pid, "threads", threads), ret);
-	*ret = host_read(pid, threads);
+	*ret = host_read(pid, threads, NULL);
 	return CTL_DONE;
 }
 
@@ -105,31 +104,6 @@ static int check_place(const struct ctl *ctl, const json_t *status)
 	return CTL_USAGE;
 }
 
-/* Asks for the network interfaces of the listeners, with the facts from their drivers.  A daemon
- * with listeners on loopback alone, or one that is older than nbctl, names none. */
-static int ask_interfaces(struct conditions *c, struct ctl *ctl, const json_t *status)
-{
-	json_t *reply = NULL;
-	int rc = CTL_DONE;
-
-	if (json_array_size(field_get(status, "interfaces")))
-		rc = ctl_call(ctl, "GetInterfaces", NULL, &reply);
-	c->interfaces = json_incref(field_get(reply, "interfaces"));
-	json_decref(reply);
-	return rc;
-}
-
-json_t *conditions_parameters(const struct conditions *c, const char *listener, json_t *listeners)
-{
-	json_t *names = link_names(c->interfaces, listener);
-	json_t *made = json_pack("{s:o*}", "listeners", listeners);
-
-	if (json_array_size(names))
-		json_object_set(made, "interfaces", names);
-	json_decref(names);
-	return made;
-}
-
 /* Describes each of the generator's hosts that is not the daemon's, which is described already. */
 static int describe_generators(struct ctl *ctl, json_t *ret_hosts)
 {
@@ -140,6 +114,7 @@ static int describe_generators(struct ctl *ctl, json_t *ret_hosts)
 		json_t *host = NULL;
 
 		rc = generator_host_describe(ctl, i, &host);
+		json_object_del(host, "interfaces");
 		if (host)
 			json_array_append_new(ret_hosts, host);
 	}
@@ -165,11 +140,13 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	if (rc == CTL_DONE)
 		rc = check_place(ctl, status);
 	if (rc == CTL_DONE)
-		rc = ask_interfaces(c, ctl, status);
-	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE)
 		rc = describe_host(ctl, &host);
+	if (rc == CTL_DONE) {
+		c->interfaces = json_incref(field_get(host, "interfaces"));
+		json_object_del(host, "interfaces");
+	}
 	if (rc == CTL_DONE && ctl->rest)
 		rc = describe_generators(ctl, generators);
 	if (rc == CTL_DONE)
@@ -255,7 +232,7 @@ static void set_cpus(json_t *to, const char *name, const cpu_set_t *cpus)
 static json_t *conditions_of(const struct conditions *c, const struct measure *row,
 			     const json_t *now)
 {
-	const json_t *nic = link_nic(c->interfaces, row->link.interface);
+	const json_t *nic = json_object_get(c->interfaces, row->link.interface);
 	json_t *exports = exports_of(c->config, row->service), *made;
 	uint64_t throttled = field_uint(now, "throttled");
 	time_t time_now = time(NULL);
@@ -298,8 +275,6 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 	if (c->sweep)
 		json_object_set(to, "sweep", (json_t *)c->sweep);
 	json_object_set_new(to, "generator", json_string(c->generator));
-	if (json_array_size(run->nics))
-		json_object_set(to, "generator_nics", run->nics);
 	set_cpus(to, "generator_cpus", &run->child.cpus);
 	if (c->ctl->target.host || c->ctl->on)
 		return;

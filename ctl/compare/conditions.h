@@ -12,9 +12,8 @@
  *   "other_nodes": true, if generator and listener were only on different NUMA nodes,
  *   "throttled": 3, the number of times that CPUs were throttled meanwhile,
  *   "generator_host": as "host", if it is another one, "generator_hosts": an array of them, if
- * there are several, "on": ["c1"], their names, "nic": nic_describe() of the interface of the
- * listener's clients, unless it was loopback, "generator_nics": [{ "host": "c1", ... the same of
- * the generator's interface on its host }] } */
+ * there are several, "on": ["c1"], their names, "nic": link_describe() of the interface of the
+ * listener's clients, unless it was loopback } */
 #pragma once
 #include <sched.h>
 #include <sys/types.h>
@@ -27,7 +26,7 @@ struct conditions {
 	struct ctl *ctl;
 	json_t *common;      /* conditions that do not change while nbctl runs */
 	json_t *config;      /* reply of GetConfig */
-	json_t *interfaces;  /* of GetInterfaces; NULL: none */
+	json_t *interfaces;  /* of the daemon's host, see link_describe(); NULL: unknown */
 	json_t *status;      /* of GetStatus, by conditions_look() */
 	char *build;         /* the daemon's build id */
 	char *generator;     /* its version; NULL: unknown */
@@ -51,10 +50,6 @@ void conditions_fini(struct conditions *c);
 int conditions_look(struct conditions *c);
 /* The CPUs on which a listener's threads may run: of a daemon on this host. */
 void conditions_cpus(const struct conditions *c, const char *listener, cpu_set_t *ret_cpus);
-
-/* The parameters of GetStats, a new reference: the listeners, with the interfaces of one of them or
- * of all (listener is NULL).  Takes ownership of listeners; NULL: all. */
-json_t *conditions_parameters(const struct conditions *c, const char *listener, json_t *listeners);
 
 /* Sets the conditions and the place (round and position in it, both from 1 on) of the rows of m
  * from `first` on, which have just been measured.  argv: the command, NULL-terminated, and `run`

@@ -220,8 +220,7 @@ static void set_part(struct generator_part *part, const struct far *far, char *c
 					 .wall_ns = field_uint(far->last, "wall_ns"),
 					 .cpu_ns = far->use.cpu_ns,
 					 .busiest_ns = far->use.busiest_ns,
-					 .peak = far->use.peak,
-					 .link = json_incref(field_get(far->last, "link")) };
+					 .peak = far->use.peak };
 	generator_parse(command, far_output_text(&far->output), part->wall_ns, &part->result);
 }
 
@@ -252,10 +251,8 @@ static void set_child(struct child *child, const struct fars *all, bool keep)
 
 	child->status = (int)json_integer_value(field_get(last, "status"));
 	child->use = use_of(all);
-	if (all->count == 1) {
+	if (all->count == 1)
 		cpus_parse(field_text(last, "cpus"), &child->cpus);
-		child->link = json_incref(field_get(last, "link"));
-	}
 	for (unsigned i = 0; i < all->count; i++) {
 		child->timed_out |= field_bool(all->list[i].last, "timed_out");
 		child->wall_ns = MAX(child->wall_ns, field_uint(all->list[i].last, "wall_ns"));

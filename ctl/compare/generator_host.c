@@ -118,60 +118,25 @@ char *generator_host_version(struct ctl *ctl)
 	return first;
 }
 
-/* The link as rows save it: with the name of its host, and without what its driver tells. */
-static void take_link(const struct ctl *ctl, unsigned host, json_t **link, json_t *nics)
-{
-	char name[HOST_NAME_BYTES];
-	json_t *nic;
-
-	if (!json_is_object(*link) || is_daemons(ctl, host)) { /* the clients come over loopback */
-		json_decref(*link);
-		*link = NULL;
-		return;
-	}
-	generator_host_name(ctl, host, name);
-	nic = json_pack("{s:s}", "host", ctl->on ? ctl->on[host].target.host : name);
-	json_object_set(*link, "host", json_object_get(nic, "host"));
-	json_object_update_missing(nic, json_object_get(*link, "nic"));
-	json_object_del(*link, "nic");
-	json_array_append_new(nics, nic);
-}
-
-static void take_links(const struct ctl *ctl, struct generator_run *run)
-{
-	run->nics = json_array();
-	if (!run->parts)
-		take_link(ctl, 0, &run->child.link, run->nics);
-	for (unsigned i = 0; i < run->part_count; i++)
-		take_link(ctl, i, &run->parts[i].link, run->nics);
-}
-
 int generator_host_run(struct ctl *ctl, char **const *commands, enum child_show show, bool keep,
 		       unsigned timeout_ms, const struct watcher *watcher,
 		       struct generator_run *ret)
 {
-	struct watcher with_link = *watcher;
 	int rc = CTL_DONE;
 
 	*ret = (struct generator_run){ .failed = -1 };
-	with_link.link = !is_daemons(ctl, 0);
 	if (ctl->on)
 		rc = far_run(ctl, commands, show, keep, timeout_ms, watcher, ret);
 	else
-		child_run(commands[0], show, keep, timeout_ms, &with_link, &ret->child);
+		child_run(commands[0], show, keep, timeout_ms, watcher, &ret->child);
 	if (!ctl->on && ret->child.status != 0)
 		ret->failed = 0;
-	take_links(ctl, ret);
 	return rc;
 }
 
 void generator_run_free(struct generator_run *run)
 {
 	child_free(&run->child);
-	for (unsigned i = 0; i < run->part_count; i++)
-		json_decref(run->parts[i].link);
-	json_decref(run->nics);
-	run->nics = NULL;
 	free(run->parts);
 	run->parts = NULL;
 }

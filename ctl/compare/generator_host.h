@@ -31,14 +31,11 @@ char *generator_host_version(struct ctl *ctl);
 struct generator_run {
 	/* The command; of several hosts the status of the first that failed, the sum of the CPU
 	 * times, the busiest thread of all, and as output all lines, each after its host's name. */
-	struct child child;           /* its link: of one host */
+	struct child child;
 	struct generator_part *parts; /* of several hosts; NULL: of one */
 	unsigned part_count;
 	uint64_t spread_ns; /* from the calls until the last host had reported its start */
-	/* What the drivers of their network interfaces tell: [{ "host": "c1", ... }], of hosts that
-	 * are not the daemon's; owned. */
-	json_t *nics;
-	int failed; /* the first host whose command failed; -1: none */
+	int failed;         /* the first host whose command failed; -1: none */
 };
 
 /* child_run() on the generator's hosts, with a command for each.  All start at the same time.  When

@@ -88,7 +88,7 @@ static int run_command(struct ctl *ctl, char **const *commands, unsigned timeout
 /* Sets the generator's result in the row, unless several listeners were busy: then its requests
  * cannot be attributed to one. */
 static void set_generator(struct measures *m, unsigned first, char *const *argv,
-			  const struct generator_run *run, const struct link_speeds *links)
+			  const struct generator_run *run)
 {
 	const struct measure *active = NULL;
 	bool several = false;
@@ -103,7 +103,7 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 	}
 	for (unsigned i = first; i < m->count && !several; i++)
 		if (m->rows[i]->listener_count)
-			visits_set_generator(m->rows[i], argv, run, links);
+			visits_set_generator(m->rows[i], argv, run);
 }
 
 static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
@@ -119,8 +119,8 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	int rc;
 
 	/* The daemon checks the names. */
-	rc = sampler_init(&sampler, ctl, conditions_parameters(conditions, NULL, ctl_words(ctl)),
-			  c->layers, ctl->rest);
+	rc = sampler_init(&sampler, ctl, json_pack("{s:o*}", "listeners", ctl_words(ctl)),
+			  conditions->interfaces, c->layers, ctl->rest);
 	if (rc != CTL_DONE) {
 		generator_command_free(commands);
 		return rc;
@@ -134,16 +134,14 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 	if (child->status >= 0 && rc == CTL_DONE) {
 		rc = sampler_end(&sampler, ctl->rest ? &child->use : NULL);
 		if (rc == CTL_DONE)
-			rc = sampler_rows(&sampler, ctl->values[VALUE_LABEL],
-					  conditions->interfaces,
-					  link_speeds_of(&c->links, ctl->target.host), m);
+			rc = sampler_rows(&sampler, ctl->values[VALUE_LABEL], m);
 		if (rc == CTL_DONE)
 			rc = conditions_look(conditions);
 		if (rc == CTL_DONE)
 			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
 					    command, &run);
 		if (command)
-			set_generator(m, first, command, &run, &c->links);
+			set_generator(m, first, command, &run);
 		sampler_set(&sampler, m, first);
 		layers_end(sampler.layers, m, first);
 		for (unsigned i = first; i < m->count; i++)

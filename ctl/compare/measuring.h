@@ -18,7 +18,6 @@ struct conditions;
 int visits_run(struct ctl *ctl, struct compare *c, struct conditions *conditions,
 	       struct measures *m, int *ret_status);
 
-/* Sets the row's generator from the output and times of a run, and its links. */
+/* Sets the row's generator from the output and times of a run. */
 struct generator_run;
-void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run,
-			  const struct link_speeds *links);
+void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run);

@@ -8,6 +8,7 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
+#include "link.h"
 #include "must.h"
 #include "nic_link.h"
 #include "util.h"
@@ -30,6 +31,7 @@ static void samples_remove(struct sampler *s, size_t i)
 {
 	size_t count = json_array_size(s->documents);
 
+	json_decref(s->samples[i].link);
 	memmove(&s->samples[i], &s->samples[i + 1], (count - 1 - i) * sizeof(*s->samples));
 	json_array_remove(s->documents, i);
 }
@@ -46,7 +48,7 @@ static int sampler_ask(struct sampler *s, const struct use *use)
 	int rc = ctl_send(s->ctl, "GetStats", json_incref(s->parameters));
 
 	if (rc == CTL_DONE && is_far(s))
-		rc = ctl_send(s->ctl, "Host.Read", NULL);
+		rc = ctl_send(s->ctl, "Host.Read", json_pack("{s:O}", "interfaces", s->interfaces));
 	s->next_ns = UINT64_MAX;
 	s->asked = rc == CTL_DONE;
 	s->use = use ? *use : (struct use){ 0 };
@@ -98,10 +100,13 @@ static int sampler_receive(struct sampler *s)
 		return CTL_CANNOT_RUN;
 	}
 	layers_read(s->layers);
-	if (is_far(s))
+	if (is_far(s)) {
 		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
-	else
+		new->link = json_incref(field_get(s->machine, "link"));
+	} else {
 		host_cpu(&new->cpu);
+		new->link = link_read(s->interfaces);
+	}
 	new->use = s->use;
 	json_array_append(s->documents, s->stats);
 	sampler_forget(s);
@@ -120,13 +125,14 @@ static int sampler_take(struct sampler *s, const struct use *use)
 	return rc == CTL_DONE ? sampler_receive(s) : rc;
 }
 
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct layers *layers,
-		 bool generator)
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces,
+		 struct layers *layers, bool generator)
 {
 	int rc;
 
 	*s = (struct sampler){ .ctl = ctl,
 			       .layers = layers,
+			       .interfaces = interfaces,
 			       .parameters = parameters,
 			       .documents = json_array(),
 			       .samples = must(calloc(SAMPLES_MAX + 1, sizeof(*s->samples))),
@@ -241,7 +247,7 @@ static int sampler_wait_ms(const void *context)
 
 struct watcher sampler_watcher(struct sampler *s)
 {
-	return (struct watcher){ s, sampler_fd, sampler_wait_ms, sampler_look, NULL, false };
+	return (struct watcher){ s, sampler_fd, sampler_wait_ms, sampler_look, NULL };
 }
 
 int sampler_end(struct sampler *s, const struct use *use)
@@ -286,8 +292,18 @@ const json_t *sampler_last(const struct sampler *s)
 	return json_array_get(s->documents, json_array_size(s->documents) - 1);
 }
 
-int sampler_rows(const struct sampler *s, const char *label, const json_t *interfaces,
-		 uint64_t link_bps, struct measures *m)
+static void set_links(const struct sampler *s, struct measures *m, unsigned first)
+{
+	json_t *readings = json_array();
+
+	for (size_t i = 0; i < json_array_size(s->documents); i++)
+		if (s->samples[i].link)
+			json_array_append(readings, s->samples[i].link);
+	link_set(m, first, readings, s->interfaces);
+	json_decref(readings);
+}
+
+int sampler_rows(const struct sampler *s, const char *label, struct measures *m)
 {
 	unsigned first = m->count;
 	uint64_t interval_ns;
@@ -298,7 +314,7 @@ int sampler_rows(const struct sampler *s, const char *label, const json_t *inter
 	}
 	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
 	measures_set_connections(m, first, s->documents);
-	link_set(m, first, s->documents, interfaces, link_bps);
+	set_links(s, m, first);
 	return CTL_DONE;
 }
 

@@ -15,15 +15,18 @@
 #include "layers.h"
 #include "measure.h"
 
-/* The CPU time of the whole machine and of the generator at one time. */
+/* The CPU time of the whole machine and of the generator at one time, and what the machine's
+ * network interfaces have carried. */
 struct sample {
 	struct measure_machine cpu;
+	json_t *link; /* of link_read(); NULL: unknown */
 	struct use use;
 };
 
 struct sampler {
 	struct ctl *ctl;
 	struct layers *layers;
+	json_t *interfaces;        /* of the daemon's host, see link.h */
 	json_t *parameters;        /* parameters of GetStats; NULL: all listeners */
 	json_t *documents;         /* array of replies in order of time */
 	struct sample *samples;    /* one for each document */
@@ -39,10 +42,11 @@ struct sampler {
 	uint64_t silence_ns; /* when to warn that no connection has come; 0: no warning */
 };
 
-/* Takes ownership of parameters, and the first sample.  layers NULL: not requested.  An
+/* Takes ownership of parameters, and the first sample.  interfaces: of link_describe(), borrowed.
+ * layers NULL: not requested.  An
  * exit code; after 0 the caller calls sampler_free(). */
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, struct layers *layers,
-		 bool generator);
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces,
+		 struct layers *layers, bool generator);
 /* Asks for a sample when one is due, and takes it when the daemon has answered.
  * See struct watcher. */
 struct watcher sampler_watcher(struct sampler *s);
@@ -54,8 +58,7 @@ void sampler_free(struct sampler *s);
 const json_t *sampler_last(const struct sampler *s);
 /* Appends the rows of the span of load to m, with their links, see link_set().
  * label NULL: none.  An exit code: the daemon may have been restarted. */
-int sampler_rows(const struct sampler *s, const char *label, const json_t *interfaces,
-		 uint64_t link_bps, struct measures *m);
+int sampler_rows(const struct sampler *s, const char *label, struct measures *m);
 /* Sets the CPU time of the machine in the rows of m from `first` on, and that of the generator in
  * the rows that have one. */
 void sampler_set(const struct sampler *s, struct measures *m, unsigned first);

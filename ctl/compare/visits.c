@@ -11,7 +11,6 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
-#include "link_speeds.h"
 #include "measuring.h"
 #include "must.h"
 #include "points.h"
@@ -25,17 +24,7 @@
 
 /* ---- One visit ---- */
 
-/* Sets the link's speed to that of --link, which overrides the driver's. */
-static void set_speed(json_t *link, const struct link_speeds *links)
-{
-	uint64_t bps = link_speeds_of(links, field_text(link, "host"));
-
-	if (bps)
-		json_object_set_new(link, "speed_bps", json_integer((json_int_t)bps));
-}
-
-void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run,
-			  const struct link_speeds *links)
+void visits_set_generator(struct measure *row, char *const *argv, const struct generator_run *run)
 {
 	struct measure_generator *g = &row->generator;
 	const char *name = generator_name(argv);
@@ -44,13 +33,6 @@ void visits_set_generator(struct measure *row, char *const *argv, const struct g
 	*g = (struct measure_generator){ .name = name ? name : "",
 					 .wall_ns = run->child.wall_ns,
 					 .lived_ns = run->child.wall_ns };
-	set_speed(run->child.link, links);
-	if (run->child.link) {
-		json_object_set(row->source, "generator_link", run->child.link); /* which owns it */
-		g->link = run->child.link;
-	}
-	for (unsigned i = 0; i < run->part_count; i++)
-		set_speed(run->parts[i].link, links);
 	if (run->parts) {
 		sum = generator_sum(run->parts, run->part_count);
 		g->result = sum.result;
@@ -144,15 +126,14 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
-	int rc = sampler_rows(s, point_of(v)->label, v->conditions->interfaces,
-			      link_speeds_of(&v->c->links, v->ctl->target.host), m);
+	int rc = sampler_rows(s, point_of(v)->label, m);
 
 	if (rc == CTL_DONE)
 		rc = conditions_look(v->conditions);
 	if (rc != CTL_DONE)
 		return rc;
 	for (unsigned i = first; i < m->count; i++) {
-		visits_set_generator(m->rows[i], argv, run, &v->c->links);
+		visits_set_generator(m->rows[i], argv, run);
 		set_shared_cpus(v, m->rows[i], &run->child.cpus);
 	}
 	sampler_set(s, m, first);
@@ -180,10 +161,8 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	const struct child *child = &run.child;
 	int rc;
 
-	rc = sampler_init(
-		&sampler, v->ctl,
-		conditions_parameters(v->conditions, t->listener, json_pack("[s]", t->listener)),
-		v->c->layers, true);
+	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener),
+			  v->conditions->interfaces, v->c->layers, true);
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "kept.h"
-#include "link_watch.h"
 #include "must.h"
 #include "process.h"
 #include "util.h"
@@ -319,7 +318,7 @@ static bool has_ended(pid_t pid)
  * that the command has left behind may keep a pipe open: child_run() kills these and then
  * reads the rest. */
 static void watch(pid_t pid, struct child *child, struct sink *out, struct sink *err,
-		  unsigned timeout_ms, const struct watcher *watcher, struct link_watch *link)
+		  unsigned timeout_ms, const struct watcher *watcher)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct look *look = must(calloc(1, sizeof(*look)));
@@ -353,7 +352,6 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 			look_forget(look);
 		else if (said == WATCH_END)
 			give_up(pid, &ends);
-		link_watch_look(link, said == WATCH_IDLE);
 		child->use = look->use;
 		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
 	}
@@ -413,7 +411,6 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	int out_write = -1, err_write = -1;
 	uint64_t start_ns;
 	struct process_how how = { .in = -1, .parent_end = SIGKILL };
-	struct link_watch link;
 	pid_t pid;
 
 	*ret = (struct child){ 0 };
@@ -437,12 +434,10 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	if (err_write >= 0)
 		close(err_write);
 	if (ret->status == 0) {
-		link_watch_begin(&link, watcher->link);
 		running = 1;
-		watch(pid, ret, &out, &err, timeout_ms, watcher, &link);
+		watch(pid, ret, &out, &err, timeout_ms, watcher);
 		running = 0;
 		reap(pid, ret, start_ns);
-		ret->link = link_watch_end(&link);
 		process_end_descendants(); /* they would load the listeners of the next visit */
 	}
 	drain(&out);
@@ -462,6 +457,4 @@ void child_free(struct child *child)
 {
 	free(child->output);
 	child->output = NULL;
-	json_decref(child->link);
-	child->link = NULL;
 }

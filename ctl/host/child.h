@@ -29,7 +29,6 @@ struct watcher {
 	enum watch_said (*look)(void *context, const struct use *use); /* is called often */
 	/* With CHILD_PASS: output as it comes.  errors: it is of stderr. */
 	void (*output)(void *context, bool errors, const char *data, size_t bytes);
-	bool link; /* measure this host's network interfaces, too: see link_watch.h */
 };
 
 enum child_show {
@@ -45,7 +44,6 @@ struct child {
 	struct use use;   /* at its end; busiest_ns by samples, 0: unknown */
 	cpu_set_t cpus;   /* its CPU affinity when last sampled */
 	bool timed_out;   /* it was ended, as by SIGTERM, because it ran too long */
-	json_t *link;     /* see link_watch_end(); NULL: unknown, or not requested */
 };
 
 /* Until child_release_signals(), SIGINT, SIGTERM, SIGQUIT and SIGHUP end the command that runs, and

@@ -12,6 +12,7 @@
 #include "boot_id.h"
 #include "cpus.h"
 #include "field.h"
+#include "link.h"
 #include "text.h"
 #include "util.h"
 
@@ -321,6 +322,7 @@ json_t *host_describe(void)
 			    json_integer(count_files("/sys/devices/system/node/node[0-9]*")));
 	describe_apart(made);
 	describe_mitigations(made);
+	json_object_set_new(made, "interfaces", link_describe());
 	return made;
 }
 
@@ -334,7 +336,7 @@ void host_network(char text[HOST_NETWORK_BYTES])
 		*text = '\0';
 }
 
-json_t *host_read(pid_t pid, const json_t *threads)
+json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 {
 	struct measure_machine machine;
 	char list[256];
@@ -343,6 +345,8 @@ json_t *host_read(pid_t pid, const json_t *threads)
 
 	host_cpu(&machine);
 	made = json_pack("{s:o}", "machine", measure_machine_to_json(&machine));
+	if (interfaces)
+		json_object_set_new(made, "link", link_read(interfaces));
 	if (pid <= 0)
 		return made;
 	json_object_set_new(made, "throttled", json_integer((json_int_t)throttled(pid)));

@@ -9,7 +9,7 @@
 
 /* In conditions; of a listener: it is named with the fact, as each has its own; of words: those are
  * told that only one side has; of hosts: each is named, { "host": "c1", ... } in an array. */
-enum fact_kind { FACT, FACT_OF_LISTENER, FACT_OF_WORDS, FACT_OF_HOSTS };
+enum fact_kind { FACT, FACT_OF_LISTENER, FACT_OF_WORDS };
 static const struct fact {
 	const char *what, *path;
 	enum fact_kind kind;
@@ -31,7 +31,6 @@ static const struct fact {
 	{ "generator's CPU flags", "generator_host.cpu_flags", FACT_OF_WORDS },
 	{ "generator's frequency governor", "generator_host.governor", FACT },
 	{ "generator's hosts", "on", FACT },
-	{ "generator's network interface", "generator_nics", FACT_OF_HOSTS },
 	{ "nbserved", "nbserved", FACT },
 	{ "nbctl", "nbctl", FACT },
 	{ "generator", "generator", FACT },
@@ -57,20 +56,6 @@ static void add_value(json_t *parts, const char *key, const json_t *value, const
 
 	json_object_set_new(member(parts, key), text, json_true());
 	free(text);
-}
-
-static void add_hosts(json_t *parts, const json_t *hosts)
-{
-	json_t *host, *value;
-	const char *name;
-	char key[160];
-	size_t i;
-
-	json_array_foreach(hosts, i, host)
-		json_object_foreach(host, name, value) {
-			snprintf(key, sizeof(key), "%.64s %.64s", field_text(host, "host"), name);
-			add_value(parts, key, value, "");
-		}
 }
 
 static void add_words(json_t *parts, const char *words)
@@ -105,8 +90,6 @@ static void add_visit(json_t *seen, const struct measure *visit)
 		parts = member(seen, name);
 		if (f->kind == FACT_OF_WORDS)
 			add_words(parts, field_text(value, ""));
-		else if (f->kind == FACT_OF_HOSTS)
-			add_hosts(parts, value);
 		else if (json_is_object(value))
 			json_object_foreach(value, key, part)
 				add_value(parts, key, part, f->path);

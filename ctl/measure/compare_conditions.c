@@ -64,26 +64,6 @@ static bool was_on_other_nodes(const struct measure *visit)
 	return field_bool(visit->conditions, "other_nodes");
 }
 
-/* Warns of listeners with more workers than queues over which the card or the kernel spreads
- * packets, by receive-side scaling or by RPS. */
-static void tell_queues(FILE *to, const struct groups *all)
-{
-	for (struct groups_at at = { 0 }; groups_next(all, &at);) {
-		const json_t *nic = field_get(measure_visit_at(at.row, 0)->conditions, "nic");
-		uint64_t queues = field_uint(nic, "rx_queues");
-
-		if (field_bool(nic, "card") && queues && queues < at.row->workers &&
-		    !*field_text(nic, "rps_cpus"))
-			fprintf(to,
-				"%s has %llu workers, and %s %llu receive queue%s: packets of "
-				"several workers wait for the same CPU (`nbctl doctor` says what "
-				"helps).\n",
-				at.row->listener, (unsigned long long)at.row->workers,
-				field_text(nic, "name"), (unsigned long long)queues,
-				plural(queues));
-	}
-}
-
 static bool was_elsewhere(const struct measure *visit)
 {
 	return visit->generator.elsewhere;
@@ -122,36 +102,17 @@ static double most_of(const struct groups *all, enum figure figure)
 	return most;
 }
 
-/* The largest share of segments that a generator's host sent again, and which host that is; 0:
- * none is known. */
-static double most_again(const struct groups *all, const char **ret_host)
-{
-	double most = 0;
-
-	for (struct groups_at at = { 0 }; groups_next(all, &at);)
-		for (unsigned i = 0; i < hosts_known(at.row); i++) {
-			double again = hosts_value(at.row, i, FIGURE_RETRANSMITTED);
-
-			if (!(again > most))
-				continue;
-			most = again;
-			*ret_host = hosts_name(at.row, i);
-		}
-	return most;
-}
-
 static void tell_retransmits(FILE *to, const struct groups *all)
 {
 	static const double little = 0.001; /* of all segments */
-	const char *host = "", *listeners = "The listeners' host";
-	double most = most_of(all, FIGURE_RETRANSMITTED), generators = most_again(all, &host);
+	double most = most_of(all, FIGURE_RETRANSMITTED);
 
-	if (fmax(most, generators) >= little)
+	if (most >= little)
 		fprintf(to,
-			"%s sent up to %s %% of its TCP segments again: packets are lost on the way, "
-			"and rates and round trips are those of waiting for them.\n",
-			generators > most ? host : listeners,
-			human_percent(fmax(most, generators)).text);
+			"The listeners' host sent up to %s %% of its TCP segments again: packets "
+			"are lost on the way, and rates and round trips are those of waiting for "
+			"them.\n",
+			human_percent(most).text);
 }
 
 static void tell_missing(FILE *to, const struct groups *all)
@@ -275,7 +236,6 @@ static const struct condition conditions[] = {
 	  .after = " % of a CPU meanwhile (all CPUs together): on a quiet machine intervals are "
 		   "narrower." },
 	{ .tell = tell_retransmits },
-	{ .tell = tell_queues },
 	/* Pressure is also caused by a generator with more threads than there are CPUs. */
 	{ .figure = FIGURE_PRESSURE,
 	  .least = 0.25,

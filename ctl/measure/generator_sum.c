@@ -103,10 +103,9 @@ json_t *generator_parts_to_json(const struct generator_part *parts, unsigned cou
 
 	for (unsigned i = 0; i < count; i++) {
 		const struct generator_part *p = &parts[i];
-		json_t *host = json_pack(
-			"{s:s, s:I, s:I, s:I, s:f, s:O*}", "host", p->host, "wall_ns",
-			(json_int_t)p->wall_ns, "cpu_ns", (json_int_t)p->cpu_ns, "busiest_ns",
-			(json_int_t)p->busiest_ns, "peak", p->peak, "link", p->link);
+		json_t *host = json_pack("{s:s, s:I, s:I, s:I, s:f}", "host", p->host, "wall_ns",
+					 (json_int_t)p->wall_ns, "cpu_ns", (json_int_t)p->cpu_ns,
+					 "busiest_ns", (json_int_t)p->busiest_ns, "peak", p->peak);
 
 		generator_result_to_json(&p->result, host);
 		json_array_append_new(made, host);

@@ -13,7 +13,6 @@ struct generator_part {
 	uint64_t ended_ns;                    /* by nbctl's clock */
 	uint64_t wall_ns, cpu_ns, busiest_ns; /* by its own, as in struct measure_generator */
 	double peak;
-	json_t *link; /* owned by it, in the saved form; NULL: unknown */
 };
 
 struct generator_sum {
@@ -29,5 +28,5 @@ struct generator_sum {
 struct generator_sum generator_sum(const struct generator_part *parts, unsigned count);
 
 /* As rows save them: [{ "host": "c1", "requests": 1, ..., "latency_ns": [[0.99, 1]], "wall_ns": 1,
- * "cpu_ns": 1, "busiest_ns": 1, "peak": 0.1, "link": {...} }]; a new reference. */
+ * "cpu_ns": 1, "busiest_ns": 1, "peak": 0.1 }]; a new reference. */
 json_t *generator_parts_to_json(const struct generator_part *parts, unsigned count);

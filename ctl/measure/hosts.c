@@ -10,9 +10,8 @@
 #include "verdict.h"
 
 const enum figure hosts_figures[HOSTS_FIGURES] = {
-	FIGURE_REQUEST_RATE,  FIGURE_GENERATOR_BANDWIDTH, FIGURE_TRIP50,
-	FIGURE_TRIP99,        FIGURE_GENERATOR_SHARE,     FIGURE_GENERATOR_CPU,
-	FIGURE_LINK_RECEIVED, FIGURE_LINK_SENT,           FIGURE_RETRANSMITTED
+	FIGURE_REQUEST_RATE, FIGURE_GENERATOR_BANDWIDTH, FIGURE_TRIP50,
+	FIGURE_TRIP99,       FIGURE_GENERATOR_SHARE,     FIGURE_GENERATOR_CPU,
 };
 
 static const json_t *hosts_of(const struct measure *row)
@@ -25,37 +24,12 @@ unsigned hosts_count(const struct measure *row)
 	return (unsigned)json_array_size(hosts_of(row));
 }
 
-/* NULL: that of the host is not known in this visit. */
-static const json_t *link_in(const struct measure *visit, unsigned host)
-{
-	const struct measure_generator *g = &visit->generator;
-
-	return g->hosts ? field_get(json_array_get(g->hosts, host), "link") : g->link;
-}
-
-struct measure_link hosts_link(const struct measure *row, unsigned host)
-{
-	const json_t *link = NULL;
-
-	for (unsigned i = 0; i < measure_visits(row) && !link; i++)
-		link = link_in(measure_visit_at(row, i), host);
-	return measure_link_of(link);
-}
-
-unsigned hosts_known(const struct measure *row)
-{
-	unsigned count = hosts_count(row);
-
-	return count ? count : *hosts_link(row, 0).interface != '\0';
-}
-
 const char *hosts_name(const struct measure *row, unsigned host)
 {
-	return hosts_count(row) ? field_text(json_array_get(hosts_of(row), host), "host")
-				: hosts_link(row, host).host;
+	return field_text(json_array_get(hosts_of(row), host), "host");
 }
 
-/* The part of a host in a visit is the generator of a row, and its link that of the row. */
+/* The part of a host in a visit is the generator of a row. */
 static double value_in(const struct measure *visit, unsigned host, enum figure figure,
 		       struct measure *part)
 {
@@ -71,7 +45,6 @@ static double value_in(const struct measure *visit, unsigned host, enum figure f
 							 field_get(from, "peak")) };
 		generator_result_from_json(&g->result, from);
 	}
-	part->link = measure_link_of(link_in(visit, host));
 	return figure_value(part, figure);
 }
 
@@ -93,7 +66,7 @@ double hosts_value(const struct measure *row, unsigned host, enum figure figure)
 
 json_t *hosts_to_json(const struct measure *row)
 {
-	unsigned count = hosts_known(row);
+	unsigned count = hosts_count(row);
 	json_t *made = count ? json_array() : NULL;
 
 	for (unsigned i = 0; i < count; i++) {

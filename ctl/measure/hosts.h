@@ -1,5 +1,4 @@
-/* The generator's hosts of a row: if there are several, the part of each; and the link of each host
- * that is not the listener's.  Pure. */
+/* The generator's hosts of a row, if there are several: the part of each.  Pure. */
 #pragma once
 #include <jansson.h>
 
@@ -8,23 +7,17 @@
 
 /* The number of hosts; 0: the generator ran on one. */
 unsigned hosts_count(const struct measure *row);
-/* The number of hosts about which something is known: as hosts_count(), but 1 if the generator ran
- * on one host whose link is known. */
-unsigned hosts_known(const struct measure *row);
 const char *hosts_name(const struct measure *row, unsigned host);
 
-/* The link of a host, with the rates of the first visit; its interface is "" if it is not known. */
-struct measure_link hosts_link(const struct measure *row, unsigned host);
-
-/* The figures of a host's part, and of its link; a new one is a line in hosts.c. */
-enum { HOSTS_FIGURES = 9 };
+/* The figures of a host's part; a new one is a line in hosts.c. */
+enum { HOSTS_FIGURES = 6 };
 extern const enum figure hosts_figures[HOSTS_FIGURES];
 
 /* The figure of a host's part, the median of the visits; NaN: unknown. */
 double hosts_value(const struct measure *row, unsigned host, enum figure figure);
 
-/* [{ "host": "c1", "requests_per_s": 1, ... }] by hosts_value(), a new reference; NULL: of
- * no host anything is known but what the row has. */
+/* [{ "host": "c1", "requests_per_s": 1, ... }] by hosts_value(), a new reference; NULL: it
+ * ran on one. */
 json_t *hosts_to_json(const struct measure *row);
 
 /* The share of its busiest thread on the host where that is the smallest; NaN: unknown. */

@@ -32,9 +32,6 @@ struct measure_generator {
 	bool elsewhere; /* on another host than the listener */
 	/* Of several hosts, see generator_sum.h: result is their sum.  NULL: it ran on one. */
 	const json_t *hosts;
-	/* The link of its host (of several see hosts), as measure_link_of() takes it; NULL:
-	 * unknown, or it ran on the listener's host. */
-	const json_t *link;
 	double overlap;     /* the part of their time in which all of them had load */
 	uint64_t spread_ns; /* from the calls until the last host had reported its start */
 };
@@ -51,12 +48,10 @@ struct measure_machine {
 	enum measure_irq_time irq_time;
 };
 
-/* The network interface through which the clients of a listener came to its host, or the generator
- * went out of its own. */
+/* The network interface through which the clients of a listener came to its host. */
 struct measure_link {
-	const char *host;      /* of the generator, as --on names it; "": the listener's */
-	const char *interface; /* "": unknown, or loopback */
-	uint64_t speed_bps;    /* bits per second, in each direction; 0: unknown */
+	const char *interface;            /* "": unknown, or loopback */
+	uint64_t speed_bps;               /* bits per second, in each direction; 0: unknown */
 	uint64_t received_bps, sent_bps;  /* bits on the wire, see nic_link.h */
 	uint64_t segments, retransmitted; /* of TCP, of that host */
 };

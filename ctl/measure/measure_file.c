@@ -90,7 +90,7 @@ void measure_add(struct measure *to, const struct measure *from)
 	add(&to->link, &from->link, link_numbers);
 	add(&to->generator, &from->generator, generator_numbers);
 	to->generator.peak = MAX(to->generator.peak, from->generator.peak);
-	to->generator.hosts = to->generator.link = NULL; /* those of each visit: see hosts.h */
+	to->generator.hosts = NULL; /* those of each visit: see hosts.h */
 	sum->requests += from->generator.result.requests;
 	sum->bytes += from->generator.result.bytes;
 	sum->errors += from->generator.result.errors;
@@ -116,8 +116,8 @@ static json_t *latency_to_json(const struct histogram_sum *h)
 
 static json_t *generator_to_json(const struct measure_generator *g)
 {
-	json_t *made = save(json_pack("{s:s, s:f, s:b, s:o*}", "name", g->name, "peak", g->peak,
-				      "elsewhere", g->elsewhere, "link", json_deep_copy(g->link)),
+	json_t *made = save(json_pack("{s:s, s:f, s:b}", "name", g->name, "peak", g->peak,
+				      "elsewhere", g->elsewhere),
 			    g, generator_numbers);
 
 	generator_result_to_json(&g->result, made);
@@ -136,7 +136,6 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 	load(g, json, generator_numbers);
 	g->elsewhere = field_bool(json, "elsewhere");
 	g->hosts = field_get(json, "hosts");
-	g->link = field_get(json, "link");
 	g->overlap = json_number_value(field_get(json, "overlap"));
 	g->spread_ns = field_uint(json, "spread_ns");
 	generator_result_from_json(&g->result, json);
@@ -167,8 +166,7 @@ static json_t *link_to_json(const struct measure_link *l)
 
 struct measure_link measure_link_of(const json_t *link)
 {
-	struct measure_link made = { .host = field_text(link, "host"),
-				     .interface = field_text(link, "interface") };
+	struct measure_link made = { .interface = field_text(link, "interface") };
 
 	load(&made, link, link_numbers);
 	return made;

@@ -7,48 +7,12 @@
 #include "compare_group.h"
 #include "field.h"
 #include "figure.h"
-#include "hosts.h"
 #include "human.h"
 #include "must.h"
 #include "text.h"
 #include "util.h"
 
 enum { FRAME_EXTRA = 24, ETHERNET_HEADER = 14, BITS = 8 };
-
-/* ---- Interfaces ---- */
-
-static bool has_listener(const json_t *interface, const char *listener)
-{
-	json_t *names = field_get(interface, "listeners"), *name;
-	size_t i;
-
-	json_array_foreach(names, i, name)
-		if (!listener || !strcmp(field_text(name, ""), listener))
-			return true;
-	return false;
-}
-
-json_t *link_names(const json_t *interfaces, const char *listener)
-{
-	json_t *names = json_array(), *interface;
-	size_t i;
-
-	json_array_foreach(interfaces, i, interface)
-		if (has_listener(interface, listener))
-			json_array_append(names, field_get(interface, "name"));
-	return names;
-}
-
-const json_t *link_nic(const json_t *interfaces, const char *interface)
-{
-	json_t *one;
-	size_t i;
-
-	json_array_foreach(interfaces, i, one)
-		if (!strcmp(field_text(one, "name"), interface))
-			return field_get(one, "nic");
-	return NULL;
-}
 
 /* ---- Traffic ---- */
 
@@ -78,22 +42,26 @@ static int compare_rates(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Bits per second: the median of the intervals between documents, as a load begins and ends within
+static const json_t *counters_of(const json_t *reading, const char *name)
+{
+	return json_object_get(field_get(reading, "interfaces"), name);
+}
+
+/* Bits per second: the median of the intervals between readings, as a load begins and ends within
  * the first and the last. */
-static uint64_t median_rate(const json_t *documents, const char *name, const struct direction *d,
+static uint64_t median_rate(const json_t *readings, const char *name, const struct direction *d,
 			    uint64_t mtu)
 {
-	size_t count = json_array_size(documents), rates = 0;
+	size_t count = json_array_size(readings), rates = 0;
 	uint64_t *list = must(calloc(count + 1, sizeof(*list))), median;
 
 	for (size_t i = 1; i < count; i++) {
-		const json_t *before = json_array_get(documents, i - 1);
-		const json_t *after = json_array_get(documents, i);
-		const json_t *then = field_named(before, "interfaces", name);
-		const json_t *now = field_named(after, "interfaces", name);
-		uint64_t ns;
+		const json_t *before = json_array_get(readings, i - 1);
+		const json_t *after = json_array_get(readings, i);
+		const json_t *then = counters_of(before, name), *now = counters_of(after, name);
+		uint64_t ns = grown(before, after, "time_ns");
 
-		if (!then || !now || measures_interval(before, after, &ns) < 0 || ns == 0)
+		if (!then || !now || ns == 0)
 			continue;
 		list[rates++] = (uint64_t)((double)link_bits(grown(then, now, d->bytes),
 							     grown(then, now, d->packets), mtu) *
@@ -105,64 +73,56 @@ static uint64_t median_rate(const json_t *documents, const char *name, const str
 	return median;
 }
 
-static const json_t *last_of(const json_t *documents)
+/* The interface with the most bytes, if these are at least `least`; NULL: there is none. */
+static const char *busiest(const json_t *first, const json_t *last, uint64_t least)
 {
-	return json_array_get(documents, json_array_size(documents) - 1);
-}
-
-const char *link_busiest(const json_t *documents, const json_t *names, uint64_t least)
-{
-	const json_t *first = json_array_get(documents, 0), *last = last_of(documents);
-	const char *found = NULL;
 	uint64_t most = MAX(least, (uint64_t)1) - 1;
-	json_t *name;
-	size_t i;
+	const char *found = NULL, *name;
+	json_t *now;
 
-	json_array_foreach(names, i, name) {
-		const json_t *then = field_named(first, "interfaces", field_text(name, ""));
-		const json_t *now = field_named(last, "interfaces", field_text(name, ""));
+	json_object_foreach(field_get(last, "interfaces"), name, now) {
+		const json_t *then = counters_of(first, name);
 		uint64_t bytes = grown(then, now, received.bytes) + grown(then, now, sent.bytes);
 
-		if (then && now && bytes > most) {
+		if (then && bytes > most) {
 			most = bytes;
-			found = field_text(name, "");
+			found = name;
 		}
 	}
 	return found;
 }
 
-json_t *link_of(const json_t *documents, const char *name, const json_t *nic, uint64_t speed_bps)
+static json_t *link_of(const json_t *readings, const char *name, const json_t *nic)
 {
 	static const uint64_t mbit = 1000 * 1000;
-	const json_t *first = json_array_get(documents, 0), *last = last_of(documents);
+	const json_t *first = json_array_get(readings, 0);
+	const json_t *last = json_array_get(readings, json_array_size(readings) - 1);
 	uint64_t mtu = field_uint(nic, "mtu");
 
 	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "interface", name, "speed_bps",
-			 (json_int_t)(speed_bps ? speed_bps : field_uint(nic, "speed_mbit") * mbit),
-			 "received_bps", (json_int_t)median_rate(documents, name, &received, mtu),
-			 "sent_bps", (json_int_t)median_rate(documents, name, &sent, mtu),
-			 "segments", (json_int_t)grown(first, last, "host_tcp.segments_sent"),
-			 "retransmitted",
-			 (json_int_t)grown(first, last, "host_tcp.segments_retransmitted"));
+			 (json_int_t)(field_uint(nic, "speed_mbit") * mbit), "received_bps",
+			 (json_int_t)median_rate(readings, name, &received, mtu), "sent_bps",
+			 (json_int_t)median_rate(readings, name, &sent, mtu), "segments",
+			 (json_int_t)grown(first, last, "segments_sent"), "retransmitted",
+			 (json_int_t)grown(first, last, "segments_retransmitted"));
 }
 
-void link_set(struct measures *m, unsigned first, const json_t *documents, const json_t *interfaces,
-	      uint64_t speed_bps)
+void link_set(struct measures *m, unsigned first, const json_t *readings, const json_t *interfaces)
 {
+	const json_t *begin = json_array_get(readings, 0);
+	const json_t *end = json_array_get(readings, json_array_size(readings) - 1);
+
 	for (unsigned i = first; i < m->count; i++) {
 		struct measure *row = m->rows[i];
-		json_t *names = link_names(interfaces, row->listener);
 		/* Clients on the daemon's host came over loopback: the card's traffic is of others.
 		 */
-		const char *name =
-			link_busiest(documents, names, (row->bytes_in + row->bytes_out) / 2);
+		const char *name = busiest(begin, end, (row->bytes_in + row->bytes_out) / 2);
 
 		if (name)
 			json_object_set_new(
 				row->source, "link",
-				link_of(documents, name, link_nic(interfaces, name), speed_bps));
+				link_of(readings, name, json_object_get(interfaces, name)));
 		row->link = measure_link_of(field_get(row->source, "link"));
-		json_decref(names);
 	}
 }
 
@@ -186,21 +146,13 @@ static void look_at(struct fullest *f, double in_share, double out_share,
 		*f = (struct fullest){ out_share, true, *link };
 }
 
-/* The fullest link of a row.  If both ends are full the listener's is taken: with one generator
- * they are two ends of the same cable. */
+/* The fuller direction of a row's link. */
 static struct fullest fullest_of(const struct measure *row)
 {
 	struct fullest f = { .link = measure_link_of(NULL) };
 
 	look_at(&f, figure_spread(row, FIGURE_LINK_RECEIVED).median,
 		figure_spread(row, FIGURE_LINK_SENT).median, &measure_visit_at(row, 0)->link);
-	for (unsigned i = 0; i < hosts_known(row) && f.share < full; i++) {
-		struct measure_link link = hosts_link(row, i);
-
-		if (link.speed_bps)
-			look_at(&f, hosts_value(row, i, FIGURE_LINK_RECEIVED),
-				hosts_value(row, i, FIGURE_LINK_SENT), &link);
-	}
 	return f;
 }
 
@@ -229,9 +181,9 @@ char *groups_link_limit(const struct groups *all)
 	if (!count)
 		return NULL;
 	speed = (double)first.link.speed_bps / NS_PER_S;
-	return text_new("The link was the limit in %u of %u rows (%s: %s%s%s %s %.3g of %.3g "
+	return text_new("The link was the limit in %u of %u rows (%s: %s %s %.3g of %.3g "
 			"Gbit/s, %s %%): rates there are the link's.",
-			count, rows, listener, first.link.interface, *first.link.host ? " of " : "",
-			first.link.host, first.sends ? "sent" : "received", first.share * speed,
-			speed, human_percent(first.share).text);
+			count, rows, listener, first.link.interface,
+			first.sends ? "sent" : "received", first.share * speed, speed,
+			human_percent(first.share).text);
 }

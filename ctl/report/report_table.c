@@ -146,7 +146,7 @@ void report_table(FILE *to, const struct group *g)
 
 static void put_hosts(FILE *to, const struct measure *row)
 {
-	for (unsigned i = 0; i < hosts_known(row); i++) {
+	for (unsigned i = 0; i < hosts_count(row); i++) {
 		fputs("<tr>", to);
 		svg_element(to, "td class=\"left\"", "%s", row->listener);
 		svg_element(to, "td class=\"left\"", "%s", hosts_name(row, i));
@@ -164,7 +164,7 @@ void report_hosts(FILE *to, const struct group *g)
 	unsigned hosts = 0;
 
 	for (unsigned i = 0; i < g->count; i++)
-		hosts += hosts_known(g->rows[i]);
+		hosts += hosts_count(g->rows[i]);
 	if (!hosts)
 		return;
 	fputs("<div class=\"scroll\"><table>\n<thead><tr><th class=\"left\">listener</th>"

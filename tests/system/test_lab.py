@@ -247,7 +247,7 @@ def test_rows_are_of_both_hosts(lab, tmp_path):
     assert row["bytes_in"] > 0 and row["cpu_ns"] > 0
 
 
-def test_a_full_link_is_the_limit(lab, tmp_path):
+def test_what_the_link_carried_is_in_the_row(lab, tmp_path):
     """Of 20 Mbit/s: what the kernel has in its queues fills it, however slow this machine is."""
     requires("socat")
     text = "[listener chargen]\naddress = 0.0.0.0:7019\nallow = 10.0.0.0/8\nengine = epoll\nservice = chargen\n"
@@ -256,18 +256,14 @@ def test_a_full_link_is_the_limit(lab, tmp_path):
     done = server.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "5kb", "limit", "100kb", status=None)
     if done.returncode:
         pytest.skip(f"no tbf here: {done.stderr}")
-    done = lab[0].run("nbctl", "-H", "server1", "compare", "chargen", "--repeat", "1", "--link", "20M", "--save", "rows", "--html",
-                      "link.html", "--json", "--", "sh", "-c", command)  # fmt: skip
+    done = lab[0].run("nbctl", "-H", "server1", "compare", "chargen", "--repeat", "1", "--json", "--", "sh", "-c", command)
     (row,) = json.loads(done.stdout)["rows"]
-    assert row["link"]["interface"] == "eth0" and row["link"]["speed_bps"] == 20e6
-    assert row["derived"]["link_sent_share"] >= 0.95 > row["derived"]["link_received_share"]
-    assert row["conditions"]["nic"]["driver"] == "veth" and row["conditions"]["nic"]["card"] is False
-    (there,) = row["derived"]["hosts"]  # the other end of it
-    assert there["link_received_share"] > 0.5 > there["link_sent_share"]
-    assert [nic["driver"] for nic in row["conditions"]["generator_nics"]] == ["veth"]
-    assert "<h3>Network interfaces</h3>" in (tmp_path / "link.html").read_text()
-    said = " ".join(lab[0].run("nbctl", "compare", "--load", "rows").stdout.split())
-    assert re.search(r"The link was the limit in 1 of 1 rows \(chargen: eth0 sent 0\.0\S+ of 0\.02 Gbit/s,", said)
+    link = row["link"]
+    assert link["interface"] == "eth0" and link["segments"] > 0
+    assert link["speed_bps"] == 0 and row["derived"]["link_sent_share"] is None  # a veth has none
+    assert 19e6 < link["sent_bps"] < 21e6 and link["received_bps"] < link["sent_bps"] / 2
+    assert row["conditions"]["nic"]["driver"] == "veth" and row["conditions"]["nic"]["mtu"] == 1500
+    assert "interfaces" not in row["conditions"]["host"] | row["conditions"]["generator_host"]
 
 
 def test_the_generator_runs_on_the_other_host(lab, tmp_path):
@@ -348,26 +344,6 @@ def test_two_generators_are_added_up(hosts, tmp_path):
         assert saved["generator"]["requests_per_s"] <= sum(part["requests_per_s"] for part in parts) * 1.0001
     table = hosts[0].run("nbctl", "compare", "--load", rows, "--wide").stdout
     assert re.search(r"<=[\d.,]+ \(c[12]\)", table)
-
-
-def test_the_full_link_of_a_host_is_the_limit(hosts, tmp_path):
-    """Of c2, with 20 Mbit/s; that of c1 has no limit here."""
-    requires("socat")
-    done = hosts[2].run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "5kb", "limit", "100kb", status=None)
-    if done.returncode:
-        pytest.skip(f"no tbf here: {done.stderr}")
-    (tmp_path / "conf.d").mkdir()
-    (tmp_path / "conf.d/lab.ini").write_text("[listener discard]\naddress = 0.0.0.0:7009\nengine = epoll\nservice = discard\n")
-    hosts[0].run("nbctl", "reload")
-    rows = tmp_path / "rows.jsonl"
-    done = hosts[0].run("nbctl", "compare", "discard", "--on", "c[1-2]", "--repeat", "1", "--link", "1000G", "--link", "c2=20M",
-                        "--save", rows, "--json", "--", "sh", "-c", "head -c 3000000 /dev/zero | socat -u - TCP:{host}:{port}")  # fmt: skip
-    (row,) = json.loads(done.stdout)["rows"]
-    assert row["derived"]["link_received_share"] < 0.5, "the listener's host"
-    assert [host["link_sent_share"] >= 0.95 for host in row["derived"]["hosts"]] == [False, True]
-    assert [nic["host"] for nic in row["conditions"]["generator_nics"]] == ["c1", "c2"]
-    said = " ".join(hosts[0].run("nbctl", "compare", "--load", rows).stdout.split())
-    assert re.search(r"The link was the limit in 1 of 1 rows \(discard: eth0 of c2 sent 0\.0\S+ of 0\.02 Gbit/s,", said)
 
 
 def test_an_nbctl_that_hangs_leaves_nothing_running(hosts, tmp_path):

@@ -77,6 +77,7 @@ def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
 
 # What was removed, and a word of the message that names its replacement.
 REMOVED = [
+    (["compare", "--link=25G"], "driver"),
     (["compare", "--csv"], "@csv"),
     (["compare", "--notes"], "--columns help"),
     (["compare", "--control=b"], "its row is the control"),

@@ -219,8 +219,6 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     (["compare", "--on", "c[1-2],c2", "--", "true"], "--on: it is there twice, got 'c2'"),
     (["compare", "--on", "c1", "--serve", "echo", "--", "true", "{port}"], "is on loopback, which another host does not reach"),
     (["compare", "--on", "c1", "--", b"\xff"], "--on: a word of COMMAND is not UTF-8"),
-    (["compare", "--link", "fast"], "--link: expected bits per second such as 25G"),
-    (["compare", "--on", "c[1-2]", "--link", "c3=25G", "--", "true"], "--link: neither -H nor --on has a host 'c3'"),
     (["compare", "--", "ssh", "c1", "true"], "use --on HOST"),
     (["-H", "server1", "report", "x"], "report works on this host"),
     (["--nbctl", "x", "status"], "give -H HOST as well"),

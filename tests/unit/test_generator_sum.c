@@ -77,20 +77,9 @@ static void what_one_host_does_not_tell_is_unknown(void **state)
 
 /* ---- Rows ---- */
 
-/* Of a network interface that sent at so many of 100 Mbit/s. */
-static json_t *link_at(const char *host, int sent_mbit)
-{
-	const json_int_t mbit = 1000 * 1000;
-
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i}", "host", host, "interface", "eth0",
-			 "speed_bps", 100 * mbit, "received_bps", mbit, "sent_bps",
-			 sent_mbit * mbit, "segments", 1000, "retransmitted", sent_mbit / 10);
-}
-
-/* A visit of a listener by two hosts, whose busiest threads used so much of a CPU; the link of c2
- * sent at `sent_mbit`. */
-static void add_visit_over(struct measures *m, const char *listener, double first, double second,
-			   double overlap, int sent_mbit)
+/* A visit of a listener by two hosts, whose busiest threads used so much of a CPU. */
+static void add_visit(struct measures *m, const char *listener, double first, double second,
+		      double overlap)
 {
 	struct generator_part parts[] = { part_of("c1", 1200, 1000, 500, 190000, 402000),
 					  part_of("c2", 1200, 1000, 500, 210000, 812000) };
@@ -99,8 +88,6 @@ static void add_visit_over(struct measures *m, const char *listener, double firs
 
 	parts[0].peak = first;
 	parts[1].peak = second;
-	parts[0].link = link_at("c1", 1);
-	parts[1].link = link_at("c2", sent_mbit);
 	add_visits(m, listener, 1, cost);
 	g = &m->rows[m->count - 1]->generator;
 	g->result = generator_sum(parts, 2).result;
@@ -111,14 +98,6 @@ static void add_visit_over(struct measures *m, const char *listener, double firs
 	json_object_set_new(m->rows[m->count - 1]->source, "generator_hosts",
 			    generator_parts_to_json(parts, 2));
 	g->hosts = json_object_get(m->rows[m->count - 1]->source, "generator_hosts");
-	json_decref(parts[0].link);
-	json_decref(parts[1].link);
-}
-
-static void add_visit(struct measures *m, const char *listener, double first, double second,
-		      double overlap)
-{
-	add_visit_over(m, listener, first, second, overlap, 10);
 }
 
 static void a_percentile_of_all_hosts_is_a_bound(void **state)
@@ -226,79 +205,6 @@ static void hosts_that_hardly_ran_together_are_named(void **state)
 	free(text);
 }
 
-/* What `say` says of a row over a link of c2 at so many of its 100 Mbit/s, when it was saved and
- * loaded. */
-static char *said_over(int sent_mbit, char *(*say)(const struct groups *))
-{
-	struct measures m = {}, loaded = {};
-	struct groups groups;
-	json_t *saved;
-	char *text;
-
-	add_visit_over(&m, "a", 0.97, 0.97, 1, sent_mbit);
-	saved = measure_to_json(m.rows[0]);
-	assert_int_equal(measures_add_json(&loaded, saved), 0);
-	json_decref(saved);
-	measures_merge(&loaded);
-	groups_init(&groups, &loaded);
-	text = say(&groups);
-	groups_fini(&groups);
-	measures_free(&m);
-	measures_free(&loaded);
-	return text;
-}
-
-static void a_full_link_of_a_host_was_the_limit(void **state)
-{
-	char *text = said_over(96, groups_link_limit);
-
-	(void)state;
-	assert_string_equal(text, "The link was the limit in 1 of 1 rows (a: eth0 of c2 sent 0.096 "
-				  "of 0.1 Gbit/s, 96 %): rates there are the link's.");
-	free(text);
-	assert_null(said_over(96, groups_generator_limit));
-	assert_null(said_over(94, groups_link_limit));
-	text = said_over(94, groups_generator_limit);
-	assert_non_null(text);
-	free(text);
-}
-
-static void retransmits_of_a_host_are_told(void **state)
-{
-	char *text = said_over(50, groups_conditions);
-
-	(void)state;
-	assert_non_null(strstr(text, "c2 sent up to 0.5 % of its TCP segments again"));
-	free(text);
-}
-
-static void the_link_of_the_only_host_is_known(void **state)
-{
-	struct measures m = {};
-	struct measure_link link;
-	const int cost[] = { 100 };
-	json_t *hosts, *owned = link_at("c1", 96);
-
-	(void)state;
-	add_visits(&m, "a", 1, cost);
-	assert_int_equal(hosts_known(m.rows[0]), 0);
-	assert_null(hosts_to_json(m.rows[0]));
-	m.rows[0]->generator.wall_ns = NS_PER_S;
-	m.rows[0]->generator.link = owned;
-	assert_int_equal(hosts_count(m.rows[0]), 0);
-	assert_int_equal(hosts_known(m.rows[0]), 1);
-	link = hosts_link(m.rows[0], 0);
-	assert_string_equal(link.interface, "eth0");
-	hosts = hosts_to_json(m.rows[0]);
-	assert_true(json_number_value(
-			    json_object_get(json_array_get(hosts, 0), "link_sent_share")) == 0.96);
-	assert_string_equal(json_string_value(json_object_get(json_array_get(hosts, 0), "host")),
-			    "c1");
-	json_decref(hosts);
-	measures_free(&m);
-	json_decref(owned);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,9 +216,6 @@ int main(void)
 		cmocka_unit_test(saved_rows_have_each_host),
 		cmocka_unit_test(the_limit_is_judged_by_each_host),
 		cmocka_unit_test(hosts_that_hardly_ran_together_are_named),
-		cmocka_unit_test(a_full_link_of_a_host_was_the_limit),
-		cmocka_unit_test(retransmits_of_a_host_are_told),
-		cmocka_unit_test(the_link_of_the_only_host_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
