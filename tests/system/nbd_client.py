@@ -6,21 +6,23 @@ import struct
 from wire import Wire
 
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_STARTTLS, OPT_INFO, OPT_GO = 1, 2, 3, 5, 6, 7
-OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
+OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT, OPT_EXTENDED_HEADERS = 8, 10, 11
 REP_ACK, REP_SERVER, REP_INFO, REP_META_CONTEXT = 1, 2, 3, 4
 REP_ERR_UNSUP, REP_ERR_INVALID, REP_ERR_UNKNOWN, REP_ERR_TOO_BIG = (
     0x80000001, 0x80000003, 0x80000006, 0x80000009,
 )
+INFO_BLOCK_SIZE = 3
 READ, WRITE, DISC, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS = range(8)
-FUA, NO_HOLE, DF = 1, 2, 4
+FUA, NO_HOLE, DF, PAYLOAD_LEN = 1, 2, 4, 32
 EPERM, EIO, EINVAL, ENOSPC = 1, 5, 22, 28
-SIMPLE_MAGIC, STRUCTURED_MAGIC = 0x67446698, 0x668E33EF
 DONE = 1
-OFFSET_DATA, OFFSET_HOLE, REPLY_BLOCK_STATUS = 1, 2, 5
+NONE, OFFSET_DATA, OFFSET_HOLE, STATUS, STATUS_EXT, ERROR = 0, 1, 2, 5, 6, 0x8000
 
 
 class Raw(Wire):
     """A connection after the greeting and the client's flags."""
+
+    extended = False  # headers of requests and replies
 
     def __init__(self, daemon, name, flags=3):
         super().__init__(daemon.connect(name))
@@ -42,31 +44,52 @@ class Raw(Wire):
 
     def go(self, export=b""):
         self.option(OPT_GO, struct.pack(">I", len(export)) + export + struct.pack(">H", 0))
-        replies = self.option_replies()
-        assert replies[-1][0] == REP_ACK, replies
+        *infos, last = self.option_replies()
+        assert last[0] == REP_ACK, last
+        self.infos = {struct.unpack(">H", data[:2])[0]: data[2:] for _, data in infos}
         return self
 
-    def request(self, kind, offset=0, length=0, payload=b"", flags=0, cookie=7, magic=0x25609513):
-        self.send(struct.pack(">IHHQQI", magic, flags, kind, cookie, offset, length) + payload)
+    def speak(self, form):
+        """Chooses the form of requests and replies, "simple", "structured" or "extended", and of extents."""
+        self.extended = form == "extended"
+        if form == "simple":
+            return self
+        self.option(OPT_EXTENDED_HEADERS if self.extended else OPT_STRUCTURED_REPLY)
+        assert self.option_replies() == [(REP_ACK, b"")]
+        context = b"base:allocation"
+        self.option(OPT_SET_META_CONTEXT, struct.pack(">III", 0, 1, len(context)) + context)
+        assert [kind for kind, _ in self.option_replies()] == [REP_META_CONTEXT, REP_ACK]
+        return self
 
-    def chunk(self, magic=None):
-        """(cookie, kind, data) of a structured reply of one chunk, of which the magic may have been read."""
-        magic = magic or struct.unpack(">I", self.read(4))[0]
-        assert magic == STRUCTURED_MAGIC, hex(magic)
-        flags, kind, cookie, length = struct.unpack(">HHQI", self.read(16))
-        assert flags == DONE
-        return cookie, kind, self.read(length)
+    def request(self, kind, offset=0, length=0, payload=b"", flags=0, cookie=7, magic=None):
+        if self.extended:
+            header = struct.pack(">IHHQQQ", magic or 0x21E41C71, flags | (PAYLOAD_LEN if payload else 0), kind,
+                                 cookie, offset, length)
+        else:
+            header = struct.pack(">IHHQQI", magic or 0x25609513, flags, kind, cookie, offset, length)
+        self.send(header + payload)
+
+    def message(self, lengths):
+        """(cookie, is it the last?, kind, data) of the next chunk of a reply.  A simple reply is one of kind NONE or
+        ERROR, with the data of a read, whose length `lengths` has by its cookie."""
+        (magic,) = struct.unpack(">I", self.read(4))
+        if magic == 0x67446698:
+            error, cookie = struct.unpack(">IQ", self.read(12))
+            if error:
+                return cookie, True, ERROR, struct.pack(">I", error)
+            return cookie, True, NONE, self.read(lengths.get(cookie, 0))
+        assert magic == (0x6E8A278C if self.extended else 0x668E33EF), hex(magic)
+        flags, kind, cookie = struct.unpack(">HHQ", self.read(12))
+        (length,) = struct.unpack(">8xQ", self.read(16)) if self.extended else struct.unpack(">I", self.read(4))
+        return cookie, flags == DONE, kind, self.read(length)
 
     def reply_of_one_piece(self, lengths):
-        """(cookie, error, data) of the next reply, simple or structured; lengths of reads by their cookies."""
-        (magic,) = struct.unpack(">I", self.read(4))
-        if magic == SIMPLE_MAGIC:
-            error, cookie = struct.unpack(">IQ", self.read(12))
-            return cookie, error, b"" if error else self.read(lengths.get(cookie, 0))
-        cookie, kind, data = self.chunk(magic)
-        if kind == OFFSET_DATA:
-            return cookie, 0, data[8:]
-        return cookie, struct.unpack(">I", data[:4])[0] if kind else 0, b""
+        """(cookie, error, data) of the next reply, in whatever form."""
+        cookie, last, kind, data = self.message(lengths)
+        assert last
+        if kind & ERROR:
+            return cookie, struct.unpack(">I", data[:4])[0], b""
+        return cookie, 0, data[8:] if kind == OFFSET_DATA else data
 
     def reply(self, length=0):
         """(error, data) of a simple reply."""

@@ -12,10 +12,10 @@ import threading
 import pytest
 from conftest import TIMEOUT, Daemon, limit_locked_memory, listener, wait_until
 from nbd_client import (
-    BLOCK_STATUS, EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO,
-    OPT_LIST, OPT_SET_META_CONTEXT, OPT_STARTTLS, OPT_STRUCTURED_REPLY, READ, REP_ACK, REP_ERR_INVALID,
-    REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP, REP_INFO, REP_META_CONTEXT, REP_SERVER,
-    REPLY_BLOCK_STATUS, TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset,
+    BLOCK_STATUS, EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, INFO_BLOCK_SIZE, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO,
+    OPT_LIST, OPT_STARTTLS, READ, REP_ACK, REP_ERR_INVALID,
+    REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP, REP_SERVER,
+    STATUS, TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset,
 )
 
 MINUTES = 1
@@ -353,18 +353,12 @@ def test_a_reset_while_the_store_hangs_does_not_wake_the_worker(faulty):
 def test_a_file_system_without_an_end_of_its_data_is_answered(faulty):
     """SEEK_DATA and SEEK_HOLE that tell the same offset: all is data."""
     with Raw(faulty, "nbd") as client:
-        client.option(OPT_STRUCTURED_REPLY)
-        client.option_replies()
-        context = b"base:allocation"
-        client.option(OPT_SET_META_CONTEXT, struct.pack(">III", 0, 1, len(context)) + context)
-        assert [kind for kind, _ in client.option_replies()] == [REP_META_CONTEXT, REP_ACK]
-        client.go()
+        client.speak("structured").go()
         client.request(WRITE, 0, 128 * 1024, bytes(128 * 1024))
         assert client.reply_of_one_piece({}) == (7, 0, b"")
         faulty.say("lseek same")
         client.request(BLOCK_STATUS, 4096, 100 * 1024)
-        kind, data = client.chunk()[1:]
-        assert (kind, data) == (REPLY_BLOCK_STATUS, struct.pack(">3I", 1, 100 * 1024, 0))
+        assert client.message({}) == (7, True, STATUS, struct.pack(">3I", 1, 100 * 1024, 0))
     faulty.say("")
 
 
@@ -375,9 +369,8 @@ def test_block_sizes_are_told_unasked(start_daemon, loop_device):
         f"[export disk]\npath = {device}\ndirect = yes\n" + listener("nbd", service="nbd", exports="disk")
     )
     with Raw(daemon, "nbd") as client:
-        client.option(OPT_GO, bytes(6))
-        infos = [data for kind, data in client.option_replies() if kind == REP_INFO]
-        assert [struct.unpack(">HIII", data)[:3] for data in infos[1:]] == [(3, 4096, 4096)]
+        client.go()
+        assert struct.unpack(">III", client.infos[INFO_BLOCK_SIZE])[:2] == (4096, 4096)
         client.request(READ, 512, 512)
         assert client.reply() == (EINVAL, b"")
 
