@@ -21,12 +21,14 @@ SEND, RECEIVE, BOTH = 2, 4, 6  # as the server sees it
 PORTS = 6
 
 
-def request(direction, length, sizes=(-1, -1), flags=0, port=0, kind=OMNI, stream=1, send=-1, cpu=-1):
+def request(direction, length, sizes=(-1, -1), flags=0, port=0, kind=OMNI, stream=1, send=-1, cpu=-1,
+            tos=-1):
     words = [0] * 38
     words[0] = words[6] = words[7] = -1
     words[1], words[5], words[11] = send, *sizes
     words[12], words[14], words[20] = flags | 0x20, length, port
     words[21], words[22], words[23], words[24] = 4, stream, 6 if stream == 1 else 17, direction
+    words[36], words[37] = -1, tos
     return struct.pack(">ii38i", kind, cpu, *words).ljust(MESSAGE, b"\0")
 
 
@@ -290,6 +292,19 @@ def test_every_datagram_is_answered(both):
         assert (result.transactions, result.bytes_in, result.bytes_out) == (40, 40 * asks, 40 * answers)
     assert both.stats("udp")["operations"]["transaction"]["count"] == 120
     assert both.stats("udp")["udp"]["withheld"] == 0
+
+
+def test_datagrams_have_the_traffic_class_that_was_asked_for(both):
+    for tos, expected in ((0xb8, 0xb8), (-1, 0)):
+        client = Client(both)
+        with client.socket(client.ask(BOTH, 60, (1, 1), stream=2, tos=tos)) as s:
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+            s.send(b"q")
+            _, control, _, _ = s.recvmsg(100, 64)
+            assert control[0][:2] == (socket.IPPROTO_IP, socket.IP_TOS) and control[0][2][0] == expected
+            for _ in range(3):
+                s.send(b"")
+            client.result()
 
 
 def test_datagrams_fit_the_listeners_buffers(start_daemon):

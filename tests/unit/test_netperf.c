@@ -223,6 +223,11 @@ static void answers_have_their_places(void **state)
 	assert_int_equal(word_of(m, 4), 16384); /* bytes of a send: the server's choice */
 	assert_int_equal(word_of(m, 6), 8);     /* CPU time is measured */
 	assert_int_equal(word_of(m, 11), 12870);
+	assert_int_equal(word_of(m, 17), 0);
+	assert_int_equal(ask(&(struct words)WORDS(DIRECTION(4), { 37, UINT32_MAX }), &r), 0);
+	assert_int_equal(r.traffic_class, -1); /* without -Y */
+	netperf_format_response(m, &r, &response);
+	assert_int_equal(word_of(m, 17), UINT32_MAX);
 
 	netperf_format_result(m, &result);
 	assert_int_equal(word_of(m, 0), 0x12);

@@ -260,6 +260,8 @@ void netperf_data_begin(struct conn *c)
 	const struct netperf_request *r = &n->test->request;
 
 	n->step = NETPERF_DATA;
+	if (r->traffic_class >= 0)
+		conn_set_traffic_class(c, (uint8_t)r->traffic_class);
 	if (r->datagrams) {
 		conn_set_deadline(c, clock_ns() + r->time_s * (uint64_t)NS_PER_S + PAD_NS);
 		return;

@@ -28,6 +28,7 @@ enum {
 	ASKED_SOCKET = 22,
 	ASKED_PROTOCOL = 23,
 	ASKED_DIRECTION = 24,
+	ASKED_CLASS = 37,      /* of traffic; more than a byte has: unchanged */
 	ASKED_CONGESTION = 38, /* 16 bytes */
 };
 
@@ -163,6 +164,8 @@ int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_
 	r.limit = length < 0 ? (uint64_t) - (int64_t)length : 0;
 	r.wants_cpu = get(message, ASKED_FLAGS) & FLAG_CPU;
 	r.port = (uint16_t)get(message, ASKED_PORT);
+	r.traffic_class =
+		get(message, ASKED_CLASS) <= UINT8_MAX ? (int)get(message, ASKED_CLASS) : -1;
 	memcpy(r.congestion, message + 8 + 4 * ASKED_CONGESTION, NETPERF_CONGESTION_MAX - 1);
 	*ret = r;
 	return 0;
@@ -210,8 +213,8 @@ void netperf_format_response(uint8_t message[static NETPERF_MESSAGE],
 	put_float(message, 7, request->wants_cpu ? 100 : 0);
 	put(message, 8, request->time_s);
 	put(message, 11, response->port);
-	put(message, 16, UINT32_MAX); /* priority, type of service: not known */
-	put(message, 17, UINT32_MAX);
+	put(message, 16, UINT32_MAX); /* priority: not known */
+	put(message, 17, (uint32_t)request->traffic_class);
 }
 
 void netperf_format_result(uint8_t message[static NETPERF_MESSAGE],

@@ -34,6 +34,7 @@ struct netperf_request {
 	uint64_t limit;                  /* bytes or transactions; 0: ends by time */
 	bool wants_cpu;
 	uint16_t port;                           /* for data; 0: any */
+	int traffic_class;                       /* -1: unchanged */
 	char congestion[NETPERF_CONGESTION_MAX]; /* "": unchanged */
 };
 
