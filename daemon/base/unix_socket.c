@@ -147,8 +147,9 @@ static int bind_replacing(struct unix_socket *s, struct reason *reason)
 	return rc < 0 ? reason_set(reason, rc, "bind %s: %s", path, strerror(-rc)) : 0;
 }
 
-/* Sets the group before listen(): no client can connect while the group is still wrong. */
-static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, struct reason *reason)
+/* Sets the group before listen(): no client can connect while the group is still wrong.  backlog 0:
+ * does not listen. */
+static int bind_in_place(struct unix_socket *s, gid_t group, int backlog, struct reason *reason)
 {
 	const char *path = s->address.sun_path;
 	struct stat st;
@@ -164,7 +165,7 @@ static int bind_and_listen(struct unix_socket *s, gid_t group, int backlog, stru
 	if (lstat(path, &st) < 0)
 		return reason_set(reason, -errno, "stat %s: %m", path);
 	s->file = file_id_of(&st);
-	if (listen(s->fd, backlog) < 0) {
+	if (backlog > 0 && listen(s->fd, backlog) < 0) {
 		rc = reason_set(reason, -errno, "listen %s: %m", path);
 		unix_socket_remove(s);
 	}
@@ -188,7 +189,7 @@ int unix_socket_open(const char *path, gid_t group, int backlog, struct unix_soc
 	if (s.fd < 0)
 		rc = reason_set(reason, -errno, "socket: %m");
 	else
-		rc = bind_and_listen(&s, group, backlog, reason);
+		rc = bind_in_place(&s, group, backlog, reason);
 	lock_drop(path, lock);
 	if (rc == 0)
 		*ret_socket = s;

@@ -20,9 +20,6 @@
 struct listening_socket {
 	struct worker_socket socket; /* fd -1: a worker owns it now */
 	unsigned worker;
-	/* The socket shares its port with a listener that serves.  It must not listen before the
-	 * reload is certain, or it would get connections that no worker accepts. */
-	bool joins;
 };
 
 /* ---- Taking over ---- */
@@ -113,8 +110,7 @@ static bool may_join(const struct listener *l, struct listener *const *going,
 }
 
 /* Takes ownership of socket.fd. */
-static int add_socket(struct listening *sockets, struct worker_socket socket, unsigned worker,
-		      bool joins)
+static int add_socket(struct listening *sockets, struct worker_socket socket, unsigned worker)
 {
 	if (sockets->count == sockets->room) {
 		unsigned room = 2 * sockets->room + 16;
@@ -127,7 +123,7 @@ static int add_socket(struct listening *sockets, struct worker_socket socket, un
 		sockets->list = list;
 		sockets->room = room;
 	}
-	sockets->list[sockets->count++] = (struct listening_socket){ socket, worker, joins };
+	sockets->list[sockets->count++] = (struct listening_socket){ socket, worker };
 	return 0;
 }
 
@@ -156,8 +152,7 @@ static int add_duplicates(struct listening *sockets, const struct listener *l, c
 						.shared = count < total,
 						.address = l->address_count };
 
-		rc = socket.fd < 0 ? -errno
-				   : add_socket(sockets, socket, i % l->worker_count, true);
+		rc = socket.fd < 0 ? -errno : add_socket(sockets, socket, i % l->worker_count);
 	}
 	return rc;
 }
@@ -201,10 +196,11 @@ static int bind_rest(struct listening *sockets, struct listener *l, unsigned hav
 	for (unsigned i = 0; i < count; i++)
 		list[i] = (struct worker_socket){ .fd = -1, .address = l->address_count };
 	rc = socket_bind(wanted, type, list, count, joins, l->all->bind_end_ns, bound, reason);
+	bound->joins = joins;
 	if (rc == -EADDRINUSE)
 		explain_unit(&l->all->fdstore, wanted, type, reason);
 	for (unsigned i = 0; i < count; i++)
-		if (list[i].fd >= 0 && add_socket(sockets, list[i], have + i, joins) < 0)
+		if (list[i].fd >= 0 && add_socket(sockets, list[i], have + i) < 0)
 			rc = reason_set(reason, -ENOMEM, "no memory");
 	free(list);
 	return rc;
@@ -219,6 +215,7 @@ static int take_over(struct listening *sockets, struct listener *l, const int *f
 
 	socket_text(sa, bound->text);
 	bound->sa = *sa;
+	bound->joins = true;
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = socket_adopt(fds[i], sa->ss_family, !share);
 	if (rc == 0)
@@ -350,13 +347,22 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 	free(wanted);
 	if (rc == 0)
 		rc = open_groups(sockets, l, l->address_count, going, reason);
-	/* Listen only after all sockets are bound: an earlier connection could be queued at a
-	 * socket that is closed again on an error. */
-	for (unsigned i = 0; rc == 0 && i < sockets->count; i++) {
-		rc = sockets->list[i].joins ? 0 : socket_start(sockets->list[i].socket.fd, NULL);
-		if (rc < 0)
-			reason_set(reason, rc, "listen: %s", strerror(-rc));
-	}
+	return rc;
+}
+
+int listening_begin(const struct listener *l, struct reason *reason)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < l->worker_count; i++)
+		for (unsigned j = 0; rc == 0 && j < l->workers[i].accept.count; j++) {
+			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
+			const struct bound *bound = &l->addresses[a->address];
+
+			rc = bound->joins ? 0 : socket_start(a->fd, NULL);
+			if (rc < 0)
+				reason_set(reason, rc, "listen %s: %s", bound->text, strerror(-rc));
+		}
 	return rc;
 }
 

@@ -176,6 +176,22 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 	return good;
 }
 
+/* The last step, when nothing else can refuse the reload. */
+static bool listen_all(struct reload_next *n, json_t *errors)
+{
+	struct reason reason;
+
+	for (unsigned i = 0; i < n->listener_count; i++) {
+		const struct listener *l = n->listeners[i];
+
+		if (is_running(n->server, l) || listening_begin(l, &reason) == 0)
+			continue;
+		add_error(errors, &l->config->section, "listener", l->name, reason.text);
+		return false;
+	}
+	return true;
+}
+
 /* Undoes prepare(): ends the new listeners, which never accepted, and closes their exports.
  * Nothing of the old listeners has changed. */
 static void undo(struct reload_next *n)
@@ -215,6 +231,7 @@ static bool prepare(struct reload_next *n, json_t *errors)
 		find_removed(n);
 		good = prepare_exports(n, errors);
 		good &= prepare_listeners(n, errors);
+		good = good && listen_all(n, errors);
 		exports_release(&n->exports);
 	}
 	if (!good)

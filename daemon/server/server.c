@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "listening.h"
 #include "log.h"
 #include "reserve.h"
 #include "util.h"
@@ -53,6 +54,12 @@ bool server_may_start_later(int error)
 	return false;
 }
 
+static void server_refuse(const struct listener *l, const struct reason *reason)
+{
+	log_write(LOG_ERR, l->name, "listener '%s' (%s:%u): %s", l->name, l->config->section.file,
+		  l->config->section.line, reason->text);
+}
+
 /* Starts all listeners even after an error, so that every error is reported at once.  Returns an
  * error that a later start would meet again, if there is one; else one that may pass. */
 static int server_prepare(struct server *s)
@@ -86,8 +93,14 @@ static int server_prepare(struct server *s)
 		if (result == 0 || server_may_start_later(result))
 			result = l->error;
 		if (exports_are_there(&all->exports, l->config))
-			log_write(LOG_ERR, l->name, "listener '%s' (%s:%u): %s", l->name,
-				  l->config->section.file, l->config->section.line, l->reason.text);
+			server_refuse(l, &l->reason);
+	}
+	for (unsigned i = 0; result == 0 && i < all->count; i++) {
+		struct reason reason;
+
+		result = listening_begin(all->list[i], &reason);
+		if (result < 0)
+			server_refuse(all->list[i], &reason);
 	}
 	return result;
 }

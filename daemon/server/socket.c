@@ -167,7 +167,6 @@ static int abstract_open(const struct sockaddr_storage *sa, struct reason *reaso
 			   reason);
 }
 
-/* Binds and listens at once: a file whose socket does not listen would be taken for a stale one. */
 static int unix_open(const struct sockaddr_storage *sa, struct unix_socket *ret_file,
 		     struct reason *reason)
 {
@@ -176,7 +175,7 @@ static int unix_open(const struct sockaddr_storage *sa, struct unix_socket *ret_
 
 	if (!path[0])
 		return abstract_open(sa, reason);
-	rc = unix_socket_open(path, (gid_t)-1, WORKER_BACKLOG, ret_file, reason);
+	rc = unix_socket_open(path, (gid_t)-1, 0, ret_file, reason);
 	return rc < 0 ? rc : ret_file->fd;
 }
 

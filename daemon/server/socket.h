@@ -13,6 +13,10 @@ struct bound {
 	struct unix_socket file;     /* unix:/PATH: the file to remove; else its path is "" */
 	struct sockaddr_storage wanted, sa;
 	bool activated; /* belongs to a socket unit: neither its sockets nor its file are ours */
+	/* Its sockets listen already, or share their port with a listener that serves.  The latter
+	 * listen only when a reload is certain, or they would get connections that no worker
+	 * accepts. */
+	bool joins;
 	/* Its name in the service manager's descriptor store; "": not stored. */
 	char stored_as[SOCKET_NAME_TEXT_MAX];
 	/* A running listener's address: the address of a listener being prepared that has taken its

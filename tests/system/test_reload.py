@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from conftest import is_sanitized, listener, wait_until
-from traffic import Busy, echo, visit
+from traffic import Busy, Knocking, echo, visit
 
 
 def reload(daemon, *arguments, config=None, status=0):
@@ -422,6 +422,27 @@ def test_resume_refused(start_daemon, engine, loopback_ports):
     assert daemon.status("far")["state"] == "unavailable"
     with daemon.connect("a") as s:
         echo(s)
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+def test_a_refused_resume_lets_nobody_in(start_daemon, engine, family, loopback_ports, tmp_path):
+    """Nor does a refused reload that brings a listener: its clients would be reset."""
+    host, port = loopback_ports
+    place = str(tmp_path / "s") if family == "unix" else (host, port)
+    a = listener("a", engine=engine, address=f"unix:{place}" if family == "unix" else f"{host}:{port}")
+    b = listener("b", address=f"{host}:{port + 1}")
+    daemon = start_daemon(a + b)
+    for name in "a", "b":
+        daemon.nbctl("drain", name)
+        wait_until(lambda name=name: daemon.status(name)["state"] == "drained", "it does not drain")
+    with socket.create_server((host, port + 1)):
+        with Knocking(place) as knocking:
+            resume(daemon, "--all", status=1)
+        assert knocking.refused and not knocking.let_in
+        reload(daemon, config=listener("c"))
+        with Knocking(place) as knocking:
+            reload(daemon, config=a + b, status=1)
+        assert knocking.refused and not knocking.let_in
 
 
 def test_dry_run(start_daemon):

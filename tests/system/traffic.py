@@ -256,6 +256,22 @@ class Busy(Background):
         assert not self.failure, repr(self.failure)
 
 
+class Knocking(Background):
+    """Tries to connect, again and again; `place` as connect() takes it."""
+
+    def __init__(self, place):
+        super().__init__()
+        self.place, self.let_in, self.refused = place, 0, 0
+
+    def run(self):
+        while not self.stopping.is_set():
+            with socket.socket(socket.AF_UNIX if isinstance(self.place, str) else socket.AF_INET) as s:
+                if s.connect_ex(self.place) == 0:
+                    self.let_in += 1
+                else:
+                    self.refused += 1
+
+
 class NeverReader:
     """A client that writes and never reads."""
 
