@@ -25,7 +25,6 @@ static const char *service_text(uint32_t flag)
 {
 	return flag == SERVICE_LENDS     ? "a service that lends memory"
 	       : flag == SERVICE_EXPORTS ? "a service with exports"
-	       : flag == SERVICE_DELAYS  ? "a service that answers requests"
 					 : "a service that TLS can serve";
 }
 
@@ -46,9 +45,6 @@ static bool is_idle(const struct config_key *key, const void *section, struct re
 				  l->engine ? l->engine->name : l->transport->name);
 	if (key->streams && l->transport->messages)
 		return reason_set(ret_needs, true, "transport = tcp (transport is %s)",
-				  l->transport->name);
-	if (key->sockets && l->transport->verbs)
-		return reason_set(ret_needs, true, "transport = tcp or udp (transport is %s)",
 				  l->transport->name);
 	if (key->datagrams && !config_has_datagrams(l))
 		return reason_set(ret_needs, true,

@@ -100,13 +100,6 @@ static const struct config_key own_keys[] = {
 	LISTENER("region-size", size, options.region_size, "4M", REPLACE,
 		 "bytes of memory that a client may write and read by itself, at most",
 		 RANGE(4 * KIB, 1024 * MIB), .of_services = SERVICE_LENDS),
-	LISTENER("delay", delay, options.delay, "0", REPLACE,
-		 "how late answers are sent, by a timer: always so, or at random",
-		 .of_services = SERVICE_DELAYS, .sockets = true, .plain = true),
-	LISTENER("stall", stall, options.stall, "no", REPLACE,
-		 "answers that are due in the first LENGTH of each PERIOD wait for its end",
-		 RANGE(0, 3600 * (uint64_t)NS_PER_S), .word = "no", .of_services = SERVICE_DELAYS,
-		 .sockets = true, .plain = true),
 	LISTENER("tls", choice, tls.mode, "none", REPLACE,
 		 "TLS 1.3: user: by the library, in user space; ktls-tx: the kernel seals records; ktls: and opens them",
 		 .words = tls_modes, .streams = true, .of_services = SERVICE_TLS),
@@ -346,6 +339,8 @@ static const struct {
 	const char *name, *instead;
 } removed[] = {
 	{ CONFIG_LISTENER, "epoll-mode", "delete the line; epoll is level-triggered" },
+	{ CONFIG_LISTENER, "delay", "use `tc qdisc ... netem delay`" },
+	{ CONFIG_LISTENER, "stall", "use SIGSTOP and SIGCONT" },
 	{ CONFIG_LISTENER, "tls-library", "delete the line; the library is OpenSSL" },
 	{ CONFIG_LISTENER, "srq", "delete the line; each connection has receives of its own" },
 	{ CONFIG_LISTENER, "cq-moderation", "delete the line; ethtool -C moderates interrupts" },

@@ -57,8 +57,7 @@ struct config_type {
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
 	config_choice, config_log_level, config_transport, config_engine, config_service,
 	config_store, config_path, config_name, config_text, config_cpu, config_cpus,
-	config_addresses, config_groups, config_networks, config_exports, config_features,
-	config_delay, config_stall;
+	config_addresses, config_groups, config_networks, config_exports, config_features;
 
 struct config_key {
 	enum config_section section;
@@ -80,7 +79,6 @@ struct config_key {
 	const struct key *of; /* as the owner describes it; NULL: a key of this folder */
 	/* may differ only with transport tcp, which has byte streams */
 	bool streams;
-	bool sockets; /* may differ only with transports tcp and udp */
 	/* may differ only in listeners with config_has_datagrams() */
 	bool datagrams;
 	bool of_files; /* export key, for files only */

@@ -133,8 +133,7 @@ struct conn {
 	uint64_t id;
 	struct conn *next, *prev; /* links in the list of all the worker's connections */
 	struct conn_wait wait;
-	struct delayed *delayed; /* delay.c: output held back; NULL: there was none yet */
-	void *stage;             /* of a service around the service: see tls/stage.h */
+	void *stage;  /* of a service around the service: see tls/stage.h */
 	void *ticket; /* from worker_owner.admit(), opaque here; goes back through release() */
 	/* slices.c: its I/O in slices, oldest first, and the next connection with any. */
 	struct {

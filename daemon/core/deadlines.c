@@ -31,16 +31,6 @@ static void deadlines_set_wake(struct deadlines *d)
 	uint64_t next = deadlines_next(d);
 
 	d->wake_ns = next == UINT64_MAX ? 0 : next << DEADLINE_TICK_BITS;
-	if (d->exact_ns && (!d->wake_ns || d->exact_ns < d->wake_ns))
-		d->wake_ns = d->exact_ns;
-}
-
-void deadlines_set_exact(struct deadlines *d, uint64_t exact_ns)
-{
-	if (d->exact_ns == exact_ns)
-		return;
-	d->exact_ns = exact_ns;
-	deadlines_set_wake(d);
 }
 
 /* Puts t into its slot.  Its tick is the one after t->ns, so that no timer runs early. */

@@ -29,11 +29,8 @@ struct timer {
 
 /* Zeroed: no timers. */
 struct deadlines {
-	/* The time of the next deadlines_run(), or exact_ns if that is
-	 * earlier, CLOCK_MONOTONIC; 0: never. */
-	uint64_t wake_ns;
-	uint64_t exact_ns;              /* see deadlines_set_exact() */
-	uint64_t tick;                  /* the present tick */
+	uint64_t wake_ns; /* the time of the next deadlines_run(), CLOCK_MONOTONIC; 0: never */
+	uint64_t tick;    /* the present tick */
 	uint64_t used[DEADLINE_LEVELS]; /* one bit for each slot, set while it is not empty */
 	struct timer *slots[DEADLINE_LEVELS * DEADLINE_SLOTS];
 };
@@ -62,10 +59,6 @@ static inline void deadline_drop(struct deadlines *d, struct timer *t)
 	if (t->at)
 		deadline_remove(d, t);
 }
-
-/* Limits wake_ns to at most exact_ns (0: no limit), which need not be a multiple of a tick.  The
- * limit stays in force until the next call, also when that time has passed. */
-void deadlines_set_exact(struct deadlines *d, uint64_t exact_ns);
 
 /* Runs the timers that are due.  It runs or moves down at most `max`; if more are due, wake_ns lies
  * in the past when it returns. */

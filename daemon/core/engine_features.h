@@ -38,9 +38,7 @@
 	X(udp_gso, true, "Linux 4.18")                                                             \
 	X(socket_busy_poll, false, "CAP_NET_ADMIN, or sysctl net.core.busy_read")                  \
 	X(napi_busy_poll, false, "Linux 6.9")                                                      \
-	X(epoll_busy_poll, true, "Linux 6.9")                                                      \
-	X(delay, false, NULL)                                                                      \
-	X(stall, false, NULL)
+	X(epoll_busy_poll, true, "Linux 6.9")
 enum engine_feature {
 #define X(name, ...) FEATURE_##name,
 	ENGINE_FEATURES(X)

@@ -277,7 +277,7 @@ void worker_set_held_max(struct worker *w)
 		w->pressure.reserve ? UINT32_MAX : chunks;
 	worker_count_chunks(w);
 	w->limits.held_max = w->limits.views_max = w->limits.views_few = SIZE_MAX;
-	if (w->engine->connectionless && !w->delay)
+	if (w->engine->connectionless)
 		return;
 	share = MAX(chunks > keep ? (chunks - keep) / 4 : 0, 2U);
 	w->limits.held_max = MIN(share * chunk, w->limits.held_limit);

@@ -51,8 +51,6 @@ enum service_flag {
 	/* Its clients may be silent for hours and have a keep-alive of their
 	 * own: `idle-timeout` is invalid. */
 	SERVICE_KEEPS_ALIVE = 1 << 12,
-	/* Its answers may be held back: see delay.h. */
-	SERVICE_DELAYS = 1 << 13,
 	/* RDMA: clients may agree on queue pairs over sockets, so the engine accepts them at the
 	 * listener's addresses as well: see pair.h. */
 	SERVICE_EXCHANGES = 1 << 14,

@@ -10,7 +10,6 @@
 
 #include "batch.h"
 #include "conn.h"
-#include "delay.h"
 #include "owner.h"
 #include "slices.h"
 #include "sockaddr.h"
@@ -148,7 +147,6 @@ static void worker_free(struct worker *w)
 	free(w->area.chunks);
 	w->area = (struct worker_area){ 0 };
 	worker_close_acceptors(w);
-	delay_fini(w);
 	free(w->accept.acceptors);
 	w->accept.acceptors = NULL;
 	w->accept.count = 0;
@@ -186,8 +184,6 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
 	sem_init(&w->thread.started, 0, 0);
 	sem_init(&w->thread.ended, 0, 0);
 	w->accept.acceptors = calloc(count + 1, sizeof(*w->accept.acceptors));
-	if (rc == 0)
-		rc = delay_init(w);
 	if (rc < 0 || !w->accept.acceptors) {
 		for (unsigned i = 0; i < count; i++)
 			close(sockets[i].fd);

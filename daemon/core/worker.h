@@ -345,7 +345,6 @@ struct worker {
 	struct mount *mounts;
 	unsigned mount_count;
 	struct worker_devices devices;
-	struct delay *delay; /* delay.c; NULL: answers are not held back */
 
 	/* Read or written by several threads. */
 	struct mailbox mailbox;

@@ -10,19 +10,6 @@
 #include "engine.h"
 #include "keys.h"
 
-/* How late answers are sent, see delay.h.  DELAY_UNIFORM has its least and greatest value, the
- * others have one: the delay, or its mean. */
-enum delay_kind { DELAY_CONSTANT, DELAY_UNIFORM, DELAY_EXPONENTIAL };
-struct delay_options {
-	uint64_t kind; /* enum delay_kind */
-	uint64_t ns[2];
-};
-/* Answers that are due in the first `ns` of each period of every_ns wait for the end of
- * that part; ns 0: none do. */
-struct stall_options {
-	uint64_t ns, every_ns;
-};
-
 /* The key table writes into it. */
 struct worker_options {
 	uint64_t buffer_size, buffers; /* chunk size in bytes, chunks per worker */
@@ -35,9 +22,7 @@ struct worker_options {
 	bool datagrams;        /* the transport has datagrams only */
 	uint64_t peers_max;    /* clients that the worker may have; 0: no limit */
 	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
-	struct delay_options delay;
-	struct stall_options stall;
-	cpu_set_t cpus; /* empty: wherever the process may run */
+	cpu_set_t cpus;        /* empty: wherever the process may run */
 	/* The keys of all services and engines, also of those that the listener does not use: a
 	 * store's ring has the options of rings.  Unused ones are the last. */
 	struct key_values values[KEY_TABLES_MAX];

@@ -192,36 +192,12 @@ static void a_later_deadline_moves_nothing(void **state)
 	assert_int_equal(d.wake_ns, 0);
 }
 
-/* Until it is set again, also when it has passed. */
-static void an_exact_time_bounds_the_sleep(void **state)
-{
-	uint64_t exact;
-
-	(void)state;
-	begin();
-	exact = now + 3 * TICK + 1;
-	deadlines_set_exact(&d, exact);
-	assert_true(d.wake_ns == exact);
-	all[0].timer.due = nothing;
-	deadline_arm(&d, &all[0].timer, now + 10 * TICK, now);
-	assert_true(d.wake_ns == exact);
-	deadlines_run(&d, exact + 1, 100);
-	assert_true(d.wake_ns == exact && all[0].ran == 0);
-	deadlines_set_exact(&d, now + 20 * TICK);
-	assert_true(d.wake_ns >= now + 10 * TICK && d.wake_ns < now + 12 * TICK);
-	deadlines_run(&d, now + 12 * TICK, 100);
-	assert_true(d.wake_ns == now + 20 * TICK && all[0].ran == 1);
-	deadlines_set_exact(&d, 0);
-	assert_int_equal(d.wake_ns, 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_steps_are_as_with_a_plain_list),
 		cmocka_unit_test(a_run_ends_after_its_limit_of_timers),
 		cmocka_unit_test(a_later_deadline_moves_nothing),
-		cmocka_unit_test(an_exact_time_bounds_the_sleep),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -551,7 +551,7 @@ static void http_run(struct conn *c)
 const struct service service_http = {
 	.name = "http",
 	.keys = &http_key_table,
-	.flags = SERVICE_DELAYS | SERVICE_TLS,
+	.flags = SERVICE_TLS,
 	.alpn = "http/1.1",
 	.example = "wrk -d 5 http://{host}:{port}/",
 	.example_tls = "wrk -d 5 https://{host}:{port}/",

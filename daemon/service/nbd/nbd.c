@@ -342,7 +342,7 @@ const struct service service_nbd = {
 		"invalid",
 		NULL,
 	},
-	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS | SERVICE_DELAYS | SERVICE_TLS |
+	.flags = SERVICE_EXPORTS | SERVICE_COUNTS_REQUESTS | SERVICE_TLS |
 		 SERVICE_STARTS_TLS,
 	.held_max = BLOCK_HELD_MAX,
 	.state_bytes = sizeof(struct nbd_conn),

@@ -157,5 +157,5 @@ const struct service service_sockperf = {
 	.operations = { "pong", "count" },
 	.state_bytes = sizeof(struct sockperf_conn),
 	.run = sockperf_run,
-	.flags = SERVICE_UDP | SERVICE_DELAYS,
+	.flags = SERVICE_UDP,
 };
