@@ -1,7 +1,5 @@
 /* `nbctl top`: the terminal, the daemon, and the loop between them. top_model.c and top_view.c
- * decide the contents of the screen.  Uses two connections to the daemon: for the stream of
- * statistics, and for lists of the selected listener's connections.  If the daemon is gone,
- * reconnects every second. */
+ * decide the contents of the screen.  If the daemon is gone, reconnects every second. */
 #include <errno.h>
 #include <langinfo.h>
 #include <ncurses.h>
@@ -14,7 +12,6 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "connections_table.h"
 #include "ctl.h"
 #include "field.h"
 #include "top_view.h"
@@ -25,7 +22,6 @@ enum {
 	INTERVAL_MS = 1000,
 	RETRY_MS = 1000,
 	SILENCE_MS = 3000, /* silence beyond the interval after which a message is shown */
-	CONNECTIONS_ASKED = 1000,
 	ESCAPE_MS = 25,
 };
 
@@ -34,28 +30,17 @@ enum { VALUE_INTERVAL, VALUE_SORT, VALUE_BY_WORKER };
 struct session {
 	struct ctl *ctl;
 	struct top top;
-	struct client *stats, *list; /* NULL: not connected */
-	bool by_worker;              /* the stream of statistics is */
-	char asked[TOP_TEXT];        /* listener of the last ListConnections */
-	bool asking;                 /* ListConnections has not been answered yet */
-	uint64_t heard_ns;           /* time of the last document or the last attempt to connect */
-	uint64_t listed_ns;          /* time of the last ListConnections */
+	struct client *stats; /* NULL: not connected */
+	bool by_worker;       /* the stream of statistics is */
+	uint64_t heard_ns;    /* time of the last document or the last attempt to connect */
 };
 
 /* ---- The daemon ---- */
-
-static void drop_list(struct session *s)
-{
-	client_close(s->list);
-	s->list = NULL;
-	s->asking = false;
-}
 
 static void lost(struct session *s, const char *why)
 {
 	client_close(s->stats);
 	s->stats = NULL;
-	drop_list(s);
 	snprintf(s->top.trouble, sizeof(s->top.trouble), "unreachable, trying again: %s (%s)", why,
 		 ctl_place(s->ctl));
 }
@@ -93,22 +78,6 @@ static const char *refusal(const json_t *error, const json_t *reply)
 	return number ? text : json_string_value(error);
 }
 
-/* Handles received messages; use() may close the client.  0 or -errno. */
-static int take(struct client *const *client, struct session *s,
-		void (*use)(struct session *s, const char *refused, json_t *reply))
-{
-	json_t *reply, *error;
-	bool continues;
-	int rc = 0;
-
-	while (*client && (rc = client_receive(*client, 0, &reply, &error, &continues)) == 0) {
-		use(s, refusal(error, reply), reply);
-		json_decref(reply);
-		json_decref(error);
-	}
-	return rc == -ETIMEDOUT ? 0 : rc;
-}
-
 static void add(struct top *top, const json_t *reply)
 {
 	json_t *named = workers_named(reply);
@@ -117,52 +86,25 @@ static void add(struct top *top, const json_t *reply)
 	json_decref(named);
 }
 
-static void use_stats(struct session *s, const char *refused, json_t *reply)
+/* Handles received documents; one may end the connection.  0 or -errno. */
+static int take(struct session *s)
 {
-	s->heard_ns = clock_ns();
-	if (refused)
-		lost(s, refused);
-	else
-		add(&s->top, reply);
-}
+	json_t *reply, *error;
+	bool continues;
+	int rc = 0;
 
-static void use_list(struct session *s, const char *refused, json_t *reply)
-{
-	if (!refused) {
-		top_keep_connections(&s->top, s->asked, reply);
-		connections_sort(field_get(reply, "connections"),
-				 &connections_keys[CONNECTIONS_BY_BYTES], CONNECTIONS_ASKED);
-		top_add_connections(&s->top, s->asked, reply);
+	while (s->stats && (rc = client_receive(s->stats, 0, &reply, &error, &continues)) == 0) {
+		const char *refused = refusal(error, reply);
+
+		s->heard_ns = clock_ns();
+		if (refused)
+			lost(s, refused);
+		else
+			add(&s->top, reply);
+		json_decref(reply);
+		json_decref(error);
 	}
-	s->asking = false;
-}
-
-static void ask_list(struct session *s)
-{
-	int rc = s->list ? 0 : client_open(&s->ctl->target, &s->list);
-
-	snprintf(s->asked, sizeof(s->asked), "%s", s->top.selected);
-	s->asking = true;
-	s->listed_ns = clock_ns();
-	if (rc == 0)
-		rc = client_send(s->list, "org.nbserved.Control.ListConnections",
-				 json_pack("{s:s, s:i}", "listener",
-					   top_listener(&s->top, s->asked), "limit",
-					   CONNECTIONS_ASKED),
-				 false);
-	if (rc < 0)
-		drop_list(s);
-}
-
-/* Are the selected listener's connections to be asked for now? */
-static bool list_is_due(const struct session *s)
-{
-	uint64_t age_ns = clock_ns() - s->listed_ns;
-
-	if (!s->stats || !s->top.detail || s->top.paused || s->asking || !*s->top.selected)
-		return false;
-	return strcmp(s->asked, s->top.selected) ||
-	       age_ns >= s->top.interval_ms * (uint64_t)NS_PER_MS;
+	return rc == -ETIMEDOUT ? 0 : rc;
 }
 
 /* Performs actions that are due. */
@@ -179,8 +121,6 @@ static void on_time(struct session *s)
 	else if (s->stats && silent_ms >= s->top.interval_ms + SILENCE_MS)
 		snprintf(s->top.trouble, sizeof(s->top.trouble), "no answer for %llu s (%s)",
 			 (unsigned long long)(silent_ms / 1000), ctl_place(s->ctl));
-	if (list_is_due(s))
-		ask_list(s);
 }
 
 /* ---- The terminal ---- */
@@ -362,7 +302,6 @@ static bool turn(struct session *s)
 	struct pollfd fds[] = {
 		{ .fd = STDIN_FILENO, .events = POLLIN },
 		{ .fd = s->stats ? client_fd(s->stats) : -1, .events = POLLIN },
-		{ .fd = s->asking ? client_fd(s->list) : -1, .events = POLLIN },
 	};
 	int rc;
 
@@ -370,9 +309,7 @@ static bool turn(struct session *s)
 		return false;
 	if (told_to_end || (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)))
 		return false;
-	if (fds[2].revents && take(&s->list, s, use_list) < 0)
-		drop_list(s);
-	if (fds[1].revents && (rc = take(&s->stats, s, use_stats)) < 0)
+	if (fds[1].revents && (rc = take(s)) < 0)
 		lost(s, rc == -ECONNRESET ? "it closed the connection" : strerror(-rc));
 	on_time(s);
 	return read_keys(s);
@@ -438,7 +375,6 @@ static int run_top(struct ctl *ctl)
 		rc = run_screen(&s);
 	}
 	client_close(s.stats);
-	client_close(s.list);
 	top_fini(&s.top);
 	return rc;
 }
@@ -449,8 +385,7 @@ const struct command command_top = {
 	.summary = "the figures of `compare`, live, on the whole screen",
 	.details =
 		"A row for each listener: connections, operations and bytes per second, latency,\n"
-		"CPU time, system calls and turns per operation, and a sparkline of the last minutes.\n"
-		"Enter shows the selected listener's latencies and connections; ? lists the keys.\n"
+		"CPU time, system calls and turns per operation; ? lists the keys.\n"
 		"When the daemon is restarted, top waits for it and continues.\n",
 	.example = "nbctl top\nnbctl top echo-epoll echo-uring --interval 0.5 --sort cpu-op",
 	.options = {

@@ -42,15 +42,9 @@ void top_init(struct top *top, unsigned interval_ms)
 void top_fini(struct top *top)
 {
 	measures_free(&top->rows);
-	measures_free(&top->operations);
-	for (unsigned i = 0; i < top->track_count; i++)
-		free(top->tracks[i].name);
-	free(top->tracks);
 	json_decref(top->last);
 	json_decref(top->shown);
 	json_decref(top->from);
-	json_decref(top->base);
-	json_decref(top->connections);
 }
 
 /* Sets *slot to document with a new reference, and drops the old one. */
@@ -73,77 +67,6 @@ double top_value(const struct measure *row, enum top_column column)
 	return top_columns[column].figure == FIGURE_COUNT
 		       ? NAN
 		       : figure_value(row, top_columns[column].figure);
-}
-
-/* ---- The last minutes: a ring of values for each listener ---- */
-
-static struct top_track *find_track(const struct top *top, const char *name)
-{
-	for (unsigned i = 0; i < top->track_count; i++)
-		if (!strcmp(top->tracks[i].name, name))
-			return &top->tracks[i];
-	return NULL;
-}
-
-static struct top_track *add_track(struct top *top, const char *name)
-{
-	struct top_track *track;
-
-	top->tracks = must(reallocarray(top->tracks, top->track_count + 1, sizeof(*top->tracks)));
-	track = &top->tracks[top->track_count++];
-	track->name = must(strdup(name));
-	for (unsigned i = 0; i < TOP_SERIES; i++)
-		for (unsigned j = 0; j < TOP_HISTORY; j++)
-			track->values[i][j] = NAN;
-	return track;
-}
-
-/* Forgets the listeners that a document no longer has. */
-static void drop_tracks(struct top *top, const json_t *stats)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < top->track_count; i++) {
-		if (field_named(stats, "listeners", top->tracks[i].name))
-			top->tracks[kept++] = top->tracks[i];
-		else
-			free(top->tracks[i].name);
-	}
-	top->track_count = kept;
-}
-
-/* Sets the values of one tick; row NULL: they are unknown. */
-static void set_past(struct top_track *track, uint64_t tick, const struct measure *row)
-{
-	unsigned at = (unsigned)(tick % TOP_HISTORY);
-
-	track->values[TOP_SERIES_RATE][at] = row ? (float)top_value(row, TOP_RATE) : NAN;
-	track->values[TOP_SERIES_P99][at] = row ? (float)top_value(row, TOP_P99) : NAN;
-	track->values[TOP_SERIES_CPU][at] = row ? (float)top_value(row, TOP_CPU) : NAN;
-}
-
-/* Adds a tick; rows NULL: a gap. */
-static void add_tick(struct top *top, const struct measures *rows)
-{
-	for (unsigned i = 0; i < top->track_count; i++)
-		set_past(&top->tracks[i], top->tick, NULL);
-	for (unsigned i = 0; i < rows->count; i++) {
-		struct top_track *track = find_track(top, rows->rows[i]->listener);
-
-		if (!track)
-			track = add_track(top, rows->rows[i]->listener);
-		set_past(track, top->tick, rows->rows[i]);
-	}
-	top->tick++;
-}
-
-float top_past(const struct top *top, const char *name, enum top_series series, uint64_t tick)
-{
-	const struct top_track *track = find_track(top, name);
-
-	if (!track || tick >= top->tick || top->tick - tick > TOP_HISTORY)
-		return NAN;
-	return track->values[series][tick % TOP_HISTORY];
 }
 
 /* ---- Sorting and selecting ---- */
@@ -191,79 +114,15 @@ unsigned top_selected(const struct top *top)
 
 static void select_row(struct top *top, long index)
 {
-	char before[TOP_TEXT];
-
-	memcpy(before, top->selected, sizeof(before));
 	if (top->rows.count == 0) {
 		top->selected[0] = '\0';
 		return;
 	}
 	index = MAX(0, MIN(index, (long)top->rows.count - 1));
 	snprintf(top->selected, sizeof(top->selected), "%s", top->rows.rows[index]->listener);
-	if (strcmp(before, top->selected))
-		keep(&top->connections, NULL);
 }
 
 /* ---- Documents ---- */
-
-/* The rows of an interval; none if one of the documents is missing or the daemon restarted between
- * them.  merged: the operations of a listener are added up. */
-static void rows_between(struct measures *m, const json_t *before, const json_t *after, bool merged)
-{
-	uint64_t interval_ns;
-
-	if (measures_interval(before, after, &interval_ns) < 0)
-		return;
-	measures_delta(m, before, after, interval_ns, "");
-	if (merged)
-		measures_merge_operations(m);
-}
-
-bool top_since_base(const struct top *top, const char *name, struct measures *ret_row)
-{
-	json_t *names = json_pack("[s]", name);
-
-	*ret_row = (struct measures){};
-	rows_between(ret_row, top->base, top->shown, true);
-	measures_select(ret_row, names);
-	json_decref(names);
-	return ret_row->count > 0;
-}
-
-/* Turns one listener's exports into a document of listeners, so that the same code computes their
- * rows.  Returns a new reference. */
-static json_t *exports_as_listeners(const json_t *stats, const char *name)
-{
-	json_t *list = json_array(), *export, *share;
-	json_t *since = field_get(field_named(stats, "listeners", name), "since_ns");
-	size_t i, j;
-
-	json_array_foreach(field_get(stats, "exports"), i, export)
-		json_array_foreach(field_get(export, "listeners"), j, share)
-			if (!strcmp(field_text(share, "listener"), name))
-				json_array_append_new(
-					list,
-					json_pack("{s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*}",
-						  "name", field_get(export, "name"), "since_ns",
-						  since, "engine", field_get(share, "store"),
-						  "operations", field_get(share, "operations"),
-						  "bytes_in", field_get(share, "bytes_written"),
-						  "bytes_out", field_get(share, "bytes_read"),
-						  "in_flight", field_get(share, "in_flight")));
-	return json_pack("{s:O*, s:o}", "uptime_ns", field_get(stats, "uptime_ns"), "listeners",
-			 list);
-}
-
-void top_exports(const struct top *top, const char *name, struct measures *ret_rows)
-{
-	json_t *before = exports_as_listeners(top->from, name);
-	json_t *after = exports_as_listeners(top->shown, name);
-
-	*ret_rows = (struct measures){};
-	rows_between(ret_rows, before, after, true);
-	json_decref(before);
-	json_decref(after);
-}
 
 static bool is_wanted(const struct top *top, const struct measure *row)
 {
@@ -286,89 +145,41 @@ static void filter_rows(struct top *top)
 /* The interval from top->from to top->shown. */
 static void make_rows(struct top *top)
 {
+	uint64_t interval_ns;
+
 	measures_free(&top->rows);
-	measures_free(&top->operations);
-	rows_between(&top->rows, top->from, top->shown, true);
-	rows_between(&top->operations, top->from, top->shown, false);
+	if (measures_interval(top->from, top->shown, &interval_ns) == 0) {
+		measures_delta(&top->rows, top->from, top->shown, interval_ns, "");
+		measures_merge_operations(&top->rows);
+	}
 	filter_rows(top);
 	sort_rows(top);
 	select_row(top, top_selected(top));
 }
 
-static void show(struct top *top, const json_t *before, const json_t *after)
-{
-	keep(&top->from, before);
-	keep(&top->shown, after);
-	top->shown_tick = top->tick;
-	make_rows(top);
-}
-
-/* Handles the first document, also after a restart of the daemon: there is no interval yet, so the
- * screen does not change until the next one. */
-static void start_again(struct top *top, const json_t *stats)
-{
-	struct measures none = {};
-
-	if (top->last) {
-		snprintf(top->notice, sizeof(top->notice), "the daemon was restarted");
-		add_tick(top, &none);
-	}
-	/* After a restart the histogram begins with the daemon. */
-	keep(&top->base, top->last ? NULL : stats);
-	keep(&top->last, stats);
-}
-
 void top_add(struct top *top, const json_t *stats)
 {
-	struct measures rows = {};
 	uint64_t interval_ns;
+	bool follows = top->last && measures_interval(top->last, stats, &interval_ns) == 0;
 
 	top->trouble[0] = '\0';
-	drop_tracks(top, stats);
-	if (!top->last || measures_interval(top->last, stats, &interval_ns) < 0) {
-		start_again(top, stats);
-		return;
+	/* Of the first document, also after a restart of the daemon, there is no interval yet: the
+	 * screen does not change until the next one. */
+	if (top->last && !follows)
+		snprintf(top->notice, sizeof(top->notice), "the daemon was restarted");
+	if (follows && !top->paused) {
+		keep(&top->from, top->last);
+		keep(&top->shown, stats);
+		make_rows(top);
 	}
-	rows_between(&rows, top->last, stats, true);
-	add_tick(top, &rows);
-	measures_free(&rows);
-	if (!top->paused)
-		show(top, top->last, stats);
 	keep(&top->last, stats);
-}
-
-const char *top_listener(const struct top *top, const char *row)
-{
-	const char *listener = field_text(field_named(top->shown, "listeners", row), "listener");
-
-	return *listener ? listener : row;
-}
-
-void top_keep_connections(const struct top *top, const char *row, json_t *reply)
-{
-	const json_t *part = field_named(top->shown, "listeners", row);
-	json_t *worker = field_get(part, "worker"), *list = field_get(reply, "connections");
-
-	if (!worker)
-		return;
-	for (size_t i = json_array_size(list); i-- > 0;)
-		if (!json_equal(worker, json_object_get(json_array_get(list, i), "worker")))
-			json_array_remove(list, i);
-	json_object_set(reply, "open", field_get(part, "connections.open"));
 }
 
 /* Rows of the other kind follow: nothing of these can be compared with them. */
 static void turn_by_worker(struct top *top)
 {
 	top->by_worker = !top->by_worker;
-	top->detail = false;
 	keep(&top->last, NULL);
-}
-
-void top_add_connections(struct top *top, const char *listener, json_t *reply)
-{
-	if (!top->paused && !strcmp(listener, top->selected))
-		keep(&top->connections, reply);
 }
 
 /* ---- Keys ---- */
@@ -447,21 +258,15 @@ bool top_key(struct top *top, int key)
 		return false;
 	case TOP_KEY_BACK:
 	case TOP_KEY_ERASE:
-		/* Leaves the help, else the listener, else clears the filter. */
+		/* Leaves the help, else clears the filter. */
 		if (top->help)
 			top->help = false;
-		else if (top->detail)
-			top->detail = false;
 		else if (*top->filter)
 			filter_key(top, TOP_KEY_BACK);
 		return true;
 	case '/':
-		top->help = top->detail = false;
-		top->typing = true;
-		return true;
-	case TOP_KEY_ENTER:
-		top->detail = !top->detail && top->rows.count > 0;
 		top->help = false;
+		top->typing = true;
 		return true;
 	case 'p':
 	case ' ':
@@ -469,9 +274,6 @@ bool top_key(struct top *top, int key)
 		return true;
 	case 'w':
 		turn_by_worker(top);
-		return true;
-	case 'z':
-		keep(&top->base, top->shown ? top->shown : top->last);
 		return true;
 	case '?':
 	case 'h':

@@ -22,7 +22,7 @@ CONFIG = "".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)) + listen
     "quiet", service="discard"
 )
 FAST = ["--interval", "0.1"]
-HELP_LINE = "q quit  Enter open"
+HELP_LINE = "q quit  p pause"
 
 
 class Terminal:
@@ -164,16 +164,15 @@ def test_shows_every_listener_under_load(daemon, terminal, width, height):
         top.wait(r"^echo-io_uring +io_uring +(?:3 +)?[1-9][\d,]* ")  # its first look may find none
         lines = top.lines()
         header = next(line for line in lines if line.startswith("listener"))
-        for title in ("engine", "▼ops", "MB", "p50", "p99", "CPU/op", "ops/s"):
+        for title in ("engine", "▼ops", "MB", "p50", "p99", "CPU/op"):
             assert title in header
-        assert ("conns" in header) == (width == 200)
+        assert header.endswith("CPU") == (width == 200)
         assert re.match(r"nbserved \S+  up \S+  generation \d+  4 listeners", lines[0])
         assert re.match(r"all: [\d,.]+ ops/s", lines[1])
         assert lines[height - 1].startswith(HELP_LINE)
         assert sorted(rows(top)) == sorted([*NAMES, "quiet"])
         # In an interval of a busy host the clients may have done nothing.
         wait_until(lambda: rows(top)[:1] == ["echo-io_uring"], "the busiest listener on top")
-        top.wait(r"^echo-io_uring .* [▁▂▃▄▅▆▇█]{2,}$")
 
 
 def test_a_key_shows_workers_and_listeners(start_daemon, terminal):
@@ -188,9 +187,6 @@ def test_a_key_shows_workers_and_listeners(start_daemon, terminal):
         top.wait_gone(r"^echo +epoll ")
         top.keys("n")
         wait_until(lambda: [x for x in top.lines() if "epoll" in x][0].startswith("echo/0"), "the first worker above")
-        top.keys("Home", "Enter")
-        top.wait(r"^echo/0: echo, epoll, serving, 1 worker, ")
-        top.wait(r"^\d connections?")
         top.keys("w")
         top.wait(r"^echo +epoll ")
 
@@ -233,7 +229,7 @@ def test_sorts_by_keys_and_by_option(daemon, terminal):
         top.keys("r")
         top.wait("^listener ▼")
         assert rows(top) == sorted(rows(top), reverse=True)
-        top.keys("k")  # for which there is no room
+        top.keys("k")
         top.wait("sort: open ▼")
         assert rows(top)[0] == "echo-io_uring"
         top.keys(">")
@@ -242,7 +238,7 @@ def test_sorts_by_keys_and_by_option(daemon, terminal):
         top.wait("engine ▲")
         top.resize(120, 24)
         top.keys("u")
-        top.wait("▼CPU ")
+        top.wait("▼CPU$")
         top = terminal(daemon, *FAST, "--sort", "listener")
         top.wait("^listener ▲")
 
@@ -273,32 +269,7 @@ def test_the_keys_fit_80x24(daemon, terminal):
     top.wait("^u +sort by server's CPU$")
     top.wait(r"^q quit  \? back")
     keys = [line.split("  ")[0] for line in top.lines()]
-    assert {"q, Ctrl-C", "Enter, Esc", "z", *"rnekob59cstu"} <= {*keys}
-
-
-# ---- One listener ----
-
-
-def test_a_selected_listener_shows_latencies_and_connections(daemon, terminal):
-    with load(daemon, "echo-epoll", 2):
-        top = terminal(daemon, *FAST, "--sort", "open", width=120)
-        top.wait("^echo-epoll +epoll +2 ")
-        top.keys("Enter")
-        top.wait("^echo-epoll: echo, epoll, serving, 1 worker, 127.0.0.1:")
-        top.wait(r"^latency: [\d,]+ samples in ")
-        top.wait(r"^ +\S+ to \S+ +[\d,]+ +[\d.]+ %  [█▏▎▍▌▋▊▉]")
-        top.wait("^2 connections")
-        top.wait(r"^127\.0\.0\.1:\d+ +open ")
-
-        def begins_anew():  # a machine may be too busy to show us the first second
-            top.keys("z")
-            return re.search(r"^latency: [\d,]+ samples in [\d.]+ms", top.screen(), re.M)
-
-        wait_until(begins_anew, "samples of less than a second")
-        top.keys("Down")
-        top.wait("^0 connections")
-        top.keys("Escape")
-        top.wait("^" + HELP_LINE)
+    assert {"q, Ctrl-C", *"rnekob59cstu"} <= {*keys}
 
 
 # ---- The daemon goes and comes ----
@@ -410,9 +381,7 @@ def test_ends_when_the_terminal_goes(daemon, terminal):
 def test_ascii_where_the_locale_is_not_utf8(daemon, terminal):
     with load(daemon, "echo-epoll"):
         top = terminal(daemon, *FAST, LC_ALL="C")
-        top.wait(r"^echo-epoll .* [_.:=+*#-]{2,}$")
-        top.keys("Enter")
-        top.wait(r"^ +\S+ to \S+ +[\d,]+ +[\d.]+ %  #")
+        top.wait("^echo-epoll ")
         assert top.screen().isascii()
 
 

@@ -79,8 +79,6 @@ static void another_listener_is_selected_when_the_selected_one_is_removed(void *
 	json_array_remove(json_object_get(stats, "listeners"), 1); /* b */
 	feed(top, stats);
 	assert_string_equal(top->selected, "a");
-	assert_true(isnan(top_past(top, "b", TOP_SERIES_RATE, 0)));
-	assert_false(isnan(top_past(top, "a", TOP_SERIES_RATE, 0)));
 	stats = document(4);
 	json_array_clear(json_object_get(stats, "listeners"));
 	feed(top, stats);
@@ -117,14 +115,13 @@ static void a_filter_shows_what_has_its_text(void **state)
 	text = shown(top);
 	assert_has(text, "/B: ");
 	free(text);
-	assert_false(isnan(top_past(top, "a", TOP_SERIES_RATE, 1))); /* what is hidden is kept */
 	top_key(top, TOP_KEY_BACK);
 	assert_int_equal(top->rows.count, 3);
 	assert_string_equal(top->selected, "b");
 	assert_false(top_key(top, 'q'));
 }
 
-static void pause_keeps_the_screen_and_not_the_past(void **state)
+static void pause_keeps_the_screen(void **state)
 {
 	struct top *top = *state;
 	char *before, *after;
@@ -143,11 +140,9 @@ static void pause_keeps_the_screen_and_not_the_past(void **state)
 	top_key(top, ' ');
 	feed(top, document(7));
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 1000, 0.01);
-	for (uint64_t tick = 0; tick < 6; tick++)
-		assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, tick), 1000, 0.01);
 }
 
-static void a_restart_is_reported_and_leaves_a_gap(void **state)
+static void a_restart_is_reported(void **state)
 {
 	struct top *top = *state;
 	char *text;
@@ -164,83 +159,21 @@ static void a_restart_is_reported_and_leaves_a_gap(void **state)
 	assert_has(text, "the daemon was restarted");
 	free(text);
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
-	assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, 2), 1000, 0.01);
-	assert_true(isnan(top_past(top, "a", TOP_SERIES_RATE, 3)));
-	assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, 4), 1000, 0.01);
-}
-
-static void the_history_is_bounded(void **state)
-{
-	struct top *top = *state;
-
-	feed_seconds(top, 1, TOP_HISTORY + 11);
-	assert_int_equal(top->tick, TOP_HISTORY + 10);
-	assert_true(isnan(top_past(top, "a", TOP_SERIES_RATE, 9)));
-	assert_float_equal(top_past(top, "a", TOP_SERIES_RATE, 10), 1000, 0.01);
-	assert_true(isnan(top_past(top, "a", TOP_SERIES_RATE, top->tick)));
-	assert_true(isnan(top_past(top, "no-such", TOP_SERIES_RATE, 10)));
-}
-
-static void the_histogram_begins_at_the_first_document_or_at_z(void **state)
-{
-	struct top *top = *state;
-	struct measures m;
-
-	feed_seconds(top, 1, 5);
-	assert_true(top_since_base(top, "b", &m));
-	assert_int_equal(m.rows[0]->latency.count, 4 * 3000);
-	measures_free(&m);
-	top_key(top, 'z');
-	assert_false(top_since_base(top, "b", &m));
-	measures_free(&m);
-	feed(top, document(6));
-	assert_true(top_since_base(top, "b", &m));
-	assert_int_equal(m.rows[0]->latency.count, 3000);
-	measures_free(&m);
 }
 
 static void keys_go_in_and_out(void **state)
 {
 	struct top *top = *state;
 
-	top_key(top, TOP_KEY_ENTER); /* nothing is there yet */
-	assert_false(top->detail);
 	feed_seconds(top, 1, 2);
-	top_key(top, TOP_KEY_ENTER);
 	top_key(top, '?');
-	assert_true(top->detail && top->help);
+	assert_true(top->help);
 	top_key(top, TOP_KEY_BACK);
-	assert_true(top->detail && !top->help);
-	top_key(top, TOP_KEY_BACK);
-	assert_false(top->detail);
+	assert_false(top->help);
+	assert_true(top_key(top, TOP_KEY_ENTER)); /* it is of the filter alone */
 	assert_true(top_key(top, TOP_KEY_BACK));
 	assert_true(top_key(top, 0));
 	assert_false(top_key(top, 'q'));
-}
-
-static void connections_of_another_listener_are_not_shown(void **state)
-{
-	struct top *top = *state;
-	json_t *reply = json_pack("{s:[{s:s, s:s, s:i}], s:i}", "connections", "peer", "10.0.0.1:5",
-				  "state", "open", "bytes_in", 5, "open", 1);
-	char *text;
-
-	feed_seconds(top, 1, 2);
-	top_key(top, TOP_KEY_ENTER);
-	top_add_connections(top, "a", reply);
-	text = shown(top);
-	assert_has_not(text, "10.0.0.1:5");
-	free(text);
-	top_add_connections(top, "b", reply);
-	text = shown(top);
-	assert_has(text, "\n1 connection\n");
-	assert_has(text, "10.0.0.1:5");
-	free(text);
-	top_key(top, TOP_KEY_DOWN);
-	text = shown(top);
-	assert_has_not(text, "10.0.0.1:5");
-	free(text);
-	json_decref(reply);
 }
 
 static json_t *by_worker(int at)
@@ -256,9 +189,6 @@ static json_t *by_worker(int at)
 static void rows_by_worker_begin_with_their_own_documents(void **state)
 {
 	struct top *top = *state;
-	json_t *reply = json_pack("{s:[{s:i}, {s:i}, {s:i}], s:i}", "connections", "worker", 0,
-				  "worker", 1, "worker", 1, "open", 3);
-	json_t *list = json_object_get(reply, "connections");
 
 	feed_seconds(top, 1, 3);
 	top_key(top, 'w');
@@ -268,14 +198,6 @@ static void rows_by_worker_begin_with_their_own_documents(void **state)
 	feed(top, by_worker(5));
 	assert_string_equal(name_at(top, 1), "a/1");
 	assert_float_equal(top_value(top->rows.rows[1], TOP_RATE), 1000, 0.01);
-	assert_string_equal(top_listener(top, "a/1"), "a");
-	assert_string_equal(top_listener(top, "b"), "b");
-	top_keep_connections(top, "b", reply);
-	assert_int_equal(json_array_size(list), 3);
-	top_keep_connections(top, "a/1", reply);
-	assert_int_equal(json_array_size(list), 2);
-	assert_int_equal(json_integer_value(json_object_get(reply, "open")), 50);
-	json_decref(reply);
 }
 
 int main(void)
@@ -287,12 +209,9 @@ int main(void)
 		TOP_TEST(selection_stays_with_its_listener),
 		TOP_TEST(another_listener_is_selected_when_the_selected_one_is_removed),
 		TOP_TEST(a_filter_shows_what_has_its_text),
-		TOP_TEST(pause_keeps_the_screen_and_not_the_past),
-		TOP_TEST(a_restart_is_reported_and_leaves_a_gap),
-		TOP_TEST(the_history_is_bounded),
-		TOP_TEST(the_histogram_begins_at_the_first_document_or_at_z),
+		TOP_TEST(pause_keeps_the_screen),
+		TOP_TEST(a_restart_is_reported),
 		TOP_TEST(keys_go_in_and_out),
-		TOP_TEST(connections_of_another_listener_are_not_shown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
