@@ -114,12 +114,12 @@ def is_answered(s):
     return False
 
 
-def test_no_room_to_send(start_daemon, engine):
-    """Answers to an absent client fill the socket: nothing is read from any client until there is room.  A reload
-    does not wait for it."""
+def start_blocked(start_daemon, engine, server=""):
+    """A daemon, alone in its network, that has no room to send: answers to an absent client fill the socket.  Its
+    configuration, and the process that has sent the datagrams and then asks for an answer."""
     if os.geteuid() or not os.path.exists("/proc/self/ns/net"):
         pytest.skip("needs root, for a network of its own")
-    config = udp("echo", engine=engine, address=f"{HOST}:7", **{"buffers": 16, "buffer-size": "64K"})
+    config = server + udp("echo", engine=engine, address=f"{HOST}:7", **{"buffers": 16, "buffer-size": "64K"})
     daemon = start_daemon(config, preexec=alone)
     port = daemon.port("echo")
     code = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_udp_faults as t; t.forge({port}, 60000)"
@@ -132,9 +132,20 @@ def test_no_room_to_send(start_daemon, engine):
     wait_until(blocked, "there is no room")
     process.stdin.close()
     rests(daemon)
+    return daemon, config, process
+
+
+def make_room(daemon):
+    """The absent client can be reached now."""
+    within(daemon, ["ip", "neigh", "replace", NEIGHBOUR, "lladdr", "02:00:00:00:00:02", "dev", "near"]).wait()
+
+
+def test_no_room_to_send(start_daemon, engine):
+    """Nothing is read from any client until there is room.  A reload does not wait for it."""
+    daemon, config, process = start_blocked(start_daemon, engine)
     daemon.write_config(config + "busy-poll = 1us\n")
     daemon.call("Reload")
-    within(daemon, ["ip", "neigh", "replace", NEIGHBOUR, "lladdr", "02:00:00:00:00:02", "dev", "near"]).wait()
+    make_room(daemon)
     assert process.wait(TIMEOUT) == 0
 
     def told():
@@ -143,6 +154,22 @@ def test_no_room_to_send(start_daemon, engine):
 
     found = wait_until(told, "all are sent, but for a batch of each worker's")
     assert found["unsent"] <= (2 * 8 if engine == "io_uring" else 0)
+
+
+def test_room_behind_a_drain_is_no_loop(start_daemon, engine):
+    """The socket that had no room has it when its worker neither receives nor sends any more."""
+    daemon, _, process = start_blocked(start_daemon, engine, "[server]\ndrain-timeout = 200ms\n")
+    process.kill()
+    process.wait()
+    daemon.call("Drain", listener="echo")
+    wait_until(lambda: daemon.status("echo")["state"] == "drained", "it has drained")
+    before = daemon.stats("echo")["cost"]["turns"]
+    make_room(daemon)
+    looks = 100
+    for _ in range(looks):
+        time.sleep(0.01)
+        after = daemon.stats("echo")["cost"]["turns"]  # a look itself may make a turn or two
+    assert after - before < 10 * looks
 
 
 # ---- The client has gone ----

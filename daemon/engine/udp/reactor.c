@@ -65,37 +65,44 @@ enum {
 
 static void epoll_udp_event(struct op *op, int ready, uint32_t flags);
 
+static void epoll_udp_set_again(struct udp_socket *s, bool again)
+{
+	struct reactor *r = s->acceptor->worker->engine_state;
+
+	if (again != s->again)
+		r->read_again += again ? 1 : -1U;
+	s->again = again;
+}
+
+/* Makes the socket's place in the set follow from its state; to be called when that has changed. */
 static void epoll_udp_interest(struct udp_socket *s)
 {
+	uint32_t events = s->blocked ? EPOLLOUT : 0;
 	struct acceptor *a = s->acceptor;
-	uint32_t events = (s->armed ? EPOLLIN : 0U) | (s->blocked ? EPOLLOUT : 0U);
-	bool joins = !s->again || s->blocked;
 	int rc;
 
-	if (a->fd < 0 || (!joins && !s->polled))
+	if (s->armed && !s->again)
+		events = EPOLLIN; /* not blocked: see udp_set_receiving() */
+	if (a->fd < 0 || events == s->events)
 		return;
 	a->op.done = epoll_udp_event;
 	rc = epoll_change(a->worker,
-			  !joins      ? EPOLL_CTL_DEL
-			  : s->polled ? EPOLL_CTL_MOD
+			  !events     ? EPOLL_CTL_DEL
+			  : s->events ? EPOLL_CTL_MOD
 				      : EPOLL_CTL_ADD,
 			  a->fd, events, &a->op);
-	s->polled = joins && rc == 0;
+	if (rc == 0)
+		s->events = events;
+	else /* no memory in the kernel: tried again in the next turn */
+		epoll_udp_set_again(s, true);
 }
 
 static void epoll_udp_take(struct reactor *r, struct udp_socket *s)
 {
 	unsigned received = udp_ready_receive(r->receiver, s);
-	bool again = received >= (s->again ? 1U : (unsigned)EPOLL_UDP_MANY);
 
-	if (again == s->again)
-		return;
-	s->again = again;
+	epoll_udp_set_again(s, received >= (s->again ? 1U : (unsigned)EPOLL_UDP_MANY));
 	epoll_udp_interest(s);
-	if (!again && !s->polled && s->acceptor->fd >= 0)
-		s->again = true; /* no memory in the kernel: tried again in the next turn */
-	else
-		r->read_again += again ? 1 : -1U;
 }
 
 static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
@@ -105,8 +112,10 @@ static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
 	struct udp_socket *s = udp_socket_of(&r->udp, a);
 
 	(void)flags;
-	if (unlikely(ready & EPOLLOUT) && s->blocked)
+	if (unlikely(ready & EPOLLOUT) && s->blocked) {
 		udp_room(s);
+		epoll_udp_interest(s);
+	}
 	if ((ready & EPOLLIN) && s->armed)
 		epoll_udp_take(r, s);
 }

@@ -61,8 +61,9 @@ struct udp_socket {
 	bool blocked;        /* the kernel takes no more datagrams now */
 	bool starved;        /* there is no chunk to receive into */
 	bool armed;          /* the engine is asked to report input */
-	bool polled;         /* for the engine: its request for input is in flight */
+	bool polled;         /* for engines with a ring: the request for input is in flight */
 	bool again;          /* for the engine: look for input in the next turn */
+	uint32_t events;     /* for epoll: those registered; 0: the socket is not in the set */
 	struct op out_op;    /* for the engine: the event that there is room to send */
 	struct op failed_op; /* for io_uring: a datagram of a silent batch could not be sent */
 };
