@@ -65,6 +65,7 @@ static const struct retired {
 	{ "compare", "link", "the speed is what the card's driver tells" },
 	{ "compare", "csv", "use --json, and `jq -r` with @csv" },
 	{ "compare", "notes", "--columns help explains the columns, --json has all figures" },
+	{ "compare", "junit", "use --json: its limits, and the gate of each row" },
 	{ "compare", "control", "name the listener as well: its row is the control" },
 	{ "history", NULL, "use compare --save FILE, and report FILE" },
 	{ "compare", "stacks", "use perf record and flamegraph.pl" },

@@ -109,13 +109,13 @@ static int check_run(const struct options *o)
 
 static const struct option options[] = {
 	VALUE("repeat"), VALUE("time"), VALUE("within"), VALUE("label"), VALUE("save"), VALUE("against"),
-	VALUE("fail-if"), VALUE("junit"), VALUE("undecided"), VALUE("html"), VALUE("columns"),
+	VALUE("fail-if"), VALUE("undecided"), VALUE("html"), VALUE("columns"),
 	VALUE("timeout"), VALUE("build"), VALUE("sweep-max"), 
 	VALUE("seed"), VALUE("on"), FLAG("force"),  FLAG("markdown"),
 	FLAG("wide"),  FLAG("layers"), FLAG("quiet"),
 	/* Removed: nbctl says so. */
 	FLAG("softirq"), VALUE("stacks"), FLAG("csv"), FLAG("notes"), VALUE("control"),
-	VALUE("link"),
+	VALUE("link"), VALUE("junit"),
 	{ "json", no_argument, NULL, 'j' },
 	{ "sweep", required_argument, NULL, 's' },
 	{ "config", required_argument, NULL, 'c' },

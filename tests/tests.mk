@@ -22,9 +22,9 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
+CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers result print report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
 	$(patsubst %,$(BUILD)/ctl/%.o,metrics/metrics_http metrics/openmetrics state/connections_table)
-$(patsubst %,$(BUILD)/unit/test_%,compare_table figure generator generator_sum judging layers measure metrics nic_link openmetrics render report rounds sweep top_model top_view verdict): $(CTL_TESTED)
+$(patsubst %,$(BUILD)/unit/test_%,compare_table figure generator generator_sum judging layers measure metrics nic_link openmetrics render report result rounds sweep top_model top_view verdict): $(CTL_TESTED)
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
 $(BUILD)/unit/test_nic_link: $(BUILD)/ctl/host/link.o
@@ -208,7 +208,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
 		$(filter %.o,$^) $(BUILD)/libnbserved.a $(PKG_LIBS) -lm
 
 $(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics/metrics_http.o
-$(BUILD)/fuzz/fuzz_limit: $(filter $(BUILD)/ctl/measure/% $(BUILD)/ctl/show/%,$(CTL_OBJ))
+$(BUILD)/fuzz/fuzz_limit: $(filter $(BUILD)/ctl/measure/% $(BUILD)/ctl/layers/% $(BUILD)/ctl/result/% $(BUILD)/ctl/show/%,$(CTL_OBJ))
 $(BUILD)/fuzz/fuzz_generator: $(filter $(BUILD)/ctl/measure/generator%,$(CTL_OBJ)) $(BUILD)/ctl/show/field.o
 $(BUILD)/fuzz/fuzz_host_list: $(BUILD)/ctl/compare/host_list.o
 $(BUILD)/fuzz/fuzz_symbols: $(patsubst %,$(BUILD)/ctl/layers/%.o,symbols layers_table perf)

@@ -6,14 +6,12 @@ Each word has a generator visit the engines in turn, in short runs and random or
 WORD_TIME is over.  Nothing is left in the tree but BUILD/demo.jsonl, which has the rows, and BUILD/report.html.
 """
 
-import json
 import os
 import pathlib
 import platform
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -74,8 +72,6 @@ class Demo:
         load = [self.nbctl, "compare", "--load", str(self.rows)]
         say()
         subprocess.run([*load, "--html", str(self.rows.with_name("report.html"))], check=True)
-        conclusion = json.loads(self.output(*load, "--json"))["conclusion"]
-        say(textwrap.fill(conclusion or "Too few rounds for a verdict.", 100, break_on_hyphens=False))
         say(f"All of it in pictures: {self.build}/report.html")
 
     def run(self):

@@ -66,6 +66,8 @@ format: ## put the C files into the form that lint wants
 lint-circles: $(OBJ)
 	$(call say,CHECK,circles)
 	$(Q)$(PYTHON) -B tools/check_circles.py $(BUILD) $(OBJ)
+	$(Q)! grep -nE '"verdict\.h"|\bverdict_[a-z_]+\(' $(filter-out ctl/result/%,$(CTL_SRC) $(HEADERS)) || \
+		{ echo "only ctl/result/ judges: others read struct result"; exit 1; }
 
 lint-scripts:
 	$(call say,CHECK,scripts)

@@ -4,17 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare_gate.h"
-#include "compare_group.h"
 #include "compare_options.h"
-#include "compare_table.h"
 #include "ctl.h"
-#include "layers_group.h"
+#include "layers_print.h"
 #include "measure.h"
 #include "measuring.h"
 #include "reasons.h"
+#include "result_json.h"
 #include "rows.h"
 #include "suggest.h"
+#include "table.h"
 #include "util.h"
 
 /* ---- The command ---- */
@@ -28,40 +27,37 @@ static void show_rounds(struct output *out, const struct rounds *rounds, double 
 	free(text);
 }
 
-/* The output for sentences: stderr if standard output is a document for programs. */
-static struct output said(const struct ctl *ctl)
+static bool has_pairs(const struct ctl *ctl)
 {
-	struct output out = ctl->out;
-
-	if (out.json)
-		out.file = stderr;
-	return out;
+	return !ctl->values[VALUE_AGAINST] && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]);
 }
 
-static void show(struct ctl *ctl, const struct compare *c, const struct measures *m)
+static void show_json(struct ctl *ctl, const struct result *r, const struct measures *m)
 {
-	struct output beside = said(ctl);
-	json_t *document;
+	json_t *document = result_to_json(r, m);
+
+	layers_add_json(document, r);
+	output_json(&ctl->out, document, false);
+	json_decref(document);
+}
+
+/* What decides the exit status is on stderr if standard output is a document for programs. */
+static void show(struct ctl *ctl, const struct compare *c, const struct result *r,
+		 const struct measures *m)
+{
+	struct output beside = ctl->out;
 
 	if (ctl->out.json) {
-		document = compare_to_json(m);
-		layers_add_json(document, m);
-		if (c->against)
-			json_object_set_new(document, "against", against_to_json(c->against));
-		if (c->limits)
-			json_object_set_new(document, "limits", limits_to_json(c->limits));
-		output_json(&ctl->out, document, false);
-		json_decref(document);
+		show_json(ctl, r, m);
+		beside.file = stderr;
 	} else {
-		compare_render(&ctl->out, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns);
-		show_rounds(&ctl->out, &c->rounds, m->within);
-		layers_render(&ctl->out, m);
+		print_result(&ctl->out, r, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns);
+		layers_render(&ctl->out, r);
+		show_rounds(&ctl->out, &c->rounds, r->within);
+		print_answer(&ctl->out, r);
 		reasons_render(&ctl->out, m->unavailable);
 	}
-	if (c->against)
-		against_render(&beside, c->against);
-	if (c->limits)
-		limits_render(&beside, c->limits);
+	print_gates(&beside, r, has_pairs(ctl));
 }
 
 static int no_such_listener(const struct measures *m, const char *name)
@@ -127,68 +123,19 @@ static int check_measured(const struct ctl *ctl, const struct compare *c, const 
 	return (c->visits ? empty != NULL : !any) ? CTL_NOTHING : CTL_DONE;
 }
 
-/* The exit code by all gates together. */
-static int gate(struct ctl *ctl, const struct compare *c, const struct measures *m)
+static struct result *judge(struct ctl *ctl, const struct compare *c, const struct measures *m)
 {
-	bool pairs = !c->against && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]);
-	unsigned counts[GATES] = { 0 };
-	enum gate is;
-
-	if (c->against)
-		counts[c->against->gate]++;
-	if (pairs)
-		counts[compare_pairs(&ctl->out, m)]++;
-	if (c->limits)
-		counts[c->limits->gate]++;
-	if (!c->against && !pairs && !c->limits)
-		return CTL_DONE;
-	is = gate_of_all(counts);
-	return rows_gate(is == GATE_UNDECIDED && c->undecided_passes ? GATE_PASSED : is);
-}
-
-/* status: the exit code of measuring, if it failed; there may be no rows then (m NULL). */
-static int write_junit(struct ctl *ctl, const struct compare *c, const struct measures *m,
-		       int status)
-{
-	bool pairs = ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR];
-	const struct measures none = {};
-	struct groups groups;
-	struct junit found = {
-		.limits = c->limits,
-		.against = c->against,
+	const struct result_options options = {
+		.within = c->within,
+		.then = ctl->values[VALUE_AGAINST] ? &c->before : NULL,
+		.force = ctl->values[VALUE_FORCE],
+		.pairs = has_pairs(ctl),
 		.undecided_passes = c->undecided_passes,
-		.status = status,
+		.limits = c->limit_list,
+		.limit_count = c->limit_count,
 	};
-	int rc;
 
-	groups_init(&groups, m ? m : &none);
-	found.pairs = pairs ? &groups : NULL;
-	rc = rows_junit(c->junit, ctl->values[VALUE_JUNIT], &found);
-	groups_fini(&groups);
-	return rc;
-}
-
-static void judge(struct ctl *ctl, struct compare *c, const struct measures *m,
-		  struct against *against, struct limits *limits)
-{
-	if (ctl->values[VALUE_AGAINST]) {
-		c->against = against;
-		against_init(against, &c->before, m, ctl->values[VALUE_FORCE]);
-	}
-	if (c->limit_count) {
-		c->limits = limits;
-		limits_judge(limits, c->limit_list, c->limit_count, m);
-	}
-}
-
-static void forget_judgement(struct compare *c)
-{
-	if (c->against)
-		against_fini(c->against);
-	if (c->limits)
-		limits_fini(c->limits);
-	c->against = NULL;
-	c->limits = NULL;
+	return result_new(m, &options);
 }
 
 /* Saves, judges and shows the rows, in this order: they are saved by visit, and judged and shown
@@ -196,11 +143,9 @@ static void forget_judgement(struct compare *c)
 static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	const char *path = ctl->values[VALUE_SAVE];
-	struct against against;
-	struct limits limits;
 	int rc = select_named(ctl, c, m);
 	bool good = rc == CTL_DONE;
-	int junit;
+	struct result *r;
 
 	if ((ctl->rest || (ctl->values[VALUE_LOAD] && !ctl->values[VALUE_AGAINST])) && good &&
 	    c->status == 0)
@@ -210,16 +155,14 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 	else if (c->save)
 		ctl_warn("%s: nothing saved", path);
 	measures_merge(m);
-	judge(ctl, c, m, &against, &limits);
+	r = judge(ctl, c, m);
 	if (m->count || good)
-		show(ctl, c, m);
+		show(ctl, c, r, m);
 	if (c->html && rc == CTL_DONE)
-		rc = rows_report(c->html, ctl->values[VALUE_HTML], m, c->against);
-	if (c->junit && (junit = write_junit(ctl, c, m, c->status ? c->status : rc)))
-		rc = junit;
+		rc = rows_report(c->html, ctl->values[VALUE_HTML], r, m);
 	if (rc == CTL_DONE)
-		rc = gate(ctl, c, m);
-	forget_judgement(c);
+		rc = rows_gate(r->gate);
+	result_free(r);
 	return rc;
 }
 
@@ -235,8 +178,6 @@ static int compare(struct ctl *ctl, struct compare *c)
 		c->status = rc; /* what was measured before a failure is shown, too */
 	if (from ? rc == CTL_DONE : m.count || c->status == 0)
 		rc = finish(ctl, c, &m);
-	else if (c->junit)
-		write_junit(ctl, c, NULL, c->status ? c->status : rc);
 	measures_free(&m);
 	return c->status ? c->status : rc;
 }
@@ -266,10 +207,10 @@ static int explain_columns(struct ctl *ctl)
 	};
 	struct table *t = table_new(columns, ARRAY_SIZE(columns));
 
-	for (unsigned i = 0; compare_column_name(i); i++) {
-		table_cell(t, STYLE_BOLD, "%s", compare_column_name(i));
-		table_text(t, compare_column_heading(i).text);
-		table_text(t, compare_column_meaning(i));
+	for (unsigned i = 0; print_column_name(i); i++) {
+		table_cell(t, STYLE_BOLD, "%s", print_column_name(i));
+		table_text(t, print_column_heading(i).text);
+		table_text(t, print_column_meaning(i));
 	}
 	table_finish(t, &ctl->out, 0);
 	return CTL_DONE;
@@ -291,15 +232,11 @@ static int run(struct ctl *ctl)
 	if (rc == CTL_DONE)
 		rc = open_option(ctl->values[VALUE_HTML], "ae", &c.html);
 	if (rc == CTL_DONE)
-		rc = open_option(ctl->values[VALUE_JUNIT], "ae", &c.junit);
-	if (rc == CTL_DONE)
 		rc = compare(ctl, &c);
 	if (c.save)
 		fclose(c.save);
 	if (c.html)
 		fclose(c.html);
-	if (c.junit)
-		fclose(c.junit);
 	measures_free(&c.before);
 	compare_options_fini(&c);
 	return rc;

@@ -9,7 +9,6 @@
 #include "placeholders.h"
 #include "text.h"
 #include "util.h"
-#include "verdict.h"
 
 enum { COMPARE_INTERVAL_MS = 2000, VISIT_TIMEOUT_MS = 600 * 1000, ALONE = 3 };
 
@@ -20,7 +19,7 @@ static int check_repeat(struct ctl *ctl, struct compare *c)
 
 	c->rounds.repeat = c->visits ? 0 : 1;
 	/* Curves have intervals also if there is nothing to compare. */
-	c->rounds.alone = c->points.sweeps.count ? verdict_least_rounds(1) : ALONE;
+	c->rounds.alone = c->points.sweeps.count ? result_least_rounds(1) : ALONE;
 	if (!text)
 		return CTL_DONE;
 	if (parse_uint(text, &value) < 0 || value < 1 || value > ROUNDS_MAX)
@@ -50,8 +49,8 @@ static int unknown_column(struct ctl *ctl, const char *name, size_t bytes)
 	char *all = NULL;
 	FILE *to = text_open(&all);
 
-	for (unsigned i = 0; compare_column_name(i); i++)
-		fprintf(to, "%s%s", i ? ", " : "", compare_column_name(i));
+	for (unsigned i = 0; print_column_name(i); i++)
+		fprintf(to, "%s%s", i ? ", " : "", print_column_name(i));
 	fclose(to);
 	ctl_usage(ctl, "--columns: there is no '%.*s'; there are %s (--columns help explains them)",
 		  (int)bytes, name, all);
@@ -70,7 +69,7 @@ static int check_columns(struct ctl *ctl, struct compare *c)
 	while (name) {
 		size_t bytes = strcspn(name, ",");
 
-		if (!compare_columns_add(&c->columns, name, bytes))
+		if (!print_columns_add(&c->columns, name, bytes))
 			return unknown_column(ctl, name, bytes);
 		name = name[bytes] ? name + bytes + 1 : NULL;
 	}
@@ -278,9 +277,9 @@ static int check_gates(struct ctl *ctl, struct compare *c)
 
 	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
 		return ctl_usage(ctl, "--force is about --against");
-	if ((ctl->values[VALUE_JUNIT] || undecided) && !has_gate(ctl))
-		return ctl_usage(ctl, "--%s is about --fail-if, --against, --build and --pair",
-				 undecided ? "undecided" : "junit");
+	if (undecided && !has_gate(ctl))
+		return ctl_usage(ctl,
+				 "--undecided is about --fail-if, --against, --build and --pair");
 	c->undecided_passes = undecided && !strcmp(undecided, "pass");
 	if (undecided && !c->undecided_passes && strcmp(undecided, "fail"))
 		return ctl_usage(ctl, "--undecided: expected pass or fail, got '%s'", undecided);

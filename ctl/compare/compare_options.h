@@ -2,13 +2,12 @@
 #pragma once
 #include <stdio.h>
 
-#include "against.h"
-#include "compare_table.h"
 #include "ctl.h"
 #include "host_list.h"
 #include "limit.h"
 #include "points.h"
 #include "rounds.h"
+#include "table.h"
 
 /* Indices of struct ctl's values: VALUE_INTERVAL and so on. */
 enum {
@@ -20,17 +19,15 @@ enum {
 struct compare {
 	unsigned interval_ms;
 	struct rounds rounds;
-	unsigned timeout_ms;       /* of a run of COMMAND; 0: none */
-	double within;             /* see struct measures */
-	FILE *save, *html, *junit; /* files of the options; NULL: not given */
-	struct layers *layers;     /* NULL: not requested */
-	struct serve *serve;       /* NULL: a daemon runs already */
+	unsigned timeout_ms;   /* of a run of COMMAND; 0: none */
+	double within;         /* see struct measures */
+	FILE *save, *html;     /* files of the options; NULL: not given */
+	struct layers *layers; /* NULL: not requested */
+	struct serve *serve;   /* NULL: a daemon runs already */
 	column_set columns;
 	struct measures before;   /* rows of --against, merged */
-	struct against *against;  /* NULL: not given */
 	struct limit *limit_list; /* of --fail-if */
 	unsigned limit_count;
-	struct limits *limits; /* NULL: not judged */
 	struct points points;
 	struct host_list hosts; /* of the generator; none: it runs here */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */

@@ -44,9 +44,8 @@ static void forget_daemon(struct conditions *c)
 	json_decref(c->common);
 	json_decref(c->config);
 	json_decref(c->interfaces);
-	json_decref(c->status);
 	free(c->build);
-	c->common = c->config = c->interfaces = c->status = NULL;
+	c->common = c->config = c->interfaces = NULL;
 	c->build = NULL;
 }
 
@@ -171,24 +170,6 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	return rc;
 }
 
-int conditions_look(struct conditions *c)
-{
-	json_decref(c->status);
-	c->status = NULL;
-	return ctl_call(c->ctl, "GetStatus", NULL, &c->status);
-}
-
-/* The ids of a listener's threads: borrowed, NULL: unknown. */
-static json_t *threads_of(const struct conditions *c, const char *listener)
-{
-	return field_get(field_named(c->status, "listeners", listener), "threads");
-}
-
-void conditions_cpus(const struct conditions *c, const char *listener, cpu_set_t *ret_cpus)
-{
-	host_thread_cpus(threads_of(c, listener), ret_cpus);
-}
-
 void conditions_fini(struct conditions *c)
 {
 	forget_daemon(c);
@@ -278,7 +259,7 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 	set_cpus(to, "generator_cpus", &run->child.cpus);
 	if (c->ctl->target.host || c->ctl->on)
 		return;
-	conditions_cpus(c, row->listener, &cpus);
+	host_thread_cpus(field_get(row->source, "threads"), &cpus);
 	if (cpus_other_nodes(&cpus, &run->child.cpus))
 		json_object_set_new(to, "other_nodes", json_true());
 }
@@ -360,7 +341,7 @@ int conditions_set(struct conditions *c, struct measures *m, unsigned first, str
 
 		if (m->rows[i]->conditions || m->rows[i]->count == 0)
 			continue;
-		rc = read_host(c->ctl, c->pid, threads_of(c, m->rows[i]->listener), &now);
+		rc = read_host(c->ctl, c->pid, field_get(m->rows[i]->source, "threads"), &now);
 		if (rc != CTL_DONE)
 			break;
 		made = conditions_of(c, m->rows[i], now);

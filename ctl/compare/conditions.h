@@ -15,7 +15,6 @@
  * there are several, "on": ["c1"], their names, "nic": link_describe() of the interface of the
  * listener's clients, unless it was loopback } */
 #pragma once
-#include <sched.h>
 #include <sys/types.h>
 
 #include "ctl.h"
@@ -27,7 +26,6 @@ struct conditions {
 	json_t *common;      /* conditions that do not change while nbctl runs */
 	json_t *config;      /* reply of GetConfig */
 	json_t *interfaces;  /* of the daemon's host, see link_describe(); NULL: unknown */
-	json_t *status;      /* of GetStatus, by conditions_look() */
 	char *build;         /* the daemon's build id */
 	char *generator;     /* its version; NULL: unknown */
 	char run[17];        /* names this run of nbctl */
@@ -44,12 +42,6 @@ struct conditions {
 void conditions_begin(struct conditions *ret, struct ctl *ctl);
 int conditions_ask(struct conditions *c, struct ctl *ctl);
 void conditions_fini(struct conditions *c);
-
-/* Asks for the status of the listeners, whose threads may have changed; an exit code.  To be called
- * after each visit: conditions_cpus() and conditions_set() are about it. */
-int conditions_look(struct conditions *c);
-/* The CPUs on which a listener's threads may run: of a daemon on this host. */
-void conditions_cpus(const struct conditions *c, const char *listener, cpu_set_t *ret_cpus);
 
 /* Sets the conditions and the place (round and position in it, both from 1 on) of the rows of m
  * from `first` on, which have just been measured.  argv: the command, NULL-terminated, and `run`

@@ -1,27 +1,26 @@
 /* `nbctl report`.  See report.h. */
-#include "against.h"
 #include "ctl.h"
 #include "report.h"
 #include "rows.h"
+#include "table.h"
 
 enum { VALUE_SVG, VALUE_AGAINST, VALUE_FORCE };
 
-/* Standard output has the page: what the exit status says is on stderr. */
-static int judge(struct ctl *ctl, const struct measures *m, const struct measures *then)
+static int show(struct ctl *ctl, const struct measures *m, const struct measures *then)
 {
+	const struct result_options options = { .then = then, .force = ctl->values[VALUE_FORCE] };
+	struct result *result = result_new(m, &options);
 	struct output beside = ctl->out;
-	struct against against;
-	int rc;
+	int rc = rows_gate(result->gate);
 
-	beside.file = stderr;
-	against_init(&against, then, m, ctl->values[VALUE_FORCE]);
 	if (ctl->values[VALUE_SVG])
-		report_svg(ctl->out.file, m, &against);
+		report_svg(ctl->out.file, result);
 	else
-		report_html(ctl->out.file, m, &against);
-	against_render(&beside, &against);
-	rc = rows_gate(against.gate);
-	against_fini(&against);
+		report_html(ctl->out.file, result, m);
+	/* Standard output has the page: what the exit status says is on stderr. */
+	beside.file = stderr;
+	print_gates(&beside, result, false);
+	result_free(result);
 	return rc;
 }
 
@@ -37,12 +36,8 @@ static int run(struct ctl *ctl)
 		rc = rows_load(ctl->words[i], &m);
 	measures_merge(&m);
 	measures_merge(&then);
-	if (rc == CTL_DONE && past)
-		rc = judge(ctl, &m, &then);
-	else if (rc == CTL_DONE && ctl->values[VALUE_SVG])
-		report_svg(ctl->out.file, &m, NULL);
-	else if (rc == CTL_DONE)
-		report_html(ctl->out.file, &m, NULL);
+	if (rc == CTL_DONE)
+		rc = show(ctl, &m, past ? &then : NULL);
 	measures_free(&m);
 	measures_free(&then);
 	return rc;

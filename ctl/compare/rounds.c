@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "compare_group.h"
 #include "ctl.h"
 #include "human.h"
+#include "result.h"
 #include "siphash.h"
 #include "text.h"
 #include "util.h"
@@ -32,7 +32,7 @@ void rounds_begin(struct rounds *r)
 
 unsigned rounds_least(const struct rounds *r)
 {
-	return MAX(verdict_least_rounds(MAX(r->comparisons, 1U)), (unsigned)FIRST_LOOK);
+	return MAX(result_least_rounds(MAX(r->comparisons, 1U)), (unsigned)FIRST_LOOK);
 }
 
 void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsigned *ret_order)
@@ -52,23 +52,6 @@ void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsign
 		ret_order[i] = ret_order[count - 1 - i];
 		ret_order[count - 1 - i] = kept;
 	}
-}
-
-/* Half of the widest interval, as a relative change; NaN: there is none.  A row with too few rounds
- * does not count: its listener failed in some, and more rounds may never make up for these. */
-static double widest(const struct measures *m)
-{
-	struct measures merged = measures_merged(m);
-	struct groups all;
-	double width = NAN;
-
-	groups_init(&all, &merged);
-	for (struct groups_at at = { 0 }; groups_next(&all, &at);)
-		if (at.verdict && at.verdict->is != VERDICT_TOO_FEW_ROUNDS)
-			width = fmax(width, at.verdict->half_width);
-	groups_fini(&all);
-	measures_free(&merged);
-	return expm1(width);
 }
 
 /* The half width at which rounds end: half of the tolerance.  An interval as wide as the whole
@@ -107,7 +90,7 @@ bool rounds_enough(struct rounds *r, const struct measures *m)
 		return false;
 	/* A look takes longer the more rounds there are: so later looks are farther apart. */
 	r->next_look = r->done + MAX(2U, r->done / 20 * 2);
-	r->half_width = widest(m);
+	r->half_width = result_width(m);
 	return over || (r->done >= least && r->half_width <= width_wanted(m->within));
 }
 

@@ -88,23 +88,13 @@ int rows_load(const char *path, struct measures *m)
 	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
 }
 
-int rows_report(FILE *to, const char *path, const struct measures *m, const struct against *against)
+int rows_report(FILE *to, const char *path, const struct result *result, const struct measures *m)
 {
 	int rc = write_begin(to, path);
 
 	if (rc != CTL_DONE)
 		return rc;
-	report_html(to, m, against);
-	return write_end(to, path);
-}
-
-int rows_junit(FILE *to, const char *path, const struct junit *found)
-{
-	int rc = write_begin(to, path);
-
-	if (rc != CTL_DONE)
-		return rc;
-	junit_write(to, found);
+	report_html(to, result, m);
 	return write_end(to, path);
 }
 

@@ -2,9 +2,8 @@
 #pragma once
 #include <stdio.h>
 
-#include "against.h"
-#include "junit.h"
 #include "measure.h"
+#include "result.h"
 
 /* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */
 int rows_file_error(const char *path, int error);
@@ -19,13 +18,9 @@ int rows_load(const char *path, struct measures *m);
  */
 int rows_save(FILE *to, const char *path, const struct measures *m);
 
-/* Writes the report of the rows over what the file had; path is used in messages.  Returns
+/* Writes the page of the result over what the file had; path is used in messages.  Returns
  * an exit code. */
-int rows_report(FILE *to, const char *path, const struct measures *m,
-		const struct against *against);
-
-/* Writes JUnit's XML in the same way, see junit.h. */
-int rows_junit(FILE *to, const char *path, const struct junit *found);
+int rows_report(FILE *to, const char *path, const struct result *result, const struct measures *m);
 
 /* The exit code. */
 int rows_gate(enum gate gate);

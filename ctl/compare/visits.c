@@ -101,7 +101,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 
 	if (v->ctl->target.host || v->ctl->on)
 		return; /* known only if the daemon and the generator run on this host */
-	conditions_cpus(v->conditions, row->listener, &cpus);
+	host_thread_cpus(field_get(row->source, "threads"), &cpus);
 	CPU_AND(&both, &cpus, child);
 	cpus_siblings(&cpus, child, &siblings);
 	row->generator.shared_cpus = (uint64_t)CPU_COUNT(&both);
@@ -128,8 +128,6 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	unsigned first = m->count;
 	int rc = sampler_rows(s, point_of(v)->label, m);
 
-	if (rc == CTL_DONE)
-		rc = conditions_look(v->conditions);
 	if (rc != CTL_DONE)
 		return rc;
 	for (unsigned i = first; i < m->count; i++) {

@@ -15,7 +15,7 @@ void host_cpu(struct measure_machine *ret);
 struct measure_machine host_cpu_delta(const struct measure_machine *before,
 				      const struct measure_machine *after);
 
-/* The CPUs on which any of the threads may run: an array of their ids, as GetStatus has it. */
+/* The CPUs on which any of the threads may run: an array of their ids, as GetStats has it. */
 void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus);
 
 /* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */

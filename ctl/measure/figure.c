@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "must.h"
+#include "numbers.h"
 #include "util.h"
-#include "verdict.h"
 
 /* The least CPU time that is split into user and system time.  The kernel splits it by clock ticks,
  * of 1 to 10 ms: with fewer than some 100 ticks the result is little more than chance. */
@@ -121,7 +121,9 @@ static double other_ns(const struct measure *row)
 #define PER_OP(part)      RATIO(part, row->listener_count)
 #define MACHINE(part_ns)  machine_share(row, (double)(part_ns))
 /* A value that is known only with enough clock ticks. */
-#define OF_TICKS(value) (has_fine_parts(row) ? (value) : NAN)
+/* Rows of earlier releases have no context switches; a listener that served had some. */
+#define OF_SWITCHES(value) (row->switches ? (value) : NAN)
+#define OF_TICKS(value)    (has_fine_parts(row) ? (value) : NAN)
 
 /* clang-format off */
 #define FIGURE(id, formula, ...) \

@@ -97,6 +97,31 @@ FIGURE(SYSCALLS_PER_OP, PER_OP(row->syscalls),
 	.meaning = "system calls of the listener's threads per operation",
 	.scale = 1, .form = FORM_RATIO, .apart = true,
 	.answer = true)
+FIGURE(SYSCALLS_PER_REQUEST, PER_REQUEST(row->syscalls),
+	.name = "syscalls_per_request", .title = "calls", .unit = "/req",
+	.words = "system calls per request",
+	.meaning = "the same per request of the generator, of which one receive may bring several",
+	.scale = 1, .form = FORM_RATIO, .apart = true)
+FIGURE(SYSCALLS_PER_BYTE, RATIO(row->syscalls, bytes_of(row)),
+	.name = "syscalls_per_byte", .title = "calls", .unit = "/MB",
+	.words = "system calls per MB",
+	.meaning = "the same per byte received or sent; the column is per MB",
+	.scale = 1e6, .form = FORM_RATIO, .apart = true)
+FIGURE(SWITCHES_PER_REQUEST, OF_SWITCHES(PER_REQUEST(row->switches)),
+	.name = "context_switches_per_request", .title = "switches", .unit = "/req",
+	.words = "context switches per request",
+	.meaning = "context switches of the listener's threads, voluntary or not, per request of the generator",
+	.scale = 1, .form = FORM_RATIO, .rank = 8)
+FIGURE(SWITCHES_PER_OP, OF_SWITCHES(PER_OP(row->switches)),
+	.name = "context_switches_per_operation", .title = "switches", .unit = "/op",
+	.words = "context switches per operation",
+	.meaning = "the same per operation of the listener",
+	.scale = 1, .form = FORM_RATIO, .rank = 13)
+FIGURE(SWITCHES_PER_BYTE, OF_SWITCHES(RATIO(row->switches, bytes_of(row))),
+	.name = "context_switches_per_byte", .title = "switches", .unit = "/MB",
+	.words = "context switches per MB",
+	.meaning = "the same per byte received or sent; the column is per MB",
+	.scale = 1e6, .form = FORM_RATIO, .rank = 13)
 FIGURE(OPS_PER_TURN, RATIO(row->listener_count, row->turns),
 	.name = "operations_per_turn", .title = "ops", .unit = "/turn",
 	.words = "operations per turn",
@@ -117,6 +142,11 @@ FIGURE(GENERATOR_CPU, RATIO(row->generator.cpu_ns, row->generator.wall_ns),
 	.words = "generator's CPU",
 	.meaning = "CPU use of the whole generator; 1 is one CPU fully busy",
 	.scale = 1, .form = FORM_PERCENT, .rank = 8)
+FIGURE(GENERATOR_PER_REQUEST, PER_REQUEST(known((double)row->generator.cpu_ns)),
+	.name = "generator_cpu_ns_per_request", .title = "gen/req", .unit = "us",
+	.words = "generator's CPU per request",
+	.meaning = "CPU time of the generator per request: where it does the same work, it tells how fast the machine was",
+	.scale = 1e-3, .rank = 12)
 FIGURE(SOFTIRQ, MACHINE(row->machine.softirq_ns),
 	.name = "machine_softirq_share", .title = "irq", .unit = "%",
 	.words = "softirqs, machine",

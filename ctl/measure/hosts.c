@@ -7,7 +7,7 @@
 
 #include "field.h"
 #include "must.h"
-#include "verdict.h"
+#include "numbers.h"
 
 const enum figure hosts_figures[HOSTS_FIGURES] = {
 	FIGURE_REQUEST_RATE, FIGURE_GENERATOR_BANDWIDTH, FIGURE_TRIP50,

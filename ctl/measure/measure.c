@@ -8,11 +8,11 @@
 
 #include "field.h"
 #include "must.h"
+#include "numbers.h"
+#include "text.h"
 #include "util.h"
-#include "verdict.h"
 
-/* Takes ownership of row. */
-static void append(struct measures *m, struct measure *row)
+void measures_append(struct measures *m, struct measure *row)
 {
 	m->rows = must(reallocarray(m->rows, m->count + 1, sizeof(*m->rows)));
 	m->rows[m->count++] = row;
@@ -22,7 +22,7 @@ struct measure *measures_add(struct measures *m)
 {
 	struct measure *row = must(calloc(1, sizeof(*row)));
 
-	append(m, row);
+	measures_append(m, row);
 	row->generator.name = row->pair = "";
 	measure_set_visit(row, NULL);
 	row->link = measure_link_of(NULL);
@@ -47,6 +47,7 @@ void measures_free(struct measures *m)
 	}
 	free(m->rows);
 	json_decref(m->unavailable);
+	json_decref(m->minor);
 	*m = (struct measures){};
 }
 
@@ -180,6 +181,8 @@ static void set_cost(struct measure *row, const json_t *before, const json_t *af
 	row->syscalls =
 		grown(field_sum(before, "cost.syscalls"), field_sum(after, "cost.syscalls"));
 	row->turns = delta(before, after, "cost.turns");
+	row->switches = delta(before, after, "cost.context_switches_voluntary") +
+			delta(before, after, "cost.context_switches_involuntary");
 	set_histogram(&row->turn, field_get(before, "cost.turn_ns"),
 		      field_get(after, "cost.turn_ns"));
 }
@@ -232,6 +235,19 @@ static void set_reads(struct measure *row, const json_t *before, const json_t *a
 	}
 }
 
+/* Tells whether the listener is the same one in other visits. */
+static void set_identity(struct measure *row, const json_t *before, const json_t *after)
+{
+	const json_t *past = field_named(before, "listeners", row->listener);
+	uint64_t since_ns = field_uint(row->source, "since_ns");
+
+	row->visit.since_ns = field_uint(after, "started_ns") + since_ns;
+	row->visit.generation = field_uint(after, "generation");
+	row->visit.changed = past && (field_uint(before, "generation") != row->visit.generation ||
+				      field_uint(past, "since_ns") != since_ns ||
+				      field_uint(past, "workers") != row->workers);
+}
+
 void measures_delta(struct measures *m, const json_t *before, const json_t *after,
 		    uint64_t interval_ns, const char *label)
 {
@@ -250,6 +266,7 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
 			add_delta(m, past, listener, name)->interval_ns = interval_ns;
 	}
 	for (unsigned j = first; j < m->count; j++) {
+		set_identity(m->rows[j], before, after);
 		m->rows[j]->label = label;
 		if (json_array_size(field_get(after, "listeners")) == 1)
 			set_reads(m->rows[j], before, after);
@@ -295,7 +312,7 @@ void measures_select(struct measures *m, const json_t *names)
 
 			if (!row || strcmp(row->listener, wanted))
 				continue;
-			append(&kept, row);
+			measures_append(&kept, row);
 			m->rows[j] = NULL;
 		}
 	}
@@ -404,9 +421,28 @@ const struct measure *measure_visit_at(const struct measure *row, unsigned i)
 	return row->visit_count ? row->visits[i] : row;
 }
 
-bool measure_is_minor(const struct measure *row)
+/* Features chosen by configuration that distinguish a listener from others of its engine. */
+static const char *const chosen_features[][2] = {
+	{ "sqpoll", "+sqpoll" },       { "send_zc", "+zc" }, { "busy_poll", "+busy" },
+	{ "napi_busy_poll", "+napi" }, { "drop", "+drop" },  { "zcrx", "+zcrx" },
+};
+
+struct phrase measure_engine_name(const struct measure *row)
 {
-	return row->count > 0 && row->count < row->listener_count / 50;
+	const char *mode = field_text(row->tls, "mode");
+	struct phrase p = { "" };
+	json_t *store;
+	size_t i;
+
+	field_engine(row->engine, row->features, p.text, sizeof(p.text));
+	for (i = 0; i < ARRAY_SIZE(chosen_features); i++)
+		if (field_has(row->features, "", chosen_features[i][0]))
+			text_append(p.text, sizeof(p.text), "%s", chosen_features[i][1]);
+	if (row->tls)
+		text_append(p.text, sizeof(p.text), "+%s", strcmp(mode, "user") ? mode : "tls");
+	json_array_foreach(row->stores, i, store)
+		text_append(p.text, sizeof(p.text), "%c%s", i ? ',' : '/', field_text(store, ""));
+	return p;
 }
 
 bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns)

@@ -64,6 +64,11 @@ struct measure_visit {
 	const char *build; /* of the daemon; "": unknown */
 	uint64_t round, position; /* from 1 on; 0: unknown */
 	uint64_t seed;            /* of the order of visits; 0: unknown */
+	/* When the listener's counters were 0, of a daemon that serves several visits; the
+	 * configuration's number; 1: either of them, or the listener's workers, changed within the
+	 * visit.  All 0: unknown. */
+	uint64_t since_ns, generation, changed;
+	uint64_t failed; /* visits of the listener before it, in its run, in which COMMAND failed */
 };
 
 struct measure {
@@ -73,7 +78,8 @@ struct measure {
 	const char *pair;
 	const json_t *features, *stores; /* arrays of names, or NULL */
 	const json_t *tls;               /* its library and cipher; NULL: without tls */
-	bool batch; /* an operation is a batch (what one receive or send moved), not a request */
+	bool joined; /* the operation is all that count of its visit: see measures_merge() */
+	bool batch;  /* an operation is a batch (what one receive or send moved), not a request */
 	uint64_t interval_ns;
 	uint64_t count, errors;  /* of this operation */
 	uint64_t listener_count; /* of all the listener's operations */
@@ -82,6 +88,7 @@ struct measure {
 	/* Of the service, without what TLS adds to them. */
 	uint64_t bytes_in, bytes_out;
 	uint64_t cpu_ns, syscalls, turns;
+	uint64_t switches;   /* of its threads, voluntary or not; 0: unknown */
 	uint64_t bytes_read; /* of exports; 0 also if the document has several listeners */
 	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */
@@ -106,10 +113,14 @@ struct measures {
 	double within; /* the relative difference that counts as none; 0: WITHIN_DEFAULT */
 	bool borrows;  /* the visits of its rows belong to other rows: see measures_merged() */
 	json_t *unavailable; /* see measures_take_unavailable(); NULL: none */
+	json_t *minor;       /* "nbd block_status": see measures_merge(); NULL: none */
 };
 
 void measures_free(struct measures *m);
 void measure_free(struct measure *row); /* one that has been taken out of its list */
+
+/* Appends a row, of which m takes ownership. */
+void measures_append(struct measures *m, struct measure *row);
 
 /* An empty row at the end, which m owns. */
 struct measure *measures_add(struct measures *m);
@@ -140,10 +151,11 @@ bool measures_has(const struct measures *m, const char *listener);
 /* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts). */
 void measures_select(struct measures *m, const json_t *names);
 
-/* Is the operation too rare for a row of its own: less than 2 % of its listener's operations, but
- * some? The limit is not 1 %, so that operations which make up one hundredth, such as sockperf's
- * answers under load or writes of a 99:1 mix, never have a row by chance. */
-bool measure_is_minor(const struct measure *row);
+/* The engine with the features that the configuration asks for: `io_uring+sqpoll`. */
+struct phrase {
+	char text[80];
+};
+struct phrase measure_engine_name(const struct measure *row);
 
 /* True: the listener was unavailable, so zeros in its row are not measurements. */
 bool measure_unavailable(const struct measure *row);
@@ -176,8 +188,12 @@ void measure_add(struct measure *to, const struct measure *from);
 /* Makes each unavailable listener's rows one object {"name","reason"} in m->unavailable. */
 void measures_take_unavailable(struct measures *m);
 
-/* Sums rows of the same label, listener, engine, service, operation, setup and build into one,
- * which keeps them as its visits.  Takes the unavailable ones, too. */
+/* Makes the operations of a visit one row, "read+write", as they share the listener's cost.  Those
+ * that are less than 2 % of all of their load are left out, and named in m->minor: the limit is not
+ * 1 %, so that operations which make up one hundredth, such as sockperf's answers under load, are
+ * never in a row by chance.  Then sums rows of the same label, listener, engine, service,
+ * operation, setup and build into one, which keeps them as its visits.  Takes the unavailable
+ * ones, too. */
 void measures_merge(struct measures *m);
 
 /* measures_merge() into new rows, while m stays as it is: the visits of the new rows are m's rows,

@@ -28,7 +28,7 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, bytes_out, SUM), NUMBER(measure, cpu_ns, SUM),
 	NUMBER(measure, cpu_user_ns, SUM), NUMBER(measure, cpu_system_ns, SUM),
 	NUMBER(measure, syscalls, SUM), NUMBER(measure, turns, SUM),
-	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
+	NUMBER(measure, switches, SUM),	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
 	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST), { .name = NULL },
 }, generator_numbers[] = {
 	NUMBER(measure_generator, wall_ns, SUM), NUMBER(measure_generator, cpu_ns, SUM),
@@ -46,7 +46,9 @@ static const struct number row_numbers[] = {
 	NUMBER(measure_link, retransmitted, SUM), { .name = NULL },
 }, visit_numbers[] = {
 	NUMBER(measure_visit, round, FIRST), NUMBER(measure_visit, position, FIRST),
-	NUMBER(measure_visit, seed, FIRST), { .name = NULL },
+	NUMBER(measure_visit, seed, FIRST), NUMBER(measure_visit, since_ns, FIRST),
+	NUMBER(measure_visit, generation, FIRST), NUMBER(measure_visit, changed, FIRST),
+	NUMBER(measure_visit, failed, FIRST), { .name = NULL },
 };
 /* clang-format on */
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare_group.h"
 #include "field.h"
 #include "figure.h"
 #include "human.h"
@@ -128,28 +127,19 @@ void link_set(struct measures *m, unsigned first, const json_t *readings, const 
 
 /* ---- The limit ---- */
 
-static const double full = 0.95;
-
-/* One direction of one link. */
-struct fullest {
-	double share; /* of its speed; 0: none is known */
-	bool sends;
-	struct measure_link link;
-};
-
-static void look_at(struct fullest *f, double in_share, double out_share,
+static void look_at(struct link_fullest *f, double in_share, double out_share,
 		    const struct measure_link *link)
 {
 	if (in_share > f->share)
-		*f = (struct fullest){ in_share, false, *link };
+		*f = (struct link_fullest){ in_share, false, *link };
 	if (out_share > f->share)
-		*f = (struct fullest){ out_share, true, *link };
+		*f = (struct link_fullest){ out_share, true, *link };
 }
 
 /* The fuller direction of a row's link. */
-static struct fullest fullest_of(const struct measure *row)
+struct link_fullest link_fullest(const struct measure *row)
 {
-	struct fullest f = { .link = measure_link_of(NULL) };
+	struct link_fullest f = { .link = measure_link_of(NULL) };
 
 	look_at(&f, figure_spread(row, FIGURE_LINK_RECEIVED).median,
 		figure_spread(row, FIGURE_LINK_SENT).median, &measure_visit_at(row, 0)->link);
@@ -158,32 +148,5 @@ static struct fullest fullest_of(const struct measure *row)
 
 bool link_is_limit(const struct measure *row)
 {
-	return fullest_of(row).share >= full;
-}
-
-char *groups_link_limit(const struct groups *all)
-{
-	struct fullest first = { .link = measure_link_of(NULL) };
-	const char *listener = NULL;
-	unsigned count = 0, rows = 0;
-	double speed;
-
-	for (struct groups_at at = { 0 }; groups_next(all, &at); rows++) {
-		struct fullest f = fullest_of(at.row);
-
-		if (f.share < full)
-			continue;
-		if (count++ == 0) {
-			first = f;
-			listener = at.row->listener;
-		}
-	}
-	if (!count)
-		return NULL;
-	speed = (double)first.link.speed_bps / NS_PER_S;
-	return text_new("The link was the limit in %u of %u rows (%s: %s %s %.3g of %.3g "
-			"Gbit/s, %s %%): rates there are the link's.",
-			count, rows, listener, first.link.interface,
-			first.sends ? "sent" : "received", first.share * speed, speed,
-			human_percent(first.share).text);
+	return link_fullest(row).share >= LINK_FULL;
 }

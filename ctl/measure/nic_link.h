@@ -15,3 +15,12 @@ uint64_t link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu);
 
 /* Was the link of the listener's host at its limit? */
 bool link_is_limit(const struct measure *row);
+
+/* The fuller direction of a row's link. */
+#define LINK_FULL 0.95
+struct link_fullest {
+	double share; /* of its speed; 0: none is known */
+	bool sends;
+	struct measure_link link;
+};
+struct link_fullest link_fullest(const struct measure *row);

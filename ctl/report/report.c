@@ -9,6 +9,7 @@
 #include "svg.h"
 #include "text.h"
 #include "util.h"
+#include "words.h"
 
 void report_paragraph(FILE *to, const char *element, char *text)
 {
@@ -28,30 +29,29 @@ static void end_figure(FILE *to, const char *caption)
 	fprintf(to, "<figcaption>%s</figcaption></figure>\n", caption);
 }
 
-static void put_rounds(FILE *to, const struct group *g)
+static void put_rounds(FILE *to, const struct result_group *g)
 {
-	if (group_is_judged(g))
+	if (g->judged)
 		fprintf(to,
 			"<p class=\"dim\">%u rounds; all intervals of a load hold together in about "
 			"95 of 100 runs.</p>\n",
-			group_rounds(g));
+			g->rounds);
 	else if (g->count > 1)
 		fprintf(to,
 			"<p class=\"dim\">Not judged: that takes %u rounds in which all listeners "
 			"are visited.</p>\n",
-			verdict_least_rounds(g->comparisons));
+			result_least_rounds(g->comparisons));
 }
 
-static void put_group(FILE *to, const struct report *r, const struct group *g)
+static void put_group(FILE *to, const struct report *r, const struct result_group *g)
 {
 	fputs("<section>", to);
-	report_paragraph(to, "h2", group_title(g));
-	if (r->groups.count > 1) /* else the page began with it */
-		report_paragraph(to, "p class=\"verdict\"", group_verdict(g));
-	report_paragraph(to, "p class=\"verdict\"", group_user(g));
-	report_paragraph(to, "p class=\"verdict\"", group_side(g));
+	svg_element(to, "h2", "%s", g->title);
+	report_paragraph(to, "p class=\"verdict\"", words_group(g));
+	report_paragraph(to, "p class=\"verdict\"", words_users(g));
+	report_paragraph(to, "p class=\"verdict\"", words_sides(g));
 	put_rounds(to, g);
-	report_paragraph(to, "p class=\"dim\"", group_tls(g));
+	report_paragraph(to, "p class=\"dim\"", words_tls(g));
 	if (g->count > 1) {
 		fputs("<div class=\"charts\">\n", to);
 		begin_figure(to, "Against the first");
@@ -69,10 +69,10 @@ static void put_group(FILE *to, const struct report *r, const struct group *g)
 	fputs("</section>\n", to);
 }
 
-static bool is_compared(const struct groups *all)
+static bool is_compared(const struct result *r)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		if (all->list[i].count > 1)
+	for (unsigned i = 0; i < r->group_count; i++)
+		if (r->groups[i].count > 1)
 			return true;
 	return false;
 }
@@ -80,23 +80,24 @@ static bool is_compared(const struct groups *all)
 /* The overview: sentences about all loads, and the chart. */
 static void put_overview(FILE *to, const struct report *r)
 {
-	if (r->groups.count < 2 || !is_compared(&r->groups))
+	const struct result *result = r->result;
+
+	if (result->group_count < 2 || !is_compared(result))
 		return;
 	fputs("<section><h2>Load by load</h2>\n<div class=\"overview\">\n<ul class=\"verdicts\">\n",
 	      to);
-	for (unsigned i = 0; i < r->groups.count; i++) {
-		const struct group *g = &r->groups.list[i];
-		char *verdict = group_verdict(g), *title = group_title(g);
+	for (unsigned i = 0; i < result->group_count; i++) {
+		const struct result_group *g = &result->groups[i];
+		char *verdict = words_group(g);
 
 		if (g->count > 1) {
 			fputs("<li><b>", to);
-			svg_escape(to, title);
+			svg_escape(to, g->title);
 			fputs("</b><br/>", to);
 			svg_escape(to, verdict ? verdict : "too few rounds: not judged");
 			fputs("</li>\n", to);
 		}
 		free(verdict);
-		free(title);
 	}
 	fputs("</ul>\n", to);
 	begin_figure(to, "CPU cost against the first listener of each load");
@@ -115,24 +116,17 @@ static void put_unavailable(FILE *to, const json_t *unavailable)
 			    field_text(listener, "name"), field_text(listener, "reason"));
 }
 
-static void put_verdict(FILE *to, const struct groups *all)
+/* The answer: what the run ends in, then what makes it less reliable. */
+static void put_answer(FILE *to, const struct result *r)
 {
-	char *conclusion = groups_conclusion(all);
-
-	if (all->count == 0)
-		fputs("<p class=\"lead\">No operations: there is nothing to show.</p>\n", to);
-	else if (!conclusion)
-		fprintf(to, "<p class=\"lead\">No verdict: %s.</p>\n",
-			is_compared(all) ? "too few rounds in which all listeners were visited"
-					 : "one listener alone has nothing to be compared with");
-	report_paragraph(to, "p class=\"lead\"", conclusion);
-	report_paragraph(to, "p class=\"warn\"", groups_conditions(all));
-	for (unsigned i = 0; i < GROUPS_WARNINGS; i++)
-		report_paragraph(to, "p class=\"warn\"", groups_warnings[i](all));
-	if (*all->minor)
-		svg_element(to, "p class=\"dim\"",
-			    "Not shown, as less than 2 %% of their listener's operations: %s.",
-			    all->minor);
+	for (unsigned i = 0; i < r->finding_count; i++)
+		report_paragraph(to, "p class=\"lead\"", words_finding(r, i));
+	if (!r->finding_count)
+		svg_element(to, "p class=\"lead\"", "%s", words_none(r));
+	report_paragraph(to, "p", words_open(r));
+	report_paragraph(to, "p class=\"dim\"", words_chance(r));
+	for (unsigned i = 0; i < r->warning_count; i++)
+		svg_element(to, "p class=\"warn\"", "%s", r->warnings[i].text);
 }
 
 static void put_head(FILE *to)
@@ -161,23 +155,23 @@ static void put_notes(FILE *to)
 	      to);
 }
 
-void report_html(FILE *to, const struct measures *m, const struct against *against)
+void report_html(FILE *to, const struct result *result, const struct measures *m)
 {
 	struct report r;
 
-	report_init(&r, m);
+	report_init(&r, result);
 	put_head(to);
 	fputs("<header><h1>What each I/O path costs</h1>\n", to);
 	report_subtitle(to, m);
 	fputs("</header>\n<main>\n", to);
-	put_verdict(to, &r.groups);
+	put_answer(to, result);
 	put_unavailable(to, m->unavailable);
-	if (against)
-		report_against(to, against);
+	if (result->against)
+		report_against(to, &r);
 	report_curves(to, &r);
 	put_overview(to, &r);
-	for (unsigned i = 0; i < r.groups.count; i++)
-		put_group(to, &r, &r.groups.list[i]);
+	for (unsigned i = 0; i < result->group_count; i++)
+		put_group(to, &r, &result->groups[i]);
 	report_conditions(to, m);
 	fputs("</main>\n", to);
 	put_notes(to);
@@ -185,16 +179,15 @@ void report_html(FILE *to, const struct measures *m, const struct against *again
 	report_fini(&r);
 }
 
-void report_svg(FILE *to, const struct measures *m, const struct against *against)
+void report_svg(FILE *to, const struct result *result)
 {
 	enum { WIDTH = 760 };
 	struct report r;
 
-	if (against) {
-		chart_then_now(to, against, WIDTH, report_chart_style);
-		return;
-	}
-	report_init(&r, m);
-	chart_overview(to, &r, WIDTH, report_chart_style);
+	report_init(&r, result);
+	if (result->against)
+		chart_then_now(to, &r, WIDTH, report_chart_style);
+	else
+		chart_overview(to, &r, WIDTH, report_chart_style);
 	report_fini(&r);
 }

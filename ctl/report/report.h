@@ -3,14 +3,13 @@
 #pragma once
 #include <stdio.h>
 
-#include "against.h"
-#include "measure.h"
+#include "result.h"
 
-/* against: the rows beside saved ones; NULL: no section of it. */
-void report_html(FILE *to, const struct measures *m, const struct against *against);
+/* m has the rows of the result, and their conditions. */
+void report_html(FILE *to, const struct result *result, const struct measures *m);
 
 /* The overview, or of a single load its costs, or then and now: a file of its own. */
-void report_svg(FILE *to, const struct measures *m, const struct against *against);
+void report_svg(FILE *to, const struct result *result);
 
 /* The style sheets: light, dark and print.  Colours of series and parts are those of Okabe and Ito,
  * which colour-blind people tell apart; marks and patterns say the same. */

@@ -17,7 +17,7 @@ enum { EDGE = 10, LEGEND_LINE = 18 }; /* EDGE: left and right of everything */
 
 static void *engine_of(const struct report *r, const struct measure *row)
 {
-	return json_object_iter_at(r->engines, compare_engine_text(row).text);
+	return json_object_iter_at(r->engines, measure_engine_name(row).text);
 }
 
 unsigned report_engine(const struct report *r, const struct measure *row)
@@ -33,42 +33,31 @@ const char *report_engine_name(const struct report *r, const struct measure *row
 static void add_engine(struct report *r, const struct measure *row)
 {
 	json_int_t count = (json_int_t)json_object_size(r->engines);
-	struct phrase engine = compare_engine_text(row);
+	struct phrase engine = measure_engine_name(row);
 
 	if (!json_object_get(r->engines, engine.text))
 		json_object_set_new_nocheck(r->engines, engine.text, json_integer(count));
 }
 
-void report_init_groups(struct report *r, struct groups groups, const char *title, const char *base)
+void report_init(struct report *r, const struct result *result)
 {
-	*r = (struct report){
-		.groups = groups, .base = base, .title = title, .engines = json_object()
-	};
-	for (struct groups_at at = { 0 }; groups_next(&r->groups, &at);)
-		add_engine(r, at.row);
-}
-
-void report_init(struct report *r, const struct measures *m)
-{
-	struct groups groups;
-
-	groups_init(&groups, m);
-	report_init_groups(r, groups, "CPU cost against the first listener of each load", NULL);
+	*r = (struct report){ .result = result, .engines = json_object() };
+	for (struct result_at at = { 0 }; result_next(result, &at);)
+		add_engine(r, at.row->row);
 }
 
 void report_fini(struct report *r)
 {
-	groups_fini(&r->groups);
 	json_decref(r->engines);
 }
 
-unsigned report_series(const struct report *r, const struct group *g, unsigned i)
+unsigned report_series(const struct report *r, const struct result_group *g, unsigned i)
 {
 	bool *seen = must(calloc(json_object_size(r->engines), sizeof(*seen)));
-	unsigned series = report_engine(r, g->rows[i]);
+	unsigned series = report_engine(r, g->rows[i].row);
 
 	for (unsigned j = 0; j < g->count; j++) {
-		unsigned engine = report_engine(r, g->rows[j]);
+		unsigned engine = report_engine(r, g->rows[j].row);
 
 		if (seen[engine])
 			series = i;

@@ -2,22 +2,17 @@
 #pragma once
 #include <stdio.h>
 
-#include "compare_group.h"
+#include "result.h"
 #include "svg.h"
 
 /* Further rows appear in the table only. */
 enum { CHART_ROWS_MAX = 12, CHART_WIDTH = 400 };
 
 struct report {
-	struct groups groups;
-	const char *title,
-		*base;   /* of the overview; base: what rows are compared with; NULL: the first */
+	const struct result *result;
 	json_t *engines; /* {name: index in order of appearance}; the index selects its colour */
 };
-/* Of groups; report_fini() frees them.  title and base are borrowed. */
-void report_init_groups(struct report *r, struct groups groups, const char *title,
-			const char *base);
-void report_init(struct report *r, const struct measures *m);
+void report_init(struct report *r, const struct result *result);
 void report_fini(struct report *r);
 
 /* The index of the row's engine in `engines`, less than the number of engines. */
@@ -27,7 +22,7 @@ const char *report_engine_name(const struct report *r, const struct measure *row
 
 /* The colour and mark of row i in the charts of its group: that of its engine, unless the group has
  * an engine twice. */
-unsigned report_series(const struct report *r, const struct group *g, unsigned i);
+unsigned report_series(const struct report *r, const struct result_group *g, unsigned i);
 
 /* The unit of the figure's column, with its Greek letter; never NULL. */
 const char *page_unit(enum figure figure);
@@ -44,9 +39,9 @@ double chart_legend(FILE *to, const struct chart_key *keys, unsigned count, doub
  */
 void chart_axis(FILE *to, const struct scale *x, const char *unit, double top, double bottom);
 
-/* Overview of all groups with several rows: the change of each row's cost against the first, with
- * its interval.  style: for a separate file, see svg_begin(). */
+/* Forest plots: the change of each row's cost against the first with its interval; of all groups,
+ * of one group, whose rows have their own names, and against the saved rows.  style: for a separate
+ * file, see svg_begin(). */
 void chart_overview(FILE *to, const struct report *r, double width, const char *style);
-
-/* The same of one group, whose rows have their own names. */
-void chart_against(FILE *to, const struct report *r, const struct group *g);
+void chart_against(FILE *to, const struct report *r, const struct result_group *g);
+void chart_then_now(FILE *to, const struct report *r, double width, const char *style);

@@ -262,9 +262,12 @@ static json_t *make_command(const struct measure *visit)
 	return json_is_array(command) ? json_incref(command) : NULL;
 }
 
-void report_commands(FILE *to, const struct group *g)
+void report_commands(FILE *to, const struct result_group *g)
 {
-	const struct measures rows = { .rows = g->rows, .count = g->count };
+	struct measures rows = {};
 
+	for (unsigned i = 0; i < g->count; i++)
+		measures_append(&rows, g->rows[i].row);
 	put_words(to, &rows, make_command, "<ul class=\"commands\">\n", "li", "</ul>\n");
+	free(rows.rows); /* borrowed */
 }

@@ -3,8 +3,6 @@
 #pragma once
 #include <stdio.h>
 
-#include "against.h"
-#include "compare_group.h"
 #include "layers_table.h"
 #include "report_chart.h"
 
@@ -12,19 +10,17 @@
 void report_paragraph(FILE *to, const char *element, char *text);
 
 /* All figures of the group's rows. */
-void report_table(FILE *to, const struct group *g);
+void report_table(FILE *to, const struct result_group *g);
 
 /* The parts of the generator's hosts, if there were several. */
-void report_hosts(FILE *to, const struct group *g);
+void report_hosts(FILE *to, const struct result_group *g);
 
 /* Rows beside saved ones: the summary, a table, the chart, what changed. */
-void report_against(FILE *to, const struct against *a);
-/* The estimates and intervals of the rows that have a saved one.  style: see svg_begin(). */
-void chart_then_now(FILE *to, const struct against *a, double width, const char *style);
+void report_against(FILE *to, const struct report *r);
 
 /* In which layers the group's rows spend their CPU time: bars, a table.  Nothing if none was
  * sampled. */
-void report_layers(FILE *to, const struct group *g);
+void report_layers(FILE *to, const struct result_group *g);
 /* The colours of layers, see chart_legend(). */
 double report_layers_legend(FILE *to, const bool shown[LAYER_COUNT], double width, double y);
 
@@ -32,7 +28,7 @@ double report_layers_legend(FILE *to, const bool shown[LAYER_COUNT], double widt
 void report_curves(FILE *to, const struct report *r);
 
 /* The commands that the group's rows were measured with, with placeholders, if they are known. */
-void report_commands(FILE *to, const struct group *g);
+void report_commands(FILE *to, const struct result_group *g);
 
 /* Hosts, versions, dates, listeners. */
 void report_conditions(FILE *to, const struct measures *m);

@@ -13,7 +13,7 @@ enum { TOP = 8, LEFT = 56, RIGHT = 24, PLOT_HEIGHT = 200, AXIS_HEIGHT = 26, LEGE
 /* A chart: `y` over the values of the sweep, or over `x`. */
 struct chart {
 	const struct report *report;
-	const struct curve *curve;
+	const struct result_curve *curve;
 	enum figure y;
 	bool over_figure;
 	enum figure x;
@@ -25,25 +25,28 @@ struct chart {
 };
 
 /* In the unit of the figure's column; NaN: unknown. */
-static double shown(const struct measure *row, enum figure figure)
+static double shown(const struct result_row *row, enum figure figure)
 {
-	return figure_spread(row, figure).median * figures[figure].scale;
+	return row->values[figure].median * figures[figure].scale;
 }
 
-static const struct measure *row_at(const struct chart *c, unsigned i, const char *listener)
+static const struct result_row *row_at(const struct chart *c, unsigned i, const char *listener)
 {
 	int row = curve_row(c->curve, i, listener);
 
-	return row < 0 ? NULL : c->curve->groups[i]->rows[row];
+	return row < 0 ? NULL : &c->curve->groups[i]->rows[row];
 }
 
-static struct interval interval_of(const struct measure *row, enum figure figure)
-{
-	struct interval i = curve_interval(row, figure);
+struct interval {
+	double low, high;
+};
 
-	i.low *= figures[figure].scale;
-	i.high *= figures[figure].scale;
-	return i;
+static struct interval interval_of(const struct result_row *row, enum figure figure)
+{
+	double scale = figures[figure].scale;
+
+	return (struct interval){ row->values[figure].lower * scale,
+				  row->values[figure].upper * scale };
 }
 
 /* Extends [low, high] by a value above 0. */
@@ -73,7 +76,7 @@ static bool set_scales(struct chart *c)
 
 	for (unsigned i = 0; i < c->curve->count; i++)
 		for (unsigned j = 0; j < c->curve->groups[i]->count; j++) {
-			const struct measure *row = c->curve->groups[i]->rows[j];
+			const struct result_row *row = &c->curve->groups[i]->rows[j];
 			struct interval interval = interval_of(row, c->y);
 
 			extend(&y, shown(row, c->y));
@@ -124,7 +127,7 @@ static void draw_axes(const struct chart *c)
 
 /* The x of a listener's mark over a value.  Listeners stand beside each other, as their intervals
  * would hide each other otherwise. */
-static double x_at(const struct chart *c, unsigned i, const struct measure *row, unsigned place)
+static double x_at(const struct chart *c, unsigned i, const struct result_row *row, unsigned place)
 {
 	double beside = place - (c->curve->groups[i]->count - 1) / 2.0;
 
@@ -147,7 +150,7 @@ static void draw_listener(struct chart *c, const char *listener, unsigned place)
 	snprintf(class, sizeof(class), "interval %s", svg_series_class(c->series));
 	svg_curve_begin(&line, c->to, "server", c->series);
 	for (unsigned i = 0; i < c->curve->count; i++) {
-		const struct measure *row = row_at(c, i, listener);
+		const struct result_row *row = row_at(c, i, listener);
 		struct interval interval;
 		double x, y;
 
@@ -204,13 +207,12 @@ static void put_chart(FILE *to, struct chart *c)
 	free(above);
 }
 
-static void put_curve(FILE *to, const struct report *r, const struct curve *curve)
+static void put_curve(FILE *to, const struct report *r, const struct result_curve *curve)
 {
 	struct curve_figures drawn = curve_figures(curve);
-	char *title = curve_title(curve);
 
 	fputs("<section>", to);
-	svg_element(to, "h2", "%s over %s", title, curve->name);
+	svg_element(to, "h2", "%s over %s", curve->title, curve->name);
 	report_paragraph(to, "p class=\"verdict\"", curve_text(curve));
 	fputs("<div class=\"charts\">\n", to);
 	for (unsigned i = 0; i < CURVE_FIGURES; i++)
@@ -222,15 +224,10 @@ static void put_curve(FILE *to, const struct report *r, const struct curve *curv
 					       .over_figure = true,
 					       .x = drawn.list[1] });
 	fputs("</div>\n</section>\n", to);
-	free(title);
 }
 
 void report_curves(FILE *to, const struct report *r)
 {
-	struct curves curves;
-
-	curves_init(&curves, &r->groups);
-	for (unsigned i = 0; i < curves.count; i++)
-		put_curve(to, r, &curves.list[i]);
-	curves_fini(&curves);
+	for (unsigned i = 0; i < r->result->curve_count; i++)
+		put_curve(to, r, &r->result->curves[i]);
 }

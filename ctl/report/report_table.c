@@ -5,6 +5,7 @@
 #include "report_chart.h"
 #include "report_page.h"
 #include "svg.h"
+#include "words.h"
 
 struct cell {
 	char text[96], small[80]; /* "": there is none; small is below text */
@@ -22,10 +23,10 @@ static const char *const titles[COLUMN_FIGURES] = {
 };
 
 /* The figure of a column; FIGURE_COUNT: none. */
-static enum figure figure_of(unsigned column, const struct group *g)
+static enum figure figure_of(unsigned column, const struct result_group *g)
 {
 	if (column == COLUMN_COST)
-		return g->cost;
+		return g->figures[JUDGED_COST];
 	return column < COLUMN_FIGURES ? FIGURE_COUNT : (enum figure)(column - COLUMN_FIGURES);
 }
 
@@ -37,42 +38,43 @@ static bool is_left(unsigned column)
 #define CELL(...) snprintf(cell->text, sizeof(cell->text), __VA_ARGS__)
 
 /* with_spread: the lowest and the highest value, too. */
-static void figure_cell(struct cell *cell, const struct measure *row, enum figure figure,
+static void figure_cell(struct cell *cell, const struct result_row *row, enum figure figure,
 			bool with_spread)
 {
-	struct spread s = figure_spread(row, figure);
+	const struct value *v = &row->values[figure];
 	char bounds[HOSTS_BOUNDS_BYTES];
 
-	if (hosts_bounds(row, figure, bounds))
+	if (hosts_bounds(row->row, figure, bounds))
 		CELL("%s", bounds);
 	else
-		CELL("%s", figure_text(figure, s.median).text);
-	if (with_spread && s.count > 1)
+		CELL("%s", figure_text(figure, v->median).text);
+	if (with_spread && v->count > 1)
 		snprintf(cell->small, sizeof(cell->small), "%s\xe2\x80\x93%s",
-			 figure_text(figure, s.low).text, figure_text(figure, s.high).text);
+			 figure_text(figure, v->low).text, figure_text(figure, v->high).text);
 }
 
-static void against_cell(struct cell *cell, const struct group *g, unsigned i)
+static void against_cell(struct cell *cell, const struct result_group *g, unsigned i)
 {
 	if (g->count == 1)
 		return;
-	CELL("%s", i == 0 ? "the first" : group_change_text(g, i).text);
+	CELL("%s", i == 0 ? "the first" : words_change(g->rows[i].change).text);
 	if (i > 0)
-		snprintf(cell->small, sizeof(cell->small), "%s", group_verdict_text(g, i).text);
+		snprintf(cell->small, sizeof(cell->small), "%s", words_row(g, &g->rows[i]).text);
 }
 
-static void fill_cell(struct cell *cell, unsigned column, const struct group *g, unsigned i)
+static void fill_cell(struct cell *cell, unsigned column, const struct result_group *g, unsigned i)
 {
-	const struct measure *row = g->rows[i];
+	const struct measure *row = g->rows[i].row;
 	enum figure figure = figure_of(column, g);
 
 	*cell = (struct cell){ 0 };
 	if (figure != FIGURE_COUNT)
-		figure_cell(cell, row, figure, column == COLUMN_COST || figures[figure].answer);
+		figure_cell(cell, &g->rows[i], figure,
+			    column == COLUMN_COST || figures[figure].answer);
 	else if (column == COLUMN_LISTENER)
 		CELL("%s", row->listener);
 	else if (column == COLUMN_ENGINE)
-		CELL("%s", compare_engine_text(row).text);
+		CELL("%s", measure_engine_name(row).text);
 	else if (column == COLUMN_VISITS)
 		CELL("%u", measure_visits(row));
 	else
@@ -81,11 +83,11 @@ static void fill_cell(struct cell *cell, unsigned column, const struct group *g,
 
 /* Is the column to be left out: it has no value, or shows the same figure as the column
  * of the cost? */
-static bool is_empty(unsigned column, const struct group *g)
+static bool is_empty(unsigned column, const struct result_group *g)
 {
 	struct cell cell;
 
-	if (column == COLUMN_FIGURES + (unsigned)g->cost)
+	if (column == COLUMN_FIGURES + (unsigned)g->figures[JUDGED_COST])
 		return true;
 	for (unsigned i = 0; i < g->count; i++) {
 		fill_cell(&cell, column, g, i);
@@ -95,7 +97,7 @@ static bool is_empty(unsigned column, const struct group *g)
 	return true;
 }
 
-static void put_header(FILE *to, unsigned column, const struct group *g)
+static void put_header(FILE *to, unsigned column, const struct result_group *g)
 {
 	enum figure figure = figure_of(column, g);
 
@@ -106,7 +108,7 @@ static void put_header(FILE *to, unsigned column, const struct group *g)
 		fprintf(to, "%s<br/>%s</th>\n", figures[figure].words, page_unit(figure));
 }
 
-static void put_cell(FILE *to, unsigned column, const struct group *g, unsigned i)
+static void put_cell(FILE *to, unsigned column, const struct result_group *g, unsigned i)
 {
 	struct cell cell;
 
@@ -121,7 +123,7 @@ static void put_cell(FILE *to, unsigned column, const struct group *g, unsigned 
 	fputs("</td>", to);
 }
 
-void report_table(FILE *to, const struct group *g)
+void report_table(FILE *to, const struct result_group *g)
 {
 	bool shown[COLUMN_COUNT];
 
@@ -159,12 +161,12 @@ static void put_hosts(FILE *to, const struct measure *row)
 	}
 }
 
-void report_hosts(FILE *to, const struct group *g)
+void report_hosts(FILE *to, const struct result_group *g)
 {
 	unsigned hosts = 0;
 
 	for (unsigned i = 0; i < g->count; i++)
-		hosts += hosts_count(g->rows[i]);
+		hosts += hosts_count(g->rows[i].row);
 	if (!hosts)
 		return;
 	fputs("<div class=\"scroll\"><table>\n<thead><tr><th class=\"left\">listener</th>"
@@ -178,6 +180,6 @@ void report_hosts(FILE *to, const struct group *g)
 	}
 	fputs("</tr></thead>\n<tbody>\n", to);
 	for (unsigned i = 0; i < g->count; i++)
-		put_hosts(to, g->rows[i]);
+		put_hosts(to, g->rows[i].row);
 	fputs("</tbody></table></div>\n", to);
 }

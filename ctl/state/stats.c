@@ -4,9 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "compare_table.h"
 #include "ctl.h"
 #include "field.h"
+#include "figure_cell.h"
 #include "human.h"
 #include "measure.h"
 #include "openmetrics.h"
@@ -60,8 +60,8 @@ static void add_cost_cells(struct table *t, const struct measure *row, const jso
 	double used = (double)chunks - (double)field_uint(listener, "pool.free");
 
 	table_text(t, human_time(row->cpu_ns).text);
-	compare_figure_cell(t, row, FIGURE_CPU_PER_OP);
-	compare_figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
+	figure_cell(t, row, FIGURE_CPU_PER_OP);
+	figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
 	if (chunks)
 		table_cell(t, STYLE_PLAIN, "%.0f", used / (double)chunks * 100);
 	else
@@ -85,8 +85,8 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 	} else {
 		table_skip(t, 2);
 	}
-	compare_figure_cell(t, row, FIGURE_P50);
-	compare_figure_cell(t, row, FIGURE_P99);
+	figure_cell(t, row, FIGURE_P50);
+	figure_cell(t, row, FIGURE_P99);
 	table_text(t, row->latency.count ? human_us(row->latency.max).text : NULL);
 	if (first)
 		add_cost_cells(t, row, row->source);
@@ -239,15 +239,15 @@ static void add_watch_row(struct table *t, const struct measure *row, const char
 	table_cell(t, STYLE_BOLD, "%s", row->listener);
 	table_text(t, named ? row->operation : "");
 	table_text(t, human_short(field_uint(row->source, "connections.open")).text);
-	compare_figure_cell(t, row, FIGURE_RATE);
+	figure_cell(t, row, FIGURE_RATE);
 	table_text(t, human_number((double)row->bytes_in / 1e6 / seconds).text);
 	table_text(t, human_number((double)row->bytes_out / 1e6 / seconds).text);
-	compare_figure_cell(t, row, FIGURE_P50);
-	compare_figure_cell(t, row, FIGURE_P99);
-	compare_figure_cell(t, row, FIGURE_CPU_SHARE);
-	compare_figure_cell(t, row, FIGURE_CPU_PER_OP);
-	compare_figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
-	compare_figure_cell(t, row, FIGURE_OPS_PER_TURN);
+	figure_cell(t, row, FIGURE_P50);
+	figure_cell(t, row, FIGURE_P99);
+	figure_cell(t, row, FIGURE_CPU_SHARE);
+	figure_cell(t, row, FIGURE_CPU_PER_OP);
+	figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
+	figure_cell(t, row, FIGURE_OPS_PER_TURN);
 }
 
 static void print_interval(struct watch *w, const json_t *stats, uint64_t interval_ns)

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare_group.h"
 #include "field.h"
 #include "human.h"
+#include "measure.h"
 #include "must.h"
 #include "text.h"
 #include "util.h"
@@ -189,7 +189,7 @@ static char *rows_text(const struct top *top, unsigned width, bool utf8)
 
 		table_text(t, row->listener);
 		table_text(t, measure_unavailable(row) ? "unavailable"
-						       : compare_engine_text(row).text);
+						       : measure_engine_name(row).text);
 		for (unsigned j = TOP_OPEN; j < TOP_COLUMNS; j++)
 			value_cell(t, row, (enum top_column)j);
 	}

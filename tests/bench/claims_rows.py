@@ -89,8 +89,9 @@ class Rows:
     def read(self, nbctl, path):
         document = json.loads(subprocess.run([nbctl, "compare", "--load", path, "--json"],
                                              capture_output=True, text=True, check=True).stdout)
-        for row in document["rows"]:
-            self.rows[row["label"], row["listener"]] = row
+        for group in document["groups"]:
+            for row in group["rows"]:
+                self.rows[row["label"], row["listener"]] = row
         for line in path.read_text().splitlines():
             visit = json.loads(line)
             by_operation = self.visits.setdefault((visit["label"], visit["listener"]), {})
@@ -100,7 +101,7 @@ class Rows:
         """The median of the visits."""
         if (label, listener) not in self.rows:
             raise Missing(f"'{label}' was not measured on {listener}")
-        found = self.rows[label, listener]["derived"].get(figure)
+        found = self.rows[label, listener]["values"].get(figure, {}).get("median")
         if found is None:
             raise Missing(f"'{label}' on {listener} has no {figure}")
         return found

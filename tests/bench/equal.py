@@ -26,7 +26,7 @@ def verdict(build, seconds):
             [build / "nbctl", "-s", daemon.control, "compare", "--json", "--time", str(seconds), "first", "bench", "--",
              "taskset", "-c", str(CLIENT_CPU), "redis-benchmark", "-p", "{port}", "-t", "ping_mbulk", "-n", "20000",
              "-c", "50", "-q"], capture_output=True, text=True, check=True)
-    row = json.loads(done.stdout)["rows"][1]["verdict"]
+    row = json.loads(done.stdout)["groups"][0]["rows"][1]["verdicts"]["cost"]
     return row["is"], row["change"], row["low"], row["high"], row["rounds"]
 
 

@@ -379,6 +379,11 @@ def listener(name, service="echo", engine="epoll", **keys):
     return "\n".join(lines) + "\n"
 
 
+def rows_of(document):
+    """The rows of a result of `compare --json`, group after group."""
+    return [row for group in document["groups"] for row in group["rows"]]
+
+
 def twin_address():
     """One on loopback whose port is free for TCP and for UDP."""
     while True:

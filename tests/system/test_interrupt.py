@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import NBCTL, NBSERVED, TIMEOUT, listener, wait_until
+from conftest import NBCTL, NBSERVED, TIMEOUT, listener, rows_of, wait_until
 
 PYTHON = "/usr/bin/python3"
 CLIENT = """
@@ -292,4 +292,4 @@ def test_the_end_of_a_command_is_seen_while_an_answer_is_awaited(slow_link):
     done = subprocess.run([str(NBCTL), "-s", address, "compare", "--json", "--", PYTHON, "-c", command],
                           capture_output=True, text=True, timeout=4 * TIMEOUT)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert [row["count"] for row in json.loads(done.stdout)["rows"]] == [1]
+    assert [row["count"] for row in rows_of(json.loads(done.stdout))] == [1]

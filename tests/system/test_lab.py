@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import BUILD, ROOT, TIMEOUT, requires, wait_until
+from conftest import BUILD, ROOT, TIMEOUT, requires, rows_of, wait_until
 
 MINUTES = 0.9
 
@@ -237,7 +237,7 @@ def test_rows_are_of_both_hosts(lab, tmp_path):
     open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
     done = lab[0].run("nbctl", "-H", "server1", "compare", "echo-epoll", "--repeat", "2", "--json", "--",
                       "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
-    (row,) = json.loads(done.stdout)["rows"]
+    (row,) = rows_of(json.loads(done.stdout))
     generator, conditions = row["generator"], row["conditions"]
     assert generator["requests"] == 2000 and generator["elsewhere"] and generator["shared_cpus"] == 0
     assert conditions["command"][2:5] == ["10.77.0.1", "-p", "7007"]
@@ -257,10 +257,10 @@ def test_what_the_link_carried_is_in_the_row(lab, tmp_path):
     if done.returncode:
         pytest.skip(f"no tbf here: {done.stderr}")
     done = lab[0].run("nbctl", "-H", "server1", "compare", "chargen", "--repeat", "1", "--json", "--", "sh", "-c", command)
-    (row,) = json.loads(done.stdout)["rows"]
+    (row,) = rows_of(json.loads(done.stdout))
     link = row["link"]
     assert link["interface"] == "eth0" and link["segments"] > 0
-    assert link["speed_bps"] == 0 and row["derived"]["link_sent_share"] is None  # a veth has none
+    assert link["speed_bps"] == 0 and row["values"]["link_sent_share"]["median"] is None  # a veth has none
     assert 19e6 < link["sent_bps"] < 21e6 and link["received_bps"] < link["sent_bps"] / 2
     assert row["conditions"]["nic"]["driver"] == "veth" and row["conditions"]["nic"]["mtu"] == 1500
     assert "interfaces" not in row["conditions"]["host"] | row["conditions"]["generator_host"]
@@ -275,7 +275,7 @@ def test_the_generator_runs_on_the_other_host(lab, tmp_path):
     wait_until(lambda: client.run("nbctl", "status", status=None).returncode == 0, "nbserved serves here")
     done = client.run("nbctl", "compare", "echo-epoll", "--on", "server1", "--repeat", "2", "--json", "--",
                       "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
-    (row,) = json.loads(done.stdout)["rows"]
+    (row,) = rows_of(json.loads(done.stdout))
     generator, conditions = row["generator"], row["conditions"]
     assert generator["requests"] == 2000 and generator["elsewhere"] and generator["cpu_ns"] > 0
     assert conditions["command"][2:5] == ["10.77.0.11", "-p", "7007"]
@@ -289,7 +289,7 @@ def test_daemon_and_generator_are_on_the_other_host(lab):
     requires("redis-benchmark")
     done = lab[0].run("nbctl", "-H", "server1", "compare", "echo-epoll", "--on", "server1", "--json", "--repeat", "1",
                       "--", "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
-    (row,) = json.loads(done.stdout)["rows"]
+    (row,) = rows_of(json.loads(done.stdout))
     assert row["generator"]["requests"] == 1000 and not row["generator"]["elsewhere"]
     assert row["conditions"]["command"][2:5] == ["127.0.0.1", "-p", "7007"]
 
@@ -334,7 +334,7 @@ def test_two_generators_are_added_up(hosts, tmp_path):
     rows = tmp_path / "rows.jsonl"
     done = hosts[0].run("nbctl", "compare", "echo-epoll", "--on", "c[1-2]", "--repeat", "2", "--json", "--save", rows,
                         "--", *REDIS[:-1])  # fmt: skip
-    (row,) = json.loads(done.stdout)["rows"]
+    (row,) = rows_of(json.loads(done.stdout))
     generator = row["generator"]
     assert generator["requests"] == 4000 and row["count"] >= 4000 and generator["elsewhere"]
     assert row["conditions"]["command"][2:5] == ["10.77.0.1", "-p", "7007"]
@@ -383,7 +383,7 @@ def test_a_host_without_power_leaves_nothing_running(hosts, tmp_path):
 def test_a_daemon_for_one_run_serves_other_hosts(hosts):
     """`nbserved --run --on`, which is refused without an address."""
     run = ("nbserved", "--run", "echo,engine=epoll,address=10.77.0.1", "--on", "c[1-2]", "--repeat", "2", "--json", "--", *REDIS)
-    (row,) = json.loads(hosts[0].run(*run).stdout)["rows"]
+    (row,) = rows_of(json.loads(hosts[0].run(*run).stdout))
     assert row["generator"]["requests"] == 4000 and "host_by_ssh" not in row["conditions"]
     done = hosts[0].run("nbserved", "--run", "echo", "--on", "c1", "--", *REDIS, status=2)
     assert "what --run serves is on loopback, which another host does not reach: give it an address" in done.stderr
@@ -394,7 +394,7 @@ def test_a_daemon_for_one_run_serves_on_another_host(lab):
     requires("redis-benchmark")
     client, server = lab
     run = ("nbserved", "--run", "echo,engine=epoll", "--at", "server1", "--repeat", "2", "--json", "--", *REDIS)
-    (row,) = json.loads(client.run(*run).stdout)["rows"]
+    (row,) = rows_of(json.loads(client.run(*run).stdout))
     assert row["generator"]["requests"] == 2000 and row["generator"]["elsewhere"] and row["count"] >= 2000
     assert row["conditions"]["command"][2] == "10.77.0.1"
     assert "10.77.0.11" in str(row["conditions"]["listener"]["allow"])

@@ -8,11 +8,10 @@ import re
 import resource
 import signal
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener, requires, wait_until
+from conftest import NBCTL, TIMEOUT, listener, requires, rows_of, wait_until
 from nbctl_client import daemon, echo, nbctl  # noqa: F401
 
 
@@ -36,19 +35,20 @@ def measuring(daemon, *names):
     ) as process:
         assert process.stderr.readline() == b"ready\n"
         yield rows
-        rows += json.loads(process.communicate(timeout=TIMEOUT)[0])["rows"]
+        document = json.loads(process.communicate(timeout=TIMEOUT)[0])
+        rows += [*rows_of(document), *document["idle"]]
 
 
 def test_compare_measures_a_command(daemon):
     load = redis_benchmark(daemon, "echo-io_uring")
     done = nbctl(daemon, "compare", "--json", "--quiet", "--label", "x", "--", *load)
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)["rows"]  # the others did nothing
+    (row,) = rows_of(json.loads(done.stdout))  # the others did nothing
     assert (row["listener"], row["label"], row["service"]) == ("echo-io_uring", "x", "echo")
     assert row["bytes_in"] == row["bytes_out"] >= 2000 * len("*1\r\n$4\r\nPING\r\n")
     assert 0 < row["count"] <= 2000 + 10 and row["cpu_ns"] > 0
     assert 0 < row["latency_ns"]["count"] <= row["count"]
-    derived = row["derived"]
+    derived = {name: value["median"] for name, value in row["values"].items()}
     assert derived["operations_per_s"] == pytest.approx(row["count"] / row["interval_ns"] * 1e9)
     assert derived["cpu_ns_per_operation"] == pytest.approx(row["cpu_ns"] / row["count"])
     known = [derived[key] for key in ("p50_ns", "p99_ns", "p99_9_ns") if derived[key] is not None]
@@ -93,13 +93,12 @@ def test_compare_prints_null_for_unknown_figures(daemon):
         with measuring(daemon, "echo-epoll", "echo-io_uring") as rows:
             echo(s, b"x")
             echo(s, b"x")
-    some, none = (row["derived"] for row in rows)
+    row, idle = rows
+    some = {name: value["median"] for name, value in row["values"].items()}
     # Two operations, and so at most two samples: no 99th percentile.
     assert some["p99_ns"] is None and some["p99_9_ns"] is None
     assert some["operations_per_s"] > 0 and some["cpu_ns_per_operation"] is not None
-    for key in ("p50_ns", "cpu_ns_per_operation", "cpu_ns_per_byte", "syscalls_per_operation"):
-        assert none[key] is None, key
-    assert none["operations_per_s"] == 0 and none["bytes_per_s"] == 0
+    assert idle == "echo-io_uring"  # it has no row
 
 
 def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path):
@@ -115,7 +114,7 @@ def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path)
     nowhere = str(tmp_path / "no.sock")
     done = nbctl(daemon, "compare", "--load", rows, "--json", socket=nowhere)
     assert done.returncode == 0, done.stderr
-    loaded = {row["listener"]: row for row in json.loads(done.stdout)["rows"]}
+    loaded = {row["listener"]: row for row in rows_of(json.loads(done.stdout))}
     assert list(loaded) == ["echo-epoll", "echo-io_uring"]
     for name, row in loaded.items():
         for key in ("count", "cpu_ns", "bytes_in", "syscalls", "interval_ns"):
@@ -146,10 +145,10 @@ def test_compare_visits_one_listener_after_the_other(daemon, tmp_path):
     assert '"SET"' not in done.stdout  # understood output is in the rows
     assert re.search(r"reqs .*CPU/req", done.stdout)
     loaded = nbctl(daemon, "compare", "--load", rows, "--json")
-    for row in json.loads(loaded.stdout)["rows"]:
-        per_request = row["derived"]["cpu_ns_per_request"]
-        low, high = row["derived"]["spread"]["cpu_ns_per_request"]
-        assert row["derived"]["visits"] == 3 and low <= per_request <= high
+    for row in rows_of(json.loads(loaded.stdout)):
+        per_request = row["values"]["cpu_ns_per_request"]["median"]
+        low, high = (row["values"]["cpu_ns_per_request"][end] for end in ("low", "high"))
+        assert row["visits"] == 3 and low <= per_request <= high
 
 
 def test_each_second_round_goes_backwards(daemon, tmp_path):
@@ -231,25 +230,24 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     write_runs(new, saved, 5, 1.1)
     code, text = gate()
     assert code == 5 and "1 of 1 are worse, 0 better" in text
-    assert re.search(r"echo-epoll [\d.]+ [\d.]+ \+10 % [\d.]+ to 1\d % more", text), text
+    assert re.search(r"echo-epoll [\d.]+ [\d.]+ [\d.]+ [\d.]+ \+10 % [\d.]+ to 1\d % more", text), text
     assert gate("--within", "20")[0] == 0
     write_runs(new, saved, 5, 0.5)
     code, text = gate()
     assert code == 0 and "0 of 1 are worse, 1 better" in text and " % less No change is known" in text
     document = json.loads(nbctl(daemon, "compare", "--load", new, "--against", old, "--json").stdout)
-    (row,) = document["against"]["rows"]
-    assert row["now"] / row["then"] - 1 == pytest.approx(row["change"], abs=0.01) == pytest.approx(-0.5, abs=0.01)
-    assert row["low"] < row["change"] < row["high"] < 0 and row["is"] == "less" and row["runs_then"] == 5
-    assert document["against"]["gate"] == row["gate"] == "passed" and document["against"]["changed"] == []
+    then = rows_of(document)[0]["then"]
+    verdict = then["verdict"]
+    assert then["now"] / then["before"] - 1 == pytest.approx(verdict["change"], abs=0.01) == pytest.approx(-0.5, abs=0.01)
+    assert verdict["low"] < verdict["change"] < verdict["high"] < 0
+    assert verdict["is"] == "less" and then["runs_before"] == 5
+    assert document["gates"]["against"] == then["gate"] == "passed" and document["changed"] == []
     write_runs(new, saved, 5, 0.97, 0.03)
     code, text = gate()
     assert code == 6 and "1 undecided" in text, text
     assert gate("--undecided", "fail")[0] == 6
-    junit = tmp_path / "junit.xml"
-    code, text = gate("--undecided=pass", "--junit", junit)
+    code, text = gate("--undecided=pass")
     assert code == 0 and "1 undecided" in text
-    (case,) = ElementTree.parse(junit).iter("testcase")
-    assert [child.tag for child in case] == ["system-out"]
     write_runs(new, saved, 4, 1.1)
     code, text = gate("--undecided=pass")
     assert code == 7 and "too few runs: 4 now, 5 then, of 5" in text
@@ -278,51 +276,25 @@ def test_an_empty_comparison_is_no_success(daemon, tmp_path):
     assert nbctl(daemon, "compare", "--load", empty, "--against", empty).returncode == 7
 
 
-def test_limits_decide_the_exit_status_and_junit_tells_each(daemon, tmp_path):
-    rows, old, new, junit = (tmp_path / name for name in ("rows", "old", "new", "junit.xml"))
+def test_limits_decide_the_exit_status(daemon, tmp_path):
+    rows = tmp_path / "rows"
     load = redis_benchmark(daemon, "echo-epoll", requests=500)
-    options = ["compare", "--quiet", "--repeat", "8", "--save", rows, "--junit", junit, "--fail-if", "cost>1s"]
+    options = ["compare", "--quiet", "--repeat", "8", "--save", rows, "--fail-if", "cost>1s"]
     done = nbctl(daemon, *options, "--", *load)
     assert done.returncode == 0 and "of 1 row and limit 1 passed" in done.stdout, done.stdout
-    (case,) = ElementTree.parse(junit).iter("testcase")
-    assert (case.get("classname"), case.get("name")) == ("echo", "echo-epoll: cost>1s")
-    assert [child.tag for child in case] == ["system-out"] and "from the limit" in case[0].text
 
     def limited(*limits):
         more = [word for limit in limits for word in ("--fail-if", limit)]
-        done = nbctl(daemon, "compare", "--load", rows, "--junit", junit, *more)
-        suite = ElementTree.parse(junit).getroot()[0]
-        assert int(suite.get("tests")) == len(list(suite.iter("testcase")))
-        return done.returncode, [child.get("type") for child in suite.findall("*/*")]
+        done = nbctl(daemon, "compare", "--load", rows, "--json", *more)
+        return done.returncode, [limit["is"] for limit in json.loads(done.stdout)["limits"]]
 
-    assert limited("cost>1ns") == (5, ["worse"])
-    assert limited("trip99<1ns") in ((0, [None]), (7, ["not_comparable"]))
-    assert limited("p99.99>1ns", "cost>1ns") == (5, ["not_comparable", "worse"])  # worse goes first
-    assert limited("p99.99>1ns", "cost>1s") == (7, ["not_comparable", None])
-    assert limited("cost>1.1*first") == (7, ["not_comparable"])  # there is no other row
-    done = nbctl(daemon, "compare", "--load", rows, "--json", "--fail-if", "rate<1G")
-    assert done.returncode == 5
-    (limit,) = json.loads(done.stdout)["limits"]
-    assert limit["is"] == "failed" and limit["figure"] == "requests_per_s" and limit["high"] < 0
-    saved = json.loads(rows.read_text().splitlines()[0])
-    write_runs(old, saved, 5, 1)
-    write_runs(new, saved, 5, 2)
-    done = nbctl(daemon, "compare", "--load", new, "--against", old, "--junit", junit, "--fail-if", "cost>1s")
-    assert done.returncode == 5 and "passed" in done.stdout
-    limit, against = ElementTree.parse(junit).iter("testcase")
-    assert against[0].tag == "failure" and against.get("name") == "echo-epoll: against the saved rows"
-
-
-def test_junit_of_a_command_that_fails_has_its_status(daemon, tmp_path):
-    junit = tmp_path / "junit.xml"
-    junit.write_text("of the run before")
-    done = nbctl(daemon, "compare", "--junit", junit, "--fail-if", "cost>1s", "--", "sh", "-c", "exit 3")
-    assert done.returncode == 3
-    suite = ElementTree.parse(junit).getroot()[0]
-    assert "exit status 3" in [error.get("message") for error in suite.iter("error")]
-    for wrong, said in ((["--fail-if", "p98>1us"], "there is no figure 'p98'; there are cost, rate, p50"),
+    assert limited("cost>1ns") == (5, ["failed"])
+    assert limited("rate<1G") == (5, ["failed"])
+    assert limited("p99.99>1ns", "cost>1ns") == (5, ["unknown", "failed"])  # worse goes first
+    assert limited("p99.99>1ns", "cost>1s") == (7, ["unknown", "passed"])
+    for wrong, said in ((["--fail-if", "p98>1us"], "there is no figure 'p98'; there are cost, calls, rate"),
                         (["--fail-if", "p99>200"], "comes a time with its unit, such as 200us"),
-                        (["--junit", junit], "--junit is about --fail-if"),
+                        (["--fail-if", "cost>1.1*first"], "judged against others by --pair, --build and --against"),
                         (["--undecided", "pass"], "--undecided is about --fail-if"),
                         (["--fail-if", "cost>1s", "--undecided", "no"], "expected pass or fail, got 'no'")):  # fmt: skip
         done = nbctl(daemon, "compare", *wrong)

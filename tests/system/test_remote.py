@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener, wait_until
+from conftest import NBCTL, TIMEOUT, listener, rows_of, wait_until
 
 VERSION = subprocess.check_output([NBCTL, "--version"], text=True).split()[1]
 
@@ -88,7 +88,7 @@ def test_compare_measures_over_one_connection(daemon, program, tmp_path):
     ssh = program(f'echo >>{made}; exec sh -c "$last"')
     client = f'exec 3<>/dev/tcp/127.0.0.1/{daemon.port("echo")}; printf x >&3; read -rn1 <&3'
     ran = remote(ssh, "-s", daemon.control, "compare", "--repeat=3", "--json", "--", "bash", "-c", client, "{port}")
-    (row,) = json.loads(ran.stdout)["rows"]
+    (row,) = rows_of(json.loads(ran.stdout))
     assert row["count"] == 3 and row["generator"]["elsewhere"] and row["conditions"]["generator_host"]
     assert made.read_text().count("\n") == 1
 
@@ -254,7 +254,7 @@ def far(program):
 def test_a_command_on_another_host_is_measured(daemon, far):
     client = f'exec 3<>/dev/tcp/127.0.0.1/{daemon.port("echo")}; printf x >&3; read -rn1 <&3; echo done'
     ran = compare_on(far, daemon, "bash", "-c", client, "{port}", options=["--repeat=3", "--json"])
-    (row,) = json.loads(ran.stdout)["rows"]
+    (row,) = rows_of(json.loads(ran.stdout))
     assert row["count"] == 3 and row["generator"]["elsewhere"] and row["generator"]["wall_ns"] > 0
     assert row["conditions"]["generator_host"]["name"] == "c1"
     once = compare_on(far, daemon, "bash", "-c", client, options=["--nbctl", f"env {NBCTL}"])
@@ -341,7 +341,7 @@ def test_builds_are_programs_of_the_other_host(far, tmp_path):
     ran = compare()
     assert ran.returncode != 0 and f"on server1: {new}: No such file or directory" in ran.stderr
     new.symlink_to(NBCTL.parent / "nbserved")
-    rows = json.loads(compare().stdout)["rows"]
+    rows = rows_of(json.loads(compare().stdout))
     assert [(row["listener"], row["count"]) for row in rows] == [("echo-epoll (old)", 2), ("echo-epoll (new)", 2)]
 
 
@@ -361,9 +361,9 @@ def test_several_hosts_are_one_generator(daemon, far, tmp_path):
     client = "exec 3<>/dev/tcp/127.0.0.1/$0; printf x >&3; read -rn1 <&3"
     ran = compare_on(far, daemon, "bash", "-c", client, "{port}", on="c[1-3]",
                      options=["--repeat=3", "--json", "--save", rows])  # fmt: skip
-    (row,) = json.loads(ran.stdout)["rows"]
+    (row,) = rows_of(json.loads(ran.stdout))
     assert row["count"] == 9
-    assert [host["host"] for host in row["derived"]["hosts"]] == ["c1", "c2", "c3"]
+    assert [host["host"] for host in row["hosts"]] == ["c1", "c2", "c3"]
     assert row["conditions"]["on"] == ["c1", "c2", "c3"]
     assert [host["name"] for host in row["conditions"]["generator_hosts"]] == ["c1", "c2", "c3"]
     for saved in map(json.loads, rows.read_text().splitlines()):

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import pytest
-from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, requires, twin_address
+from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, requires, rows_of, twin_address
 
 
 def environment(tmp_path):
@@ -38,15 +38,14 @@ def redis(requests=300):
 
 def test_one_command_is_the_answer(tmp_path):
     done = run(tmp_path, "--run", "echo,engine=all", "--repeat", "9", "--json", "--", *redis())
-    rows = json.loads(done.stdout)["rows"]
+    rows = rows_of(json.loads(done.stdout))
     assert {row["engine"] for row in rows} == set(ENGINES)
     for row in rows:
-        assert row["derived"]["visits"] == 9 and row["generator"]["requests"] == 2700
-        assert row["derived"]["cpu_ns_per_request"] > 0
-    assert rows[0]["verdict"] is None
+        assert row["visits"] == 9 and row["generator"]["requests"] == 2700
+        assert row["values"]["cpu_ns_per_request"]["median"] > 0
+    assert rows[0]["verdicts"] == {}
     for row in rows[1:]:
-        verdict = row["verdict"]
-        assert verdict["against"] == rows[0]["listener"] and verdict["figure"] == "cpu_ns_per_request"
+        verdict = row["verdicts"]["cost"]
         assert verdict["rounds"] == 9 and verdict["is"] in ("less", "more", "same", "undecided")
         assert verdict["low"] <= verdict["change"] <= verdict["high"]
     assert not list(tmp_path.iterdir())  # its directory is removed
@@ -65,7 +64,7 @@ def test_engines_that_the_host_lacks_are_named_with_the_reason(tmp_path, no_io_u
     done = run(tmp_path, "--run", "echo,engine=all", "--repeat", "2", "--json", "--save", rows, "--html", page,
                "--", *redis(), preexec=no_io_uring)  # fmt: skip
     document = json.loads(done.stdout)
-    assert {row["engine"] for row in document["rows"]} == {"epoll"}
+    assert {row["engine"] for row in rows_of(document)} == {"epoll"}
     missing = {f"echo-{engine}" for engine in ENGINES if engine != "epoll"}
     assert {absent["listener"] for absent in document["unavailable"]} == missing
     assert all(no_io_uring.fix in absent["reason"] for absent in document["unavailable"])
@@ -96,8 +95,8 @@ def test_rates_are_of_the_span_in_which_there_was_load(tmp_path):
 def test_rows_have_the_round_trips(tmp_path):
     done = run(tmp_path, "--run", "sockperf,engine=epoll", "--repeat", "1", "--json", "--", requires("sockperf"),
                "ping-pong", "--tcp", "-i", "127.0.0.1", "-p", "{port}", "-t", "1")  # fmt: skip
-    derived = json.loads(done.stdout)["rows"][0]["derived"]
-    assert 0 < derived["trip50_ns"] <= derived["trip99_ns"]
+    values = rows_of(json.loads(done.stdout))[0]["values"]
+    assert 0 < values["trip50_ns"]["median"] <= values["trip99_ns"]["median"]
 
 
 def test_several_listeners_and_options_of_compare(tmp_path):
@@ -379,7 +378,7 @@ def test_a_visit_has_a_time_limit(tmp_path):
     document = json.loads(done.stdout)
     assert visits.read_text().split().count("echo-epoll") == 1
     assert done.stderr.count("echo-epoll is not compared") == 1
-    assert [(row["listener"], row["derived"]["visits"]) for row in document["rows"]] == [("echo-epoll-2", 2)]
+    assert [(row["listener"], row["visits"]) for row in rows_of(document)] == [("echo-epoll-2", 2)]
     (absent,) = document["unavailable"]
     assert absent["listener"] == "echo-epoll" and "within 2 s (--timeout)" in absent["reason"]
 

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import NBCTL, listener
+from conftest import NBCTL, listener, rows_of
 from test_run import redis, run
 
 
@@ -26,24 +26,25 @@ def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
                "--json", "--", *redis(), "-c", "{c}")  # fmt: skip
     document = json.loads(done.stdout)
     labels = [f"redis, c={c}, d={d}" for c in (1, 3) for d in ("0", "20us")]
-    assert sorted({row["label"] for row in document["rows"]}) == sorted(labels)
-    assert len(document["rows"]) == 8
-    for row in document["rows"]:
+    assert sorted({row["label"] for row in rows_of(document)}) == sorted(labels)
+    assert len(rows_of(document)) == 8
+    for row in rows_of(document):
         values = row["conditions"]["sweep"]["values"]
         assert row["label"] == f"redis, c={values['c']}, d={values['d']}"
         assert row["conditions"]["listener"]["batch-delay"] == values["d"]
         assert row["conditions"]["command"][-2:] == ["-c", values["c"]]
-        assert row["derived"]["visits"] == 2 and row["generator"]["requests"] == 600
-        if row["verdict"]:
-            assert row["verdict"]["comparisons"] == 4 and row["verdict"]["is"] == "too_few_rounds"
-    assert [sweep["title"] for sweep in document["sweeps"]] == ["echo: redis, d=0", "echo: redis, d=20us"]
-    for sweep in document["sweeps"]:
+        assert row["visits"] == 2 and row["generator"]["requests"] == 600
+        if row["verdicts"]:
+            assert row["verdicts"]["cost"]["is"] == "too_few_rounds"
+    assert {group["comparisons"] for group in document["groups"]} == {4}
+    assert [sweep["title"] for sweep in document["curves"]] == ["echo: redis, d=0", "echo: redis, d=20us"]
+    for sweep in document["curves"]:
         assert sweep["name"] == "c" and sweep["values"] == ["1", "3"]
         assert [listener["listener"] for listener in sweep["listeners"]] == ["echo-epoll", "echo-epoll-2"]
         assert all(len(points) == 2 for points in sweep["listeners"][0]["figures"].values())
     assert "<h2>echo: redis, d=20us over c</h2>" in page.read_text()
     loaded = run(tmp_path, "compare", "--load", rows, "--json", program=NBCTL).stdout
-    assert list(dict.fromkeys(row["label"] for row in json.loads(loaded)["rows"])) == labels
+    assert list(dict.fromkeys(row["label"] for row in rows_of(json.loads(loaded)))) == labels
     assert run(tmp_path, "report", rows, program=NBCTL).stdout.count("/s over c</h3>") == 2
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     for row in saved:  # samples of the first listener alone
@@ -59,20 +60,20 @@ def test_a_sweep_over_workers(tmp_path):
     """Each value has a daemon with that number of workers, and there is a curve over the values."""
     done = run(tmp_path, "--run", "echo,engine=epoll,workers={w}", "--sweep", "w=1,2", "--repeat", 2, "--json", "--", *redis(), "-c", "8")
     document = json.loads(done.stdout)
-    assert [(row["label"], row["workers"]) for row in document["rows"]] == [("w=1", 1), ("w=2", 2)]
-    assert [row["conditions"]["listener"]["workers"] for row in document["rows"]] == ["1", "2"]
-    (sweep,) = document["sweeps"]
+    assert [(row["label"], row["workers"]) for row in rows_of(document)] == [("w=1", 1), ("w=2", 2)]
+    assert [row["conditions"]["listener"]["workers"] for row in rows_of(document)] == ["1", "2"]
+    (sweep,) = document["curves"]
     assert sweep["name"] == "w" and sweep["values"] == ["1", "2"]
 
 
 def test_one_listener_has_curves_too(tmp_path):
     done = run(tmp_path, "--run", "echo,engine=epoll", "--sweep", "c=1,2", "--json", "--", *redis(), "-c", "{c}")
     document = json.loads(done.stdout)
-    assert [row["derived"]["visits"] for row in document["rows"]] == [6, 6]
-    (sweep,) = document["sweeps"]
-    assert sweep["conclusion"] is None
-    for value, low, high in next(iter(sweep["listeners"][0]["figures"].values())):
-        assert 0 < low <= high and value > 0
+    assert [row["visits"] for row in rows_of(document)] == [6, 6]
+    (sweep,) = document["curves"]
+    assert sweep["text"] is None
+    for value in next(iter(sweep["listeners"][0]["figures"].values())):
+        assert 0 < value["lower"] <= value["upper"] and value["median"] > 0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_running_daemon_is_swept_as_well(start_daemon, tmp_path):
     daemon = start_daemon(listener("echo"))
     done = run(tmp_path, "-s", daemon.control, "compare", "echo", "--sweep", "c=1,2", "--repeat", 1, "--json", "--",
                *command(tmp_path, "-c", "{c}"), program=NBCTL)  # fmt: skip
-    assert [row["label"] for row in json.loads(done.stdout)["rows"]] == ["c=1", "c=2"]
+    assert [row["label"] for row in rows_of(json.loads(done.stdout))] == ["c=1", "c=2"]
     done = run(tmp_path, "-s", daemon.control, "compare", "echo", "--sweep", "c=1,2", "--", "true", "{c}", check=2,
                program=NBCTL)  # fmt: skip
     assert "COMMAND needs {port}, {host}, {uri} or {listener}" in done.stderr

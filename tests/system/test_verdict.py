@@ -16,7 +16,7 @@ import threading
 import time
 
 import pytest
-from conftest import NBCTL, TIMEOUT
+from conftest import NBCTL, TIMEOUT, rows_of
 
 MINUTES = 1
 GROUPS = int(os.environ.get("NBSERVED_GROUPS", 8))
@@ -138,7 +138,7 @@ def compare(path, noise, factors, seed):
     finally:
         fake.close()
     assert done.returncode == 0, done.stderr
-    return [row["verdict"]["is"] for row in json.loads(done.stdout)["rows"][1:]]
+    return [row["verdicts"]["cost"]["is"] for row in rows_of(json.loads(done.stdout))[1:]]
 
 
 def all_verdicts(tmp_path, noise, factors):

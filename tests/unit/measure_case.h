@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "compare_table.h"
 #include "measure.h"
+#include "table.h"
 
 /* A document of one listener; latency buckets as JSON text. */
 static inline json_t *document(const char *listener, const char *service, int count, int bytes,
@@ -39,15 +39,34 @@ static inline void add_delta(struct measures *m, json_t *before, json_t *after, 
 	json_decref(after);
 }
 
+static inline struct result *judged(const struct measures *m)
+{
+	const struct result_options options = { .within = m->within };
+
+	return result_new(m, &options);
+}
+
+/* The warning of that kind; NULL: there is none. */
+static inline const char *warned(const struct result *r, const char *kind)
+{
+	for (unsigned i = 0; i < r->warning_count; i++)
+		if (!strcmp(r->warnings[i].kind, kind))
+			return r->warnings[i].text;
+	return NULL;
+}
+
 static inline char *rendered(const struct measures *m)
 {
+	struct result *r = judged(m);
 	struct output out = { .width = 200 };
 	char *text;
 	size_t bytes;
 
 	out.file = open_memstream(&text, &bytes);
-	compare_render(&out, m, COLUMNS_ALL);
+	print_result(&out, r, m, COLUMNS_ALL);
+	print_answer(&out, r);
 	fclose(out.file);
+	result_free(r);
 	return text;
 }
 

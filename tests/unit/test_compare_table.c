@@ -1,10 +1,10 @@
-/* ctl/measure/compare_table.c and what stands beside the table: medians, conditions, the CSV file.
+/* ctl/print/table.c and what stands beside the table: medians and warnings.
  */
 #include <errno.h>
 #include <math.h>
 
-#include "compare_group.h"
 #include "measure_case.h"
+#include "parts.h"
 #include "util.h"
 
 static void table_has_a_baseline(void **state)
@@ -43,12 +43,12 @@ static void operations_of_other_sizes_are_compared_by_bytes(void **state)
 	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 1000, 64000, 1, "[]"), "");
 	add_delta(&m, NULL, document("b", "echo", 1000, 65000, 1, "[]"), "");
-	assert_int_equal(compare_cost(m.rows, 2), FIGURE_CPU_PER_OP);
+	assert_int_equal(judge_cost_figure(m.rows, 2), FIGURE_CPU_PER_OP);
 	add_delta(&m, NULL, document("c", "echo", 1000, 128000, 1, "[]"), "");
-	assert_int_equal(compare_cost(m.rows, 3), FIGURE_CPU_PER_BYTE);
+	assert_int_equal(judge_cost_figure(m.rows, 3), FIGURE_CPU_PER_BYTE);
 	measures_free(&m);
 	add_delta(&m, NULL, document("d", "discard", 1000, 64000, 1, "[]"), "");
-	assert_int_equal(compare_cost(m.rows, 1), FIGURE_CPU_PER_BYTE);
+	assert_int_equal(judge_cost_figure(m.rows, 1), FIGURE_CPU_PER_BYTE);
 	measures_free(&m);
 }
 
@@ -128,28 +128,22 @@ static void all_listeners_that_share_a_cpu_are_named(void **state)
 {
 	static const int cost[] = { 1000 };
 	struct measures m = {};
-	struct groups groups;
-	char *said;
+	struct result *r;
 
 	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		add_visits(&m, (const char *const[]){ "a", "b", "c" }[i], 1, cost);
 	m.rows[1]->generator.shared_cpus = 1;
-	groups_init(&groups, &m);
-	said = groups_shared_cpus(&groups);
-	assert_non_null(strstr(said, "The generator and b may run"));
-	free(said);
+	r = judged(&m);
+	assert_non_null(strstr(warned(r, "shared_cpus"), "The generator and b may run"));
+	result_free(r);
 	m.rows[0]->generator.shared_cpus = 2;
-	said = groups_shared_cpus(&groups);
-	assert_non_null(strstr(said, "The generator and a, b may run"));
-	free(said);
-	assert_null(groups_shared_cores(&groups));
 	m.rows[2]->generator.sibling_cpus = 1;
-	said = groups_shared_cores(&groups);
-	assert_non_null(
-		strstr(said, "The generator and c run on hardware threads of the same core"));
-	free(said);
-	groups_fini(&groups);
+	r = judged(&m);
+	assert_non_null(strstr(warned(r, "shared_cpus"), "The generator and a, b may run"));
+	assert_non_null(strstr(warned(r, "shared_cores"),
+			       "The generator and c run on hardware threads of the same core"));
+	result_free(r);
 	measures_free(&m);
 }
 
@@ -159,21 +153,20 @@ static void conditions_that_void_figures_are_said(void **state)
 	static const char host[] =
 		"{\"host\": {\"governor\": \"powersave\", \"clocksource\": \"hpet\", \"turbo\": "
 		"\"on\", \"transparent_hugepages\": \"always\"%s}%s}";
-	static const char *const expected[] = {
-		"throttled in 1 of 2 visits",
-		"different NUMA nodes in 2 of 2 visits",
-		"governor is powersave",
-		"clock source is hpet",
-		"gave up to 10 % of a CPU",
-		"took up to 90 % of a CPU",
-		"waited for a CPU in up to 50 % of the time",
-		"Turbo is on",
-		"huge pages are on",
-		"`cpus = 0` in the listener, taskset -c 2 COMMAND"
+	static const char *const expected[][2] = {
+		{ "throttled", "throttled in 1 of 2 visits" },
+		{ "other_nodes", "different NUMA nodes in 2 of 2 visits" },
+		{ "governor", "governor is powersave" },
+		{ "clock_source", "clock source is hpet" },
+		{ "steal", "gave up to 10 % of a CPU" },
+		{ "other_programs", "took up to 90 % of a CPU" },
+		{ "pressure", "waited for a CPU in up to 50 % of the time" },
+		{ "turbo", "Turbo is on" },
+		{ "huge_pages", "huge pages are on" },
+		{ "shared_cpus", "`cpus = 0` in the listener, taskset -c 2 COMMAND" },
 	};
 	struct measures m = { 0 };
-	struct groups all;
-	char *said;
+	struct result *r;
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
@@ -196,12 +189,13 @@ static void conditions_that_void_figures_are_said(void **state)
 							 .steal_ns = NS_PER_S / 10,
 							 .pressure_ns = NS_PER_S / 2 };
 	}
-	groups_init(&all, &m);
-	said = groups_conditions(&all);
-	for (unsigned i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
-		assert_non_null(strstr(said, expected[i]));
-	free(said);
-	groups_fini(&all);
+	r = judged(&m);
+	for (unsigned i = 0; i < ARRAY_SIZE(expected); i++) {
+		assert_non_null(warned(r, expected[i][0]));
+		assert_non_null(strstr(warned(r, expected[i][0]), expected[i][1]));
+	}
+	assert_int_equal(r->warning_count, ARRAY_SIZE(expected));
+	result_free(r);
 	json_decref(m.rows[0]->source);
 	json_decref(m.rows[1]->source);
 	for (unsigned i = 0; i < 2; i++) { /* a host of which nothing is known */
@@ -210,9 +204,9 @@ static void conditions_that_void_figures_are_said(void **state)
 		m.rows[i]->machine = (struct measure_machine){ 0 };
 		m.rows[i]->generator.shared_cpus = 0;
 	}
-	groups_init(&all, &m);
-	assert_null(groups_conditions(&all));
-	groups_fini(&all);
+	r = judged(&m);
+	assert_int_equal(r->warning_count, 0);
+	result_free(r);
 	measures_free(&m);
 }
 

@@ -5,7 +5,7 @@
 
 #include "generator_sum.h"
 #include "hosts.h"
-#include "hosts_words.h"
+#include "hosts_table.h"
 #include "util.h"
 
 /* A part that told `requests` in load_ms, whose generator took 100 ms more to start. */
@@ -124,7 +124,7 @@ static void the_table_of_hosts_names_each_load(void **state)
 {
 	struct measures m = {};
 	struct output out = { .width = 200 };
-	struct groups groups;
+	struct result *r;
 	char *table;
 	size_t bytes;
 
@@ -133,14 +133,14 @@ static void the_table_of_hosts_names_each_load(void **state)
 	add_visit(&m, "a", 0.5, 0.5, 1);
 	m.rows[0]->label = "c=1";
 	m.rows[1]->label = "c=5";
-	groups_init(&groups, &m);
+	r = judged(&m);
 	out.file = open_memstream(&table, &bytes);
-	hosts_render(&out, &groups);
+	hosts_render(&out, r);
 	fclose(out.file);
 	assert_non_null(strstr(table, "\necho: c=1\n"));
 	assert_non_null(strstr(table, "\necho: c=5\n"));
 	free(table);
-	groups_fini(&groups);
+	result_free(r);
 	measures_free(&m);
 }
 
@@ -163,44 +163,44 @@ static void saved_rows_have_each_host(void **state)
 	measures_free(&loaded);
 }
 
-static char *said_of(double first, double second, double overlap,
-		     char *(*say)(const struct groups *))
+/* The warning of that kind, to be freed; NULL: there is none. */
+static char *said_of(double first, double second, double overlap, const char *kind)
 {
 	struct measures m = {};
-	struct groups groups;
+	struct result *r;
 	char *text;
 
 	add_visit(&m, "a", first, second, overlap);
-	groups_init(&groups, &m);
-	text = say(&groups);
-	groups_fini(&groups);
+	r = judged(&m);
+	text = warned(r, kind) ? strdup(warned(r, kind)) : NULL;
+	result_free(r);
 	measures_free(&m);
 	return text;
 }
 
 static void the_limit_is_judged_by_each_host(void **state)
 {
-	char *text = said_of(0.97, 0.5, 1, hosts_limit);
+	char *text = said_of(0.97, 0.5, 1, "limited_hosts");
 
 	(void)state;
 	assert_non_null(strstr(text, "(a: c1 (97 %) of a CPU by its busiest thread; c2 not)"));
 	free(text);
-	assert_null(said_of(0.97, 0.5, 1, groups_generator_limit));
-	assert_null(said_of(0.97, 0.97, 1, hosts_limit));
-	text = said_of(0.97, 0.97, 1, groups_generator_limit);
+	assert_null(said_of(0.97, 0.5, 1, "generator_limit"));
+	assert_null(said_of(0.97, 0.97, 1, "limited_hosts"));
+	text = said_of(0.97, 0.97, 1, "generator_limit");
 	assert_non_null(text);
 	free(text);
-	assert_null(said_of(0.5, 0.5, 1, hosts_limit));
+	assert_null(said_of(0.5, 0.5, 1, "limited_hosts"));
 }
 
 static void hosts_that_hardly_ran_together_are_named(void **state)
 {
-	char *text = said_of(0.5, 0.5, 0.71, hosts_overlap);
+	char *text = said_of(0.5, 0.5, 0.71, "overlap");
 
 	(void)state;
 	assert_non_null(strstr(text, "they ran together for only 71 % of the time (a)"));
 	free(text);
-	text = said_of(0.5, 0.5, 0.95, hosts_overlap);
+	text = said_of(0.5, 0.5, 0.95, "overlap");
 	assert_null(strstr(text, "together"));
 	free(text);
 }

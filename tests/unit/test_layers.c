@@ -15,6 +15,8 @@
 #include <cmocka.h>
 
 #include "layers_group.h"
+#include "layers_print.h"
+#include "measure_case.h"
 #include "perf.h"
 #include "report.h"
 #include "symbols.h"
@@ -299,8 +301,8 @@ static void layers_are_parts_of_the_cost(void **state)
 {
 	enum { ROUNDS = 21 };
 	struct measures m = { 0 };
-	struct layers_group l;
-	struct groups groups;
+	const struct layers_group *l;
+	struct result *r;
 
 	(void)state;
 	for (int round = 1; round <= ROUNDS; round++) {
@@ -311,40 +313,39 @@ static void layers_are_parts_of_the_cost(void **state)
 		add_visit(&m, "b", round, 20, with ? sampled(10, 90) : NULL);
 	}
 	measures_merge(&m);
-	groups_init(&groups, &m);
-	assert_int_equal(groups.count, 1);
-	assert_true(layers_group_init(&l, &groups.list[0]));
-	assert_true(l.shown[LAYER_SERVICE] && l.shown[LAYER_TCP_IP] && !l.shown[LAYER_EPOLL]);
-	assert_true(fabs(l.rows[0].ns[LAYER_SERVICE] - 2000) < 1);
-	assert_true(fabs(l.rows[0].ns[LAYER_TCP_IP] - 8000) < 1);
-	assert_true(fabs(l.rows[1].ns[LAYER_TCP_IP] - 18000) < 1);
-	assert_int_equal(l.rows[1].verdicts[LAYER_TCP_IP].is, VERDICT_MORE);
-	assert_true(fabs(l.rows[1].verdicts[LAYER_TCP_IP].change - 10000) < 1);
-	assert_int_equal(l.rows[1].verdicts[LAYER_SERVICE].is, VERDICT_SAME);
-	assert_int_equal(l.rows[1].verdicts[LAYER_SERVICE].rounds, 14);
-	assert_int_equal(l.rows[0].samples, 1400);
-	assert_int_equal(l.rows[0].lost, 14);
-	assert_string_equal(l.rows[0].other[0].name, "odd");
-	assert_null(l.rows[0].other[1].name);
-	layers_group_fini(&l);
-	groups_fini(&groups);
+	r = judged(&m);
+	assert_int_equal(r->group_count, 1);
+	l = r->groups[0].layers;
+	assert_non_null(l);
+	assert_true(l->shown[LAYER_SERVICE] && l->shown[LAYER_TCP_IP] && !l->shown[LAYER_EPOLL]);
+	assert_true(fabs(l->rows[0].ns[LAYER_SERVICE] - 2000) < 1);
+	assert_true(fabs(l->rows[0].ns[LAYER_TCP_IP] - 8000) < 1);
+	assert_true(fabs(l->rows[1].ns[LAYER_TCP_IP] - 18000) < 1);
+	assert_int_equal(l->rows[1].verdicts[LAYER_TCP_IP].is, VERDICT_MORE);
+	assert_true(fabs(l->rows[1].verdicts[LAYER_TCP_IP].change - 10000) < 1);
+	assert_int_equal(l->rows[1].verdicts[LAYER_SERVICE].is, VERDICT_SAME);
+	assert_int_equal(l->rows[1].verdicts[LAYER_SERVICE].rounds, 14);
+	assert_int_equal(l->rows[0].samples, 1400);
+	assert_int_equal(l->rows[0].lost, 14);
+	assert_string_equal(l->rows[0].other[0].name, "odd");
+	assert_null(l->rows[0].other[1].name);
+	result_free(r);
 	measures_free(&m);
 }
 
 static void without_samples_there_are_no_layers(void **state)
 {
 	struct measures m = { 0 };
-	struct layers_group l;
-	struct groups groups;
+	struct result *r;
 	json_t *document = json_object();
 
 	(void)state;
 	add_visit(&m, "a", 1, 10, NULL);
 	add_visit(&m, "b", 1, 10, NULL);
-	groups_init(&groups, &m);
-	assert_false(layers_group_init(&l, &groups.list[0]));
-	groups_fini(&groups);
-	layers_add_json(document, &m);
+	r = judged(&m);
+	assert_null(r->groups[0].layers);
+	layers_add_json(document, r);
+	result_free(r);
 	assert_int_equal(json_object_size(document), 0);
 	json_decref(document);
 	measures_free(&m);
@@ -355,9 +356,12 @@ static char *page_of(const struct measures *m)
 	char *text;
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
+	struct result *r;
 
 	assert_non_null(to);
-	report_html(to, m, NULL);
+	r = judged(m);
+	report_html(to, r, m);
+	result_free(r);
 	fclose(to);
 	return text;
 }

@@ -2,8 +2,9 @@
 #include <errno.h>
 #include <math.h>
 
-#include "compare_group.h"
+#include "field.h"
 #include "measure_case.h"
+#include "result_json.h"
 #include "util.h"
 
 /* { name, operations: {a, b, c} } with the given number of each. */
@@ -40,6 +41,7 @@ static void unavailable_listeners_have_no_rows(void **state)
 {
 	json_t *far = service_with("far", 0, 0, 0), *unavailable, *document;
 	struct measures m = {};
+	struct result *r;
 	char *text;
 
 	(void)state;
@@ -55,8 +57,10 @@ static void unavailable_listeners_have_no_rows(void **state)
 	text = rendered(&m);
 	assert_non_null(strstr(text, "No operations in the interval: idle\n"));
 	assert_null(strstr(text, "far"));
-	document = compare_to_json(&m);
-	assert_int_equal(json_array_size(json_object_get(document, "rows")), 6);
+	r = judged(&m);
+	document = result_to_json(r, &m);
+	result_free(r);
+	assert_int_equal(json_array_size(json_object_get(document, "idle")), 1);
 	unavailable = json_pack("[{s:s, s:s}]", "listener", "far", "reason", "no device");
 	assert_true(json_equal(json_object_get(document, "unavailable"), unavailable));
 	json_decref(unavailable);
@@ -164,35 +168,42 @@ static void restarted_daemon_is_noticed(void **state)
 }
 
 /* As the table says `-`. */
+/* Of the first row; NaN: null. */
+static double median_in(const json_t *json, const char *figure)
+{
+	const json_t *group = json_array_get(field_get(json, "groups"), 0);
+	const json_t *row = json_array_get(field_get(group, "rows"), 0);
+	const json_t *value = json_object_get(field_get(row, "values"), figure);
+
+	assert_non_null(value);
+	return json_is_null(field_get(value, "median"))
+		       ? NAN
+		       : json_number_value(field_get(value, "median"));
+}
+
 static void json_is_null_where_nothing_can_be_told(void **state)
 {
-	static const char *const of_none[] = { "cpu_ns_per_operation",
-					       "cpu_ns_per_byte",
-					       "syscalls_per_operation",
-					       "operations_per_turn",
-					       "p50_ns",
-					       "p99_ns",
-					       "p99_9_ns" };
+	static const char *const of_none[] = { "requests_per_s", "cpu_ns_per_request", "trip50_ns",
+					       "p99_99_ns" };
 	struct measures m = {};
-	json_t *json, *rows;
-	const json_t *derived;
+	struct result *r;
+	json_t *json;
 
 	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 2000, 10, 5, "[[1023, 1000]]"), "");
 	add_delta(&m, NULL, document("b", "echo", 0, 0, 0, "[]"), "");
-	json = compare_to_json(&m);
-	rows = json_object_get(json, "rows");
-	derived = json_object_get(json_array_get(rows, 0), "derived");
-	assert_true(json_number_value(json_object_get(derived, "p50_ns")) == 1023);
-	assert_true(json_number_value(json_object_get(derived, "p99_ns")) == 1023);
+	r = judged(&m);
+	json = result_to_json(r, &m);
+	assert_true(field_uint(json, "schema") == 3);
+	assert_true(median_in(json, "p50_ns") == 1023);
+	assert_true(median_in(json, "p99_ns") == 1023);
 	/* of 1,000 samples one lies beyond this percentile, ten do not */
-	assert_true(json_is_null(json_object_get(derived, "p99_9_ns")));
-	assert_true(json_is_real(json_object_get(derived, "cpu_ns_per_operation")));
-	derived = json_object_get(json_array_get(rows, 1), "derived");
+	assert_true(isnan(median_in(json, "p99_9_ns")));
+	assert_false(isnan(median_in(json, "cpu_ns_per_operation")));
 	for (unsigned i = 0; i < ARRAY_SIZE(of_none); i++)
-		assert_true(json_is_null(json_object_get(derived, of_none[i])));
-	assert_float_equal(json_real_value(json_object_get(derived, "operations_per_s")), 0, 0);
+		assert_true(isnan(median_in(json, of_none[i])));
 	json_decref(json);
+	result_free(r);
 	measures_free(&m);
 }
 
@@ -212,12 +223,15 @@ static void missing_and_odd_fields_are_tolerated(void **state)
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		json_t *document = json_loads(texts[i], 0, NULL);
 		struct measures m = {};
+		struct result *r;
 
 		assert_non_null(document);
 		measures_delta(&m, NULL, document, 0, "");
 		measures_delta(&m, document, document, 1, "");
 		free(rendered(&m));
-		json_decref(compare_to_json(&m));
+		r = judged(&m);
+		json_decref(result_to_json(r, &m));
+		result_free(r);
 		measures_free(&m);
 		json_decref(document);
 	}
@@ -309,23 +323,58 @@ static void load_names_the_bad_line(void **state)
 	measures_free(&m);
 }
 
-/* Of sockperf's answers under load a listener has some more than a hundredth, another some less. */
-static void what_comes_with_each_hundredth_is_minor_in_each_row(void **state)
+static void add_operation(struct measures *m, const char *listener, const char *operation,
+			  unsigned round, uint64_t count, uint64_t all)
 {
-	static const struct {
-		uint64_t count, all;
-		bool minor;
-	} cases[] = { { 0, 10000, false },
-		      { 99, 10000, true },
-		      { 101, 10000, true },
-		      { 200, 10000, false },
-		      { 10000, 10000, false } };
+	json_t *source =
+		json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:{s:s, s:i, s:i}}", "label", "",
+			  "listener", listener, "engine", "e", "service", "nbd", "operation",
+			  operation, "count", (json_int_t)count, "listener_count", (json_int_t)all,
+			  "visit", "run", "r", "round", (int)round, "position", 1);
+
+	assert_int_equal(measures_add_json(m, source), 0);
+	json_decref(source);
+}
+
+/* Of one listener some more than a hundredth are flushes, of another some less. */
+static void operations_of_a_visit_are_one_row(void **state)
+{
+	struct measures m = {};
 
 	(void)state;
-	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
-		assert_int_equal(measure_is_minor(&(struct measure){
-					 .count = cases[i].count, .listener_count = cases[i].all }),
-				 cases[i].minor);
+	for (unsigned round = 1; round <= 2; round++)
+		for (unsigned i = 0; i < 2; i++) {
+			const char *listener = i ? "b" : "a";
+
+			add_operation(&m, listener, "flush", round, i ? 99 : 101, 10000);
+			add_operation(&m, listener, "read", round, 9000 - i, 10000);
+			add_operation(&m, listener, "write", round, 900, 10000);
+		}
+	measures_merge(&m);
+	assert_int_equal(m.count, 2);
+	for (unsigned i = 0; i < m.count; i++) {
+		assert_string_equal(m.rows[i]->operation, "read+write");
+		assert_int_equal(m.rows[i]->count, 2 * (9900 - i));
+		assert_int_equal(m.rows[i]->listener_count, 20000);
+		assert_int_equal(measure_visits(m.rows[i]), 2);
+	}
+	assert_int_equal(json_array_size(m.minor), 1);
+	assert_string_equal(field_text(json_array_get(m.minor, 0), ""), "nbd flush");
+	measures_free(&m);
+}
+
+static void a_listener_is_named_by_what_it_did(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	add_operation(&m, "a", "read", 1, 100, 100);
+	add_operation(&m, "b", "write", 1, 100, 100);
+	measures_merge(&m);
+	assert_int_equal(m.count, 2);
+	assert_string_equal(m.rows[0]->operation, "read");
+	assert_string_equal(m.rows[1]->operation, "write");
+	measures_free(&m);
 }
 
 int main(void)
@@ -343,7 +392,8 @@ int main(void)
 		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
 		cmocka_unit_test(saved_rows_come_back_the_same),
 		cmocka_unit_test(load_names_the_bad_line),
-		cmocka_unit_test(what_comes_with_each_hundredth_is_minor_in_each_row),
+		cmocka_unit_test(operations_of_a_visit_are_one_row),
+		cmocka_unit_test(a_listener_is_named_by_what_it_did),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

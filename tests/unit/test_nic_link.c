@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-#include "compare_group.h"
 #include "field.h"
 #include "figure.h"
 #include "link.h"
@@ -79,7 +78,7 @@ static void the_rate_is_the_median_of_the_samples(void **state)
 static char *said(int speed_mbit)
 {
 	struct measures m = {}, loaded = {};
-	struct groups groups;
+	struct result *r;
 	json_t *saved;
 	char *text;
 
@@ -88,9 +87,9 @@ static char *said(int speed_mbit)
 	assert_int_equal(measures_add_json(&loaded, saved), 0);
 	json_decref(saved);
 	measures_merge(&loaded);
-	groups_init(&groups, &loaded);
-	text = groups_link_limit(&groups);
-	groups_fini(&groups);
+	r = judged(&loaded);
+	text = warned(r, "link_limit") ? strdup(warned(r, "link_limit")) : NULL;
+	result_free(r);
 	measures_free(&m);
 	measures_free(&loaded);
 	return text;
@@ -111,24 +110,22 @@ static void a_full_link_was_the_limit(void **state)
 static void the_link_comes_before_the_generator(void **state)
 {
 	struct measures m = {};
-	struct groups groups;
+	struct result *r;
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		char *link, *generator;
+		bool link, generator;
 
 		add_row(&m, i ? 1000 : 100);
 		m.rows[0]->workers = 1;
 		m.rows[0]->generator =
 			(struct measure_generator){ .name = "g", .wall_ns = 100, .busiest_ns = 99 };
 		measures_merge(&m);
-		groups_init(&groups, &m);
-		link = groups_link_limit(&groups);
-		generator = groups_generator_limit(&groups);
+		r = judged(&m);
+		link = warned(r, "link_limit");
+		generator = warned(r, "generator_limit");
 		assert_true(i ? !link && generator : link && !generator);
-		free(link);
-		free(generator);
-		groups_fini(&groups);
+		result_free(r);
 		measures_free(&m);
 		m = (struct measures){};
 	}
@@ -137,17 +134,15 @@ static void the_link_comes_before_the_generator(void **state)
 static void retransmits_are_told(void **state)
 {
 	struct measures m = {};
-	struct groups groups;
-	char *text;
+	struct result *r;
 
 	(void)state;
 	add_row(&m, 0);
 	measures_merge(&m);
-	groups_init(&groups, &m);
-	text = groups_conditions(&groups);
-	assert_non_null(strstr(text, "sent up to 0.2 % of its TCP segments again"));
-	free(text);
-	groups_fini(&groups);
+	r = judged(&m);
+	assert_non_null(
+		strstr(warned(r, "retransmits"), "sent up to 0.2 % of its TCP segments again"));
+	result_free(r);
 	measures_free(&m);
 }
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "compare_group.h"
 #include "ctl.h"
+#include "result.h"
 #include "rounds.h"
 #include "util.h"
 
@@ -123,17 +123,17 @@ static struct counts count(double (*noise)(unsigned position), double change, en
 	for (unsigned i = 0; i < GROUPS; i++) {
 		struct rounds r;
 		struct measures m = measured(noise, change, &r);
-		struct groups all;
+		const struct result_options options = { 0 };
+		struct result *all = result_new(&m, &options);
 		bool any = false;
 
-		groups_init(&all, &m);
-		assert_int_equal(all.count, 1);
+		assert_int_equal(all->group_count, 1);
 		for (unsigned j = 1; j < LISTENERS; j++)
-			any |= all.list[0].verdicts[j].is == VERDICT_LESS ||
-			       all.list[0].verdicts[j].is == VERDICT_MORE;
-		c.last += all.list[0].verdicts[LISTENERS - 1].is == is;
+			any |= all->groups[0].rows[j].verdicts[JUDGED_COST].is == VERDICT_LESS ||
+			       all->groups[0].rows[j].verdicts[JUDGED_COST].is == VERDICT_MORE;
+		c.last += all->groups[0].rows[LISTENERS - 1].verdicts[JUDGED_COST].is == is;
 		c.any += any;
-		groups_fini(&all);
+		result_free(all);
 		measures_free(&m);
 	}
 	return c;
@@ -222,7 +222,7 @@ static void the_time_limit_leaves_the_rounds_that_can_decide(void **state)
 	rounds_begin(&r);
 	for (rounds = 1; !rounds_enough(&r, &m); rounds++)
 		;
-	assert_int_equal(rounds, verdict_least_rounds(1000)); /* 16 */
+	assert_int_equal(rounds, result_least_rounds(1000)); /* 16 */
 }
 
 /* An interval that stays wide: only the limit that was set ends the rounds. */

@@ -1,4 +1,4 @@
-/* daemon/base/sweep.c and brace.c: values and their texts; ctl/measure/curve.c: what a sweep tells.
+/* daemon/base/sweep.c and brace.c: values and their texts; ctl/result/curve.c: what a sweep tells.
  */
 #include <errno.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "curve.h"
+#include "measure_case.h"
 #include "report.h"
 #include "sweep.h"
 #include "util.h"
@@ -113,8 +114,8 @@ static void add_row(struct measures *m, const char *listener, const char *value,
 			"listener", listener, "label", value, "engine", listener, "service", "echo",
 			"operation", "echo", "count", 1000, "listener_count", 1000, "interval_ns",
 			1000000000, "cpu_ns", 1000 * cost, "visit", "run", "r", "round", round,
-			"conditions", "sweep", "label", "", "place", atoi(value), "values", "c",
-			value, "d", "0");
+			"conditions", "sweep", "label", "", "place", 1000 - atoi(value), "values",
+			"c", value, "d", "0");
 
 		assert_non_null(source);
 		assert_int_equal(measures_add_json(m, source), 0);
@@ -124,18 +125,14 @@ static void add_row(struct measures *m, const char *listener, const char *value,
 
 static void assert_text(const struct measures *m, const char *expected)
 {
-	struct curves curves;
-	struct groups groups;
+	struct result *r = judged(m);
 	char *text;
 
-	groups_init(&groups, m);
-	curves_init(&curves, &groups);
-	assert_int_equal(curves.count, 1);
-	text = curve_text(&curves.list[0]);
+	assert_int_equal(r->curve_count, 1);
+	text = curve_text(&r->curves[0]);
 	assert_string_equal(text, expected);
 	free(text);
-	curves_fini(&curves);
-	groups_fini(&groups);
+	result_free(r);
 }
 
 static struct measures rows_of(const unsigned costs[4], const unsigned spreads[4])
@@ -143,7 +140,7 @@ static struct measures rows_of(const unsigned costs[4], const unsigned spreads[4
 	static const char *const values[] = { "1", "10", "50", "100" };
 	struct measures m = { 0 };
 
-	/* Their order is that of their places, not that of the rows. */
+	/* Their order is that of the numbers, not that of the rows. */
 	for (unsigned i = 4; i-- > 0;) {
 		add_row(&m, "epoll", values[i], 1000, 0);
 		add_row(&m, "io_uring", values[i], costs[i], spreads[i]);
@@ -189,29 +186,31 @@ static void without_two_intervals_nothing_crosses(void **state)
 static void intervals_of_all_values_hold_together(void **state)
 {
 	struct measures m = rows_of((unsigned[]){ 700, 700, 700, 700 }, (unsigned[]){ 0, 0, 0, 0 });
-	struct groups groups;
+	struct result *r = judged(&m);
 
 	(void)state;
-	groups_init(&groups, &m);
-	assert_int_equal(groups.count, 4);
-	for (unsigned i = 0; i < groups.count; i++)
-		assert_int_equal(groups.list[i].comparisons, 4);
-	groups_fini(&groups);
+	assert_int_equal(r->group_count, 4);
+	for (unsigned i = 0; i < r->group_count; i++)
+		assert_int_equal(r->groups[i].comparisons, 4);
+	result_free(r);
 	measures_free(&m);
 }
 
 static void an_interval_is_about_its_figure(void **state)
 {
 	struct measures m = { 0 };
-	struct interval i;
+	const struct value *v;
+	struct result *r;
 
 	(void)state;
 	add_row(&m, "epoll", "1", 1000, 0);
 	measures_merge(&m);
-	i = curve_interval(m.rows[0], FIGURE_CPU_PER_OP);
-	assert_true(i.low > 1001 && i.low < 1006.5 && i.high > 1006.5 && i.high < 1012);
-	i = curve_interval(m.rows[0], FIGURE_TRIP50);
-	assert_true(isnan(i.low) && isnan(i.high));
+	r = judged(&m);
+	v = &r->groups[0].rows[0].values[FIGURE_CPU_PER_OP];
+	assert_true(v->lower > 1001 && v->lower < 1006.5 && v->upper > 1006.5 && v->upper < 1012);
+	v = &r->groups[0].rows[0].values[FIGURE_TRIP50];
+	assert_true(isnan(v->lower) && isnan(v->upper));
+	result_free(r);
 	measures_free(&m);
 }
 
@@ -222,10 +221,13 @@ static void the_page_has_curves(void **state)
 	char *page;
 	size_t bytes;
 	FILE *to = open_memstream(&page, &bytes);
+	struct result *r;
 
 	(void)state;
 	assert_non_null(to);
-	report_html(to, &m, NULL);
+	r = judged(&m);
+	report_html(to, r, &m);
+	result_free(r);
 	fclose(to);
 	assert_non_null(strstr(page, "<h2>echo: d=0 over c</h2>"));
 	assert_non_null(strstr(page, "CPU per operation in \xc2\xb5s over c"));
@@ -262,13 +264,16 @@ static void latency_is_drawn_over_the_measured_rate(void **state)
 	char *page;
 	size_t bytes;
 	FILE *to = open_memstream(&page, &bytes);
+	struct result *r;
 
 	(void)state;
 	assert_non_null(to);
 	add_rated(&m, "epoll", "10000", 50000);
 	add_rated(&m, "epoll", "20000", 70000);
 	measures_merge(&m);
-	report_html(to, &m, NULL);
+	r = judged(&m);
+	report_html(to, r, &m);
+	result_free(r);
 	fclose(to);
 	assert_non_null(strstr(page, "<h3>round trip p50 in \xc2\xb5s over requests/s</h3>"));
 	assert_non_null(strstr(page, "<h3>round trip p99 in \xc2\xb5s over requests/s</h3>"));

@@ -16,7 +16,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/system"))
-from conftest import NBSERVED, listener, requires, start_daemon, wait_until  # noqa: E402,F401
+from conftest import F401, NBSERVED, listener, requires, rows_of, start_daemon, wait_until  # noqa: E402
 from inside_rdma import ADDRESSES, CLIENT, devices, resources  # noqa: E402,F401
 from test_fdstore import KEEP, start_keeping  # noqa: E402
 
@@ -247,7 +247,7 @@ def test_the_word_of_bench(tmp_path):
     done = subprocess.run([str(NBSERVED), "--bench", "nvme", "--repeat", "1", "--json"], cwd=tmp_path, timeout=300,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads(done.stdout)["rows"]
+    rows = rows_of(json.loads(done.stdout))
     assert len(rows) > 1 and all(row["generator"]["name"] == "fio" and row["generator"]["requests"] for row in rows)
     wait_until(lambda: not os.listdir("/sys/class/nvme"), "the last one is gone")
 

@@ -1,10 +1,10 @@
-/* What differs between then and now: host, versions, build, command, keys.  See against.h. */
+/* What differs between then and now: host, versions, build, command, keys.  See result.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "against.h"
 #include "field.h"
+#include "parts.h"
 #include "util.h"
 
 /* In conditions; of a listener: it is named with the fact, as each has its own; of words: those are
@@ -164,18 +164,15 @@ static json_t *differences(json_t *then, json_t *now)
 	return changes;
 }
 
-json_t *against_changes(const struct groups *pairs)
+json_t *changes_of(const struct result *r)
 {
 	json_t *then = json_object(), *now = json_object(), *changes;
 
-	for (unsigned i = 0; i < pairs->count; i++) {
-		const struct group *g = &pairs->list[i];
-
-		if (g->count < 2)
-			continue;
-		add_row(then, g->rows[0]);
-		add_row(now, g->rows[1]);
-	}
+	for (struct result_at at = { 0 }; result_next(r, &at);)
+		if (at.row->then) {
+			add_row(then, at.row->then->row);
+			add_row(now, at.row->row);
+		}
 	changes = differences(then, now);
 	json_decref(then);
 	json_decref(now);

@@ -6,9 +6,8 @@
  * nanoseconds of cpu-clock, or cycles.  Times are of samples: a layer costs its share of them times
  * the CPU time that is charged to the listener, so that the layers' sum is the row's cost. */
 #pragma once
-#include "compare_group.h"
 #include "layers_table.h"
-#include "render.h"
+#include "result.h"
 
 enum { LAYERS_OTHER_SHOWN = 5 };
 #define LAYERS_SEEN_WITHIN 0.02 /* of the samples' time and the charged one, but for chance */
@@ -32,22 +31,16 @@ struct layers_row {
 };
 
 struct layers_group {
-	const struct group *group;
+	const struct result_group *group;
 	bool shown[LAYER_COUNT]; /* a row spends time there */
 	struct layers_row *rows; /* one for each of the group's */
 };
 
-/* False: none of the rows was sampled, and *ret has nothing to free. */
-bool layers_group_init(struct layers_group *ret, const struct group *g);
-void layers_group_fini(struct layers_group *l);
+/* NULL: none of the rows was sampled.  layers_group_free(): NULL is allowed. */
+struct layers_group *layers_group_new(const struct result_group *g);
+void layers_group_free(struct layers_group *l);
 
 /* Sentences, which the caller frees; NULL: nothing to report.  layers_other(): the largest
  * functions of a row that no layer names. */
 char *layers_warnings(const struct layers_group *l);
 char *layers_other(const struct layers_group *l, unsigned row);
-
-/* Prints a table for each group that was sampled. */
-void layers_render(struct output *out, const struct measures *m);
-
-/* Adds "layers" to the document of compare_to_json(), if a row was sampled. */
-void layers_add_json(json_t *document, const struct measures *m);

@@ -45,16 +45,12 @@ struct verdict {
 	double level, p;   /* the level reached; the two-sided p value; NaN: unknown */
 };
 
-/* Puts numbers in order, the smallest first. */
-void numbers_sort(double *numbers, size_t count);
-/* Sorts the numbers, and returns their median; NaN: there are none. */
-double numbers_median(double *numbers, size_t count);
-
 /* The verdict on `row` against `first`: both have `rounds` costs, in the order of the rounds; a
- * missing visit is NaN, 0 or less.  Only the last VERDICT_ROUNDS_MAX rounds are used, since the
- * work grows with the cube of their number.  comparisons: the number of intervals that hold
+ * missing visit is NaN, 0 or less.  Of more than VERDICT_ROUNDS_MAX rounds the logarithms of
+ * consecutive ones are joined by their means, as the work grows with the cube of their number.
+ * comparisons: the number of intervals that hold
  * together, at least 1.  within: the relative change that counts as the same, such as 0.05. */
-enum { VERDICT_ROUNDS_MAX = 1000 };
+enum { VERDICT_ROUNDS_MAX = 250 };
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within);
 
@@ -73,3 +69,12 @@ struct verdict verdict_of_runs(const double *before, unsigned before_count, cons
 
 /* Fewest rounds that can decide anything. */
 unsigned verdict_least_rounds(unsigned comparisons);
+
+/* The standard deviation of a round's logarithm, by the width of the interval; NaN: unknown. */
+double verdict_spread(const struct verdict *v, unsigned comparisons);
+/* Rounds of such a spread that would make an interval of +-half_width, in logarithms. */
+unsigned verdict_rounds_for(double spread, double half_width, unsigned comparisons);
+
+/* The interval of the values themselves, all above 0, which holds in 95 of 100 runs; NaN: too few.
+ */
+void verdict_interval(const double *values, unsigned count, double *ret_low, double *ret_high);

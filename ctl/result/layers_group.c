@@ -89,9 +89,9 @@ static const char *lasting_name(const struct measure *row, const char *name)
 	return NULL;
 }
 
-static void set_row(struct layers_row *row, const struct group *g, unsigned index)
+static void set_row(struct layers_row *row, const struct result_group *g, unsigned index)
 {
-	const struct measure *measured = g->rows[index];
+	const struct measure *measured = g->rows[index].row;
 	struct sums s = { .other = json_object() };
 	const char *name;
 	json_t *ns;
@@ -99,11 +99,11 @@ static void set_row(struct layers_row *row, const struct group *g, unsigned inde
 	for (unsigned i = 0; i < measure_visits(measured); i++)
 		if (measure_visit_at(measured, i)->layers)
 			add_visit(&s, row, measure_visit_at(measured, i));
-	row->known = s.all_ns > 0 && !isnan(group_cost(g, index));
+	row->known = s.all_ns > 0 && !isnan(result_cost(g, &g->rows[index])->median);
 	row->seen = s.charged_ns > 0 && s.clock ? s.all_ns / s.charged_ns : NAN;
 	row->seen_chance = row->samples && s.clock ? 1.96 / sqrt((double)row->samples) : NAN;
 	for (unsigned i = 0; i < LAYER_COUNT && row->known; i++)
-		row->ns[i] = group_cost(g, index) * s.ns[i] / s.all_ns;
+		row->ns[i] = result_cost(g, &g->rows[index])->median * s.ns[i] / s.all_ns;
 	json_object_foreach(s.other, name, ns)
 		keep_function(row, lasting_name(measured, name),
 			      (double)json_integer_value(ns) / s.all_ns);
@@ -118,56 +118,61 @@ static double *numbers(unsigned count)
 }
 
 /* The differences of the rounds in which both were sampled. */
-static struct verdict judge(const struct group *g, unsigned row, enum layer layer,
+static struct verdict judge(const struct result_group *g, unsigned row, enum layer layer,
 			    unsigned comparisons)
 {
-	const struct measure *first = g->rows[0];
+	const struct measure *first = g->rows[0].row;
 	double *differences = numbers(measure_visits(first));
 	unsigned rounds = 0;
 	struct verdict v;
 
 	for (unsigned i = 0; i < measure_visits(first); i++) {
 		const struct measure *base = measure_visit_at(first, i);
-		const struct measure *beside = visit_beside(g->rows[row], base);
-		double difference = beside ? visit_cost(beside, g->cost, layer) -
-						     visit_cost(base, g->cost, layer)
-					   : NAN;
+		const struct measure *beside = visit_beside(g->rows[row].row, base);
+		double difference =
+			beside ? visit_cost(beside, g->figures[JUDGED_COST], layer) -
+					 visit_cost(base, g->figures[JUDGED_COST], layer)
+			       : NAN;
 
 		if (!isnan(difference))
 			differences[rounds++] = difference;
 	}
-	v = verdict_of_differences(differences, rounds, comparisons, g->within * group_cost(g, 0));
+	v = verdict_of_differences(differences, rounds, comparisons,
+				   g->within * result_cost(g, &g->rows[0])->median);
 	free(differences);
 	return v;
 }
 
-bool layers_group_init(struct layers_group *ret, const struct group *g)
+struct layers_group *layers_group_new(const struct result_group *g)
 {
-	struct layers_group l = { .group = g, .rows = must(calloc(g->count, sizeof(*l.rows))) };
+	struct layers_group *l = must(calloc(1, sizeof(*l)));
 	unsigned layers = 0;
 	bool any = false;
 
+	l->group = g;
+	l->rows = must(calloc(g->count, sizeof(*l->rows)));
 	for (unsigned i = 0; i < g->count; i++) {
-		set_row(&l.rows[i], g, i);
-		any |= l.rows[i].known;
+		set_row(&l->rows[i], g, i);
+		any |= l->rows[i].known;
 		for (unsigned j = 0; j < LAYER_COUNT; j++)
-			l.shown[j] |= l.rows[i].ns[j] > 0;
+			l->shown[j] |= l->rows[i].ns[j] > 0;
 	}
 	for (unsigned j = 0; j < LAYER_COUNT; j++)
-		layers += l.shown[j];
+		layers += l->shown[j];
 	for (unsigned i = 1; i < g->count && any; i++)
 		for (unsigned j = 0; j < LAYER_COUNT; j++)
-			l.rows[i].verdicts[j] = judge(g, i, j, g->comparisons * layers);
-	if (!any)
-		layers_group_fini(&l);
-	*ret = l;
-	return any;
+			l->rows[i].verdicts[j] = judge(g, i, j, g->comparisons * layers);
+	if (any)
+		return l;
+	layers_group_free(l);
+	return NULL;
 }
 
-void layers_group_fini(struct layers_group *l)
+void layers_group_free(struct layers_group *l)
 {
-	free(l->rows);
-	l->rows = NULL;
+	if (l)
+		free(l->rows);
+	free(l);
 }
 
 /* ---- Sentences ---- */
@@ -211,7 +216,7 @@ char *layers_other(const struct layers_group *l, unsigned row)
 	if (!other[0].name)
 		return NULL;
 	to = text_open(&text);
-	fprintf(to, "Other, of %s: ", l->group->rows[row]->listener);
+	fprintf(to, "Other, of %s: ", l->group->rows[row].row->listener);
 	for (unsigned i = 0; i < LAYERS_OTHER_SHOWN && other[i].name; i++)
 		fprintf(to, "%s%s %s %%", i ? ", " : "", other[i].name,
 			human_percent(other[i].share).text);

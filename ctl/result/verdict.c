@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "must.h"
+#include "numbers.h"
 #include "util.h"
 
 /* Ends of intervals that are nearer to 0 than this count as 0, so that rounding decides no tie. */
@@ -19,29 +20,6 @@ const char *const verdict_names[] = {
 	[VERDICT_UNDECIDED] = "undecided",
 	[VERDICT_NOT_COMPARABLE] = "not_comparable",
 };
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-void numbers_sort(double *numbers, size_t count)
-{
-	qsort(numbers, count, sizeof(*numbers), compare);
-}
-
-static double median(const double *sorted, size_t count)
-{
-	return count ? sorted[(count - 1) / 2] / 2 + sorted[count / 2] / 2 : NAN;
-}
-
-double numbers_median(double *numbers, size_t count)
-{
-	numbers_sort(numbers, count);
-	return median(numbers, count);
-}
 
 static double *numbers_new(size_t count)
 {
@@ -151,7 +129,7 @@ static void set_interval(struct verdict *v, const double *sorted, size_t count, 
 {
 	size_t k = cut(sums, alpha);
 
-	v->change = median(sorted, count);
+	v->change = numbers_middle(sorted, count);
 	if (k == 0)
 		return;
 	v->low = sorted[k - 1];
@@ -190,33 +168,132 @@ static void judge(struct verdict *v, const double *values, double alpha, double 
 	free(sums);
 }
 
+/* Joins consecutive values by their means, so that there are no more than `most`; returns how many
+ * there are then.  A last, shorter part is left out. */
+static unsigned join(double *values, unsigned count, unsigned most)
+{
+	unsigned each = (count + most - 1) / most;
+
+	if (each <= 1)
+		return count;
+	for (unsigned i = 0; i < count / each; i++) {
+		double sum = 0;
+
+		for (unsigned j = 0; j < each; j++)
+			sum += values[i * each + j];
+		values[i] = sum / each;
+	}
+	return count / each;
+}
+
+/* Frees the values, one a round. */
+static struct verdict judged(double *values, unsigned rounds, unsigned comparisons, double limit)
+{
+	struct verdict v = unknown();
+
+	v.least = verdict_least_rounds(comparisons);
+	v.rounds = join(values, rounds, VERDICT_ROUNDS_MAX);
+	if (rounds > 0)
+		judge(&v, values, VERDICT_ALPHA_ROUNDS / comparisons, limit);
+	v.rounds = rounds;
+	free(values);
+	return v;
+}
+
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within)
 {
-	unsigned skipped = rounds - MIN(rounds, (unsigned)VERDICT_ROUNDS_MAX);
-	struct verdict v = unknown();
 	double *logs = numbers_new(rounds);
+	struct verdict v = judged(logs, pair(first, row, rounds, logs), comparisons, log1p(within));
 
-	v.least = verdict_least_rounds(comparisons);
-	v.rounds = pair(first + skipped, row + skipped, rounds - skipped, logs);
-	if (v.rounds > 0)
-		judge(&v, logs, VERDICT_ALPHA_ROUNDS / comparisons, log1p(within));
 	set_relative(&v);
-	free(logs);
 	return v;
 }
 
 struct verdict verdict_of_differences(const double *differences, unsigned rounds,
 				      unsigned comparisons, double limit)
 {
-	unsigned skipped = rounds - MIN(rounds, (unsigned)VERDICT_ROUNDS_MAX);
+	double *copy = numbers_new(rounds);
+
+	if (rounds > 0)
+		memcpy(copy, differences, rounds * sizeof(*copy));
+	return judged(copy, rounds, comparisons, limit);
+}
+
+void verdict_interval(const double *values, unsigned count, double *ret_low, double *ret_high)
+{
+	enum { BLOCKS = 50 }; /* there is such an interval of every figure */
+	double *logs = numbers_new(count);
 	struct verdict v = unknown();
 
-	v.least = verdict_least_rounds(comparisons);
-	v.rounds = rounds - skipped;
+	for (unsigned i = 0; i < count; i++)
+		logs[i] = log(values[i]);
+	v.rounds = join(logs, count, BLOCKS);
 	if (v.rounds > 0)
-		judge(&v, differences + skipped, VERDICT_ALPHA_ROUNDS / comparisons, limit);
-	return v;
+		judge(&v, logs, VERDICT_ALPHA_ROUNDS, 0);
+	*ret_low = exp(v.low);
+	*ret_high = exp(v.high);
+	free(logs);
+}
+
+/* ---- More rounds ---- */
+
+/* The value that a standard normal variable exceeds in `alpha` of all cases. */
+static double normal_beyond(double alpha)
+{
+	double low = 0, high = 40;
+
+	for (unsigned i = 0; i < 60; i++) {
+		double middle = (low + high) / 2;
+
+		*(erfc(middle / sqrt(2)) / 2 > alpha ? &low : &high) = middle;
+	}
+	return low;
+}
+
+/* The half width of the interval of n values of a standard normal distribution, times the square
+ * root of n.  The values are the distribution's own quantiles. */
+static double width_of_normal(unsigned n, double alpha)
+{
+	double *values = numbers_new(n);
+	struct verdict v = unknown();
+
+	/* By the asymptotic efficiency of the ranks' test, 3 / pi. */
+	if (n > 100 || alpha >= 1) {
+		free(values);
+		return normal_beyond(alpha / 2) * sqrt(M_PI / 3);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		double beyond = (i + 0.625) / (n + 0.25);
+
+		values[i] = beyond <= 0.5 ? normal_beyond(beyond) : -normal_beyond(1 - beyond);
+	}
+	v.rounds = n;
+	judge(&v, values, alpha, 0);
+	free(values);
+	return v.half_width * sqrt(n);
+}
+
+double verdict_spread(const struct verdict *v, unsigned comparisons)
+{
+	if (!isfinite(v->half_width) || v->rounds == 0)
+		return NAN;
+	return v->half_width * sqrt(v->rounds) /
+	       width_of_normal(v->rounds, VERDICT_ALPHA_ROUNDS / comparisons);
+}
+
+unsigned verdict_rounds_for(double spread, double half_width, unsigned comparisons)
+{
+	double alpha = VERDICT_ALPHA_ROUNDS / comparisons;
+	unsigned least = verdict_least_rounds(comparisons), n = least;
+
+	/* The factor falls with n, so a step or two are enough. */
+	for (unsigned i = 0; i < 4; i++) {
+		double wanted = pow(width_of_normal(n, alpha) * spread / half_width, 2);
+
+		n = wanted < 1e6 ? MAX((unsigned)ceil(wanted), least) : 1000000;
+	}
+	return n;
 }
 
 /* ---- Two samples ---- */

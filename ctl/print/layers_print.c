@@ -1,39 +1,46 @@
-/* The table of layers and its JSON.  See layers_group.h. */
+/* See layers_print.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare_gate.h"
-#include "compare_table.h"
 #include "field.h"
 #include "human.h"
 #include "layers_group.h"
+#include "layers_print.h"
 #include "must.h"
-#include "render.h"
 #include "util.h"
+#include "words.h"
 
 /* ---- The table: a line for each layer, the listeners side by side ---- */
 
 /* "-0.21 ±0.05", in the unit of the cost. */
-static void difference_cell(struct table *t, const struct group *g, const struct verdict *v)
+static void difference_cell(struct table *t, const struct result_group *g, const struct verdict *v)
 {
 	struct phrase text = { "-" };
 	double reach = fmax(v->high - v->change, v->change - v->low);
 
 	if (!isnan(v->change) && !isnan(reach))
 		snprintf(text.text, sizeof(text.text), "%s%.12s \xc2\xb1%.12s",
-			 v->change < 0 ? "-" : "+", figure_text(g->cost, fabs(v->change)).text,
-			 figure_text(g->cost, reach).text);
-	table_cell(t, verdict_style(v->is), "%s", text.text);
+			 v->change < 0 ? "-" : "+",
+			 figure_text(g->figures[JUDGED_COST], fabs(v->change)).text,
+			 figure_text(g->figures[JUDGED_COST], reach).text);
+	table_cell(t, words_style(v->is), "%s", text.text);
 }
 
-static void value_cell(struct table *t, const struct group *g, const struct layers_row *row,
+static void value_cell(struct table *t, const struct result_group *g, const struct layers_row *row,
 		       double ns)
 {
 	if (row->known && ns > 0)
-		table_text(t, figure_text(g->cost, ns).text);
+		table_text(t, figure_text(g->figures[JUDGED_COST], ns).text);
 	else
 		table_cell(t, STYLE_DIM, "%s", row->known ? "0" : "-");
+}
+
+enum { LISTENERS_MAX = 12 }; /* side by side */
+
+static unsigned shown_of(const struct result_group *g)
+{
+	return MIN(g->count, (unsigned)LISTENERS_MAX);
 }
 
 /* A line about the listeners; text() is of one of them, "-" so far. */
@@ -41,7 +48,7 @@ static void about(struct table *t, const struct layers_group *l, const char *tit
 		  void (*text)(const struct layers_row *row, struct phrase *p))
 {
 	table_cell(t, STYLE_DIM, "%s", title);
-	for (unsigned i = 0; i < l->group->count; i++) {
+	for (unsigned i = 0; i < shown_of(l->group); i++) {
 		struct phrase p = { "-" };
 
 		text(&l->rows[i], &p);
@@ -68,18 +75,16 @@ static void seen_text(const struct layers_row *row, struct phrase *p)
 			 row->seen_chance * 100);
 }
 
-enum { LISTENERS_MAX = 12 }; /* side by side */
-
 /* Columns: the layer, then of each listener its time and, but for the first, the difference.
  * Returns how many there are, 2 * LISTENERS_MAX at most. */
-static unsigned set_columns(const struct group *g, struct column *columns)
+static unsigned set_columns(const struct result_group *g, struct column *columns)
 {
-	const char *unit = figures[g->cost].unit;
+	const char *unit = figures[g->figures[JUDGED_COST]].unit;
 	unsigned count = 0;
 
 	columns[count++] = (struct column){ .title = "layer", .left = true };
-	for (unsigned i = 0; i < g->count; i++) {
-		columns[count++] = (struct column){ .title = g->rows[i]->listener,
+	for (unsigned i = 0; i < shown_of(g); i++) {
+		columns[count++] = (struct column){ .title = g->rows[i].row->listener,
 						    .unit = unit,
 						    .apart = true };
 		if (i > 0)
@@ -91,7 +96,7 @@ static unsigned set_columns(const struct group *g, struct column *columns)
 static void layer_line(struct table *t, const struct layers_group *l, enum layer layer)
 {
 	table_text(t, layer_infos[layer].words);
-	for (unsigned i = 0; i < l->group->count; i++) {
+	for (unsigned i = 0; i < shown_of(l->group); i++) {
 		value_cell(t, l->group, &l->rows[i], l->rows[i].ns[layer]);
 		if (i > 0)
 			difference_cell(t, l->group, &l->rows[i].verdicts[layer]);
@@ -101,8 +106,9 @@ static void layer_line(struct table *t, const struct layers_group *l, enum layer
 static void sum_line(struct table *t, const struct layers_group *l)
 {
 	table_cell(t, STYLE_BOLD, "sum");
-	for (unsigned i = 0; i < l->group->count; i++) {
-		value_cell(t, l->group, &l->rows[i], group_cost(l->group, i));
+	for (unsigned i = 0; i < shown_of(l->group); i++) {
+		value_cell(t, l->group, &l->rows[i],
+			   result_cost(l->group, &l->group->rows[i])->median);
 		if (i > 0)
 			table_skip(t, 1);
 	}
@@ -112,7 +118,7 @@ static void render_notes(struct output *out, const struct layers_group *l)
 {
 	char *warnings = layers_warnings(l);
 
-	for (unsigned i = 0; i < l->group->count; i++) {
+	for (unsigned i = 0; i < shown_of(l->group); i++) {
 		char *other = layers_other(l, i);
 
 		if (other)
@@ -129,12 +135,12 @@ static void render_notes(struct output *out, const struct layers_group *l)
 
 static void render_group(struct output *out, const struct layers_group *l)
 {
-	const struct group *g = l->group;
+	const struct result_group *g = l->group;
 	struct column columns[2 * LISTENERS_MAX]; /* borrowed by the table */
 	struct table *t = table_new(columns, set_columns(g, columns));
-	char *title = group_title(g);
 
-	table_heading(t, STYLE_BOLD, "%s: %s by layer", title, figures[g->cost].words);
+	table_heading(t, STYLE_BOLD, "%s: %s by layer", g->title,
+		      figures[g->figures[JUDGED_COST]].words);
 	for (unsigned i = 0; i < LAYER_COUNT; i++)
 		if (l->shown[i])
 			layer_line(t, l, i);
@@ -145,43 +151,29 @@ static void render_group(struct output *out, const struct layers_group *l)
 	putc('\n', out->file);
 	table_finish(t, out, 0);
 	render_notes(out, l);
-	free(title);
 }
 
-void layers_render(struct output *out, const struct measures *m)
+void layers_render(struct output *out, const struct result *r)
 {
-	struct groups groups;
-
-	groups_init(&groups, m);
-	for (unsigned i = 0; i < groups.count; i++) {
-		struct group few = groups.list[i];
-		struct layers_group l;
-
-		few.count = MIN(few.count, (unsigned)LISTENERS_MAX);
-		if (!layers_group_init(&l, &few))
-			continue;
-		render_group(out, &l);
-		layers_group_fini(&l);
-	}
-	groups_fini(&groups);
+	for (unsigned i = 0; i < r->group_count; i++)
+		if (r->groups[i].layers)
+			render_group(out, r->groups[i].layers);
 }
 
 /* ---- JSON ---- */
 
 static json_t *judged_to_json(const struct verdict *v)
 {
-	json_t *made = verdict_to_json(v);
-
-	json_object_set_new(made, "rounds", json_integer(v->rounds));
-	json_object_set_new(made, "least_rounds", json_integer(v->least));
-	return made;
+	return json_pack("{s:s, s:o, s:o, s:o, s:i, s:i}", "is", verdict_names[v->is], "change",
+			 field_real(v->change), "low", field_real(v->low), "high",
+			 field_real(v->high), "rounds", (int)v->rounds, "least", (int)v->least);
 }
 
 static json_t *row_to_json(const struct layers_group *l, unsigned i)
 {
 	const struct layers_row *row = &l->rows[i];
 	json_t *layers = json_object(), *other = json_object();
-	double cost = group_cost(l->group, i);
+	double cost = result_cost(l->group, &l->group->rows[i])->median;
 
 	for (unsigned j = 0; j < LAYER_COUNT; j++) {
 		json_t *layer;
@@ -197,15 +189,15 @@ static json_t *row_to_json(const struct layers_group *l, unsigned i)
 	for (unsigned j = 0; j < LAYERS_OTHER_SHOWN && row->other[j].name; j++)
 		json_object_set_new(other, row->other[j].name, json_real(row->other[j].share));
 	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "listener",
-			 l->group->rows[i]->listener, "cost", field_real(cost), "layers", layers,
-			 "other_functions", other, "samples", (json_int_t)row->samples, "lost",
-			 (json_int_t)row->lost, "sampled_share", field_real(row->seen),
+			 l->group->rows[i].row->listener, "cost", field_real(cost), "layers",
+			 layers, "other_functions", other, "samples", (json_int_t)row->samples,
+			 "lost", (json_int_t)row->lost, "sampled_share", field_real(row->seen),
 			 "sampled_chance", field_real(row->seen_chance));
 }
 
 static json_t *group_to_json(const struct layers_group *l)
 {
-	const struct group *g = l->group;
+	const struct result_group *g = l->group;
 	json_t *listeners = json_array();
 
 	for (unsigned i = 0; i < g->count; i++)
@@ -213,24 +205,16 @@ static json_t *group_to_json(const struct layers_group *l)
 			json_array_append_new(listeners, row_to_json(l, i));
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "service", g->service, "operation",
 			 g->operation, "label", g->label, "pair", g->pair, "figure",
-			 figures[g->cost].name, "listeners", listeners);
+			 figures[g->figures[JUDGED_COST]].name, "listeners", listeners);
 }
 
-void layers_add_json(json_t *document, const struct measures *m)
+void layers_add_json(json_t *document, const struct result *r)
 {
 	json_t *list = json_array();
-	struct groups groups;
 
-	groups_init(&groups, m);
-	for (unsigned i = 0; i < groups.count; i++) {
-		struct layers_group l;
-
-		if (!layers_group_init(&l, &groups.list[i]))
-			continue;
-		json_array_append_new(list, group_to_json(&l));
-		layers_group_fini(&l);
-	}
-	groups_fini(&groups);
+	for (unsigned i = 0; i < r->group_count; i++)
+		if (r->groups[i].layers)
+			json_array_append_new(list, group_to_json(r->groups[i].layers));
 	if (json_array_size(list))
 		json_object_set(document, "layers", list);
 	json_decref(list);

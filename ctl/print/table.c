@@ -1,0 +1,356 @@
+/* See table.h. */
+#include "table.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "curve.h"
+#include "field.h"
+#include "figure_cell.h"
+#include "hosts_table.h"
+#include "human.h"
+#include "text.h"
+#include "then_table.h"
+#include "util.h"
+#include "words.h"
+
+/* The columns: the names of the row, then all figures, then notes on the row. */
+enum {
+	COLUMN_LISTENER,
+	COLUMN_ENGINE,
+	COLUMN_FIGURES,
+	COLUMN_AGAINST = COLUMN_FIGURES + FIGURE_COUNT,
+	COLUMN_VERDICT,
+	COLUMN_COUNT
+};
+static_assert(COLUMN_COUNT <= 64, "a bit of a column set each");
+
+enum { NARROW = 100 }; /* columns, unless --wide */
+
+static const struct text_column {
+	const char *name, *meaning;
+	struct column column;
+} text_columns[COLUMN_COUNT] = {
+	[COLUMN_LISTENER] = { "listener", "the row's name", { .title = "listener", .left = true } },
+	[COLUMN_ENGINE] = { "engine",
+			    "its engine, with the features that the configuration asks for",
+			    { .title = "engine", .left = true, .rank = 1 } },
+	[COLUMN_AGAINST] = { "vs",
+			     "the estimated change of the cost against the first row of the group, "
+			     "by the ratios in the same rounds",
+			     { .title = "vs 1st", .optional = true, .apart = true } },
+	[COLUMN_VERDICT] = { "verdict",
+			     "the interval of the change, and what it decides",
+			     { .title = "verdict", .optional = true, .left = true } },
+};
+
+static const struct figure_info *figure_of(unsigned column)
+{
+	return column >= COLUMN_FIGURES && column < COLUMN_AGAINST
+		       ? &figures[column - COLUMN_FIGURES]
+		       : NULL;
+}
+
+static struct column column_at(unsigned i)
+{
+	const struct figure_info *f = figure_of(i);
+
+	return f ? (struct column){ .title = f->title,
+				    .unit = f->unit,
+				    .optional = true,
+				    .apart = f->apart,
+				    .rank = f->rank }
+		 : text_columns[i].column;
+}
+
+const char *print_column_name(unsigned i)
+{
+	if (i >= COLUMN_COUNT)
+		return NULL;
+	return figure_of(i) ? figure_of(i)->name : text_columns[i].name;
+}
+
+struct human print_column_heading(unsigned i)
+{
+	struct column c = column_at(i);
+	struct human text;
+
+	snprintf(text.text, sizeof(text.text), "%s%s%s", c.title,
+		 c.unit && *c.unit != '/' ? " " : "", c.unit ? c.unit : "");
+	return text;
+}
+
+const char *print_column_meaning(unsigned i)
+{
+	return figure_of(i) ? figure_of(i)->meaning : text_columns[i].meaning;
+}
+
+bool print_columns_add(column_set *set, const char *name, size_t bytes)
+{
+	const char *column;
+
+	for (unsigned i = 0; (column = print_column_name(i)); i++)
+		if (strlen(column) == bytes && !strncmp(column, name, bytes)) {
+			*set |= UINT64_C(1) << i;
+			return true;
+		}
+	return false;
+}
+
+/* ---- Cells ---- */
+
+/* The cells with the change against the first row, and the verdict on it. */
+static void cost_cells(struct table *t, const struct result_group *g, const struct result_row *row)
+{
+	if (g->count == 1) {
+		table_skip(t, 2);
+	} else if (row == g->rows) {
+		table_cell(t, STYLE_PLAIN, "1st");
+		table_skip(t, 1);
+	} else {
+		enum style style = words_style(row->verdicts[JUDGED_COST].is);
+
+		table_cell(t, style, "%s", words_change(row->change).text);
+		table_cell(t, style, "%s", words_row(g, row).text);
+	}
+}
+
+static void add_row(struct table *t, const struct result_group *g, const struct result_row *row)
+{
+	table_text(t, row->row->listener);
+	table_text(t, measure_engine_name(row->row).text);
+	for (unsigned j = 0; j < FIGURE_COUNT; j++)
+		if (isnan(row->values[j].median))
+			table_skip(t, 1);
+		else
+			figure_cell(t, row->row, j);
+	cost_cells(t, g, row);
+}
+
+static void add_group_heading(struct table *t, const struct result_group *g)
+{
+	char *tls = words_tls(g), loads[64] = "";
+	double apart = 0;
+
+	/* The more requests a turn handles, the less each costs: so costs at different rates
+	 * cannot be compared. */
+	for (unsigned i = 1; i < g->count; i++)
+		apart = fmax(apart, result_rate_apart(g, &g->rows[i]));
+	if (apart > g->within && isfinite(apart))
+		snprintf(loads, sizeof(loads), ", rates up to %s %% apart",
+			 human_percent(apart).text);
+	if (g->rounds)
+		table_heading(t, STYLE_BOLD, "%s (%s%s, %u round%s%s%s%s)", g->title,
+			      figures[g->figures[JUDGED_COST]].words,
+			      g->same_work ? " over the generator's" : "", g->rounds,
+			      plural(g->rounds), loads, tls ? ", " : "", tls ? tls : "");
+	else
+		table_heading(t, STYLE_BOLD, "%s%s%s", g->title, tls ? ", " : "", tls ? tls : "");
+	free(tls);
+}
+
+/* The columns that answer the question, and others in place of those that have no content. */
+static column_set answers(const struct result *r, const char *service)
+{
+	bool shown[COLUMN_COUNT] = { [COLUMN_AGAINST] = true, [COLUMN_VERDICT] = true };
+	column_set set = 0;
+
+	for (unsigned i = 0; i < FIGURE_COUNT; i++)
+		shown[COLUMN_FIGURES + i] = figures[i].answer;
+	for (struct result_at at = { 0 }; result_next(r, &at);) {
+		const enum figure *judged = at.group->figures;
+
+		if (strcmp(at.group->service, service) != 0)
+			continue;
+		shown[COLUMN_ENGINE] |= !strstr(at.row->row->listener, at.row->row->engine);
+		shown[COLUMN_FIGURES + judged[JUDGED_COST]] = true;
+		if (judged[JUDGED_CALLS] != FIGURE_COUNT)
+			shown[COLUMN_FIGURES + judged[JUDGED_CALLS]] = true;
+		/* Busy workers let requests wait before the latency of p50 begins. */
+		shown[COLUMN_FIGURES + FIGURE_CYCLE] |=
+			!isnan(at.row->values[FIGURE_TURN_P99].median);
+		shown[COLUMN_FIGURES + FIGURE_RATE] |= judged[JUDGED_COST] == FIGURE_CPU_PER_OP;
+		shown[COLUMN_FIGURES + FIGURE_BANDWIDTH] |=
+			judged[JUDGED_COST] == FIGURE_CPU_PER_BYTE;
+	}
+	for (unsigned i = 0; i < COLUMN_COUNT; i++)
+		set |= (column_set)shown[i] << i;
+	return set;
+}
+
+static void take_columns(struct table *t, column_set set)
+{
+	set |= UINT64_C(1) << COLUMN_LISTENER;
+	for (unsigned i = 0; i < COLUMN_COUNT; i++)
+		if (!(set >> i & 1))
+			table_omit(t, i);
+}
+
+static void render_service(struct output *out, const struct result *r, const char *service,
+			   column_set wanted)
+{
+	struct column columns[COLUMN_COUNT];
+	struct table *t;
+
+	for (unsigned i = 0; i < COLUMN_COUNT; i++)
+		columns[i] = column_at(i);
+	t = table_new(columns, COLUMN_COUNT);
+	take_columns(t, wanted == COLUMNS_ANSWER ? answers(r, service) : wanted);
+	for (unsigned i = 0; i < r->group_count; i++) {
+		const struct result_group *g = &r->groups[i];
+
+		if (strcmp(g->service, service) != 0)
+			continue;
+		add_group_heading(t, g);
+		for (unsigned j = 0; j < g->count; j++)
+			add_row(t, g, &g->rows[j]);
+	}
+	table_finish(t, out, 2);
+}
+
+/* ---- Sentences ---- */
+
+/* A sentence about each group, or NULL. */
+static void render_each(struct output *out, const struct result *r,
+			char *(*sentence)(const struct result_group *g))
+{
+	for (unsigned i = 0; i < r->group_count; i++) {
+		char *text = sentence(&r->groups[i]);
+
+		if (text && r->group_count > 1)
+			output_wrapped(out, STYLE_PLAIN, 2, "%s: %s", r->groups[i].title, text);
+		else if (text)
+			output_wrapped(out, STYLE_PLAIN, 2, "%s", text);
+		free(text);
+	}
+}
+
+/* A sentence about each curve of a sweep. */
+static void render_curves(struct output *out, const struct result *r)
+{
+	for (unsigned i = 0; i < r->curve_count; i++) {
+		char *text = curve_text(&r->curves[i]);
+
+		if (text)
+			output_wrapped(out, STYLE_BOLD, 2, "%s: %s", r->curves[i].title, text);
+		free(text);
+	}
+}
+
+static void render_warnings(struct output *out, const struct result *r, bool of_conditions)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < r->warning_count; i++)
+		if (r->warnings[i].of_conditions == of_conditions) {
+			output_wrapped(out, STYLE_WARN, 2, "%s", r->warnings[i].text);
+			any = true;
+		}
+	if (any && of_conditions)
+		putc('\n', out->file);
+}
+
+/* Names the listeners without operations. */
+static void render_idle(struct output *out, const struct result *r, const struct measures *m)
+{
+	json_t *idle = json_array();
+	char *names;
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (!m->rows[i]->listener_count)
+			field_add_once(idle, json_string(m->rows[i]->listener));
+	names = field_show(idle);
+	if (*names)
+		output_wrapped(out, STYLE_WARN, 2, "No operations in the interval: %s", names);
+	else if (!r->group_count)
+		output_text(out, STYLE_WARN, "No operations in the interval.\n");
+	free(names);
+	json_decref(idle);
+}
+
+static void say(struct output *out, enum style style, char *text)
+{
+	if (text)
+		output_wrapped(out, style, 2, "%s", text);
+	free(text);
+}
+
+void print_answer(struct output *out, const struct result *r)
+{
+	bool judged = false;
+
+	for (unsigned i = 0; i < r->group_count; i++)
+		judged |= r->groups[i].judged;
+	if (!judged)
+		return;
+	for (unsigned i = 0; i < r->finding_count; i++)
+		say(out, STYLE_BOLD, words_finding(r, i));
+	say(out, STYLE_PLAIN, words_open(r));
+	say(out, STYLE_DIM, words_chance(r));
+}
+
+void print_result(struct output *out, const struct result *r, const struct measures *m,
+		  column_set wanted)
+{
+	unsigned width = out->width;
+
+	if (wanted == COLUMNS_ANSWER && (width == 0 || width > NARROW))
+		out->width = NARROW;
+	render_warnings(out, r, true);
+	for (unsigned i = 0; i < r->group_count; i++) {
+		unsigned first = 0;
+
+		while (strcmp(r->groups[first].service, r->groups[i].service) != 0)
+			first++;
+		if (first != i)
+			continue;
+		render_service(out, r, r->groups[i].service, wanted);
+		putc('\n', out->file);
+	}
+	hosts_render(out, r);
+	render_each(out, r, words_users);
+	render_each(out, r, words_sides);
+	render_curves(out, r);
+	render_warnings(out, r, false);
+	render_idle(out, r, m);
+	out->width = width;
+}
+
+/* ---- Gates ---- */
+
+static void print_limits(struct output *out, const struct limits *l)
+{
+	unsigned counts[GATES] = { 0 };
+
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct limit_case *c = &l->cases[i];
+
+		counts[c->gate]++;
+		if (c->gate != GATE_PASSED)
+			output_wrapped(out, gate_styles[c->gate], 2, "%s: %s: %s (%s): %s.",
+				       c->limit->text, words_limit_gates[c->gate],
+				       c->row->row->listener, c->group->title, words_limit(c).text);
+	}
+	if (l->count == 0)
+		output_wrapped(out, STYLE_WARN, 2,
+			       "--fail-if: there is no row to judge by a limit.");
+	else
+		output_wrapped(out, gate_styles[l->gate], 2,
+			       "--fail-if: of %u row%s and limit%s %u passed, %u failed, %u "
+			       "undecided, %u unknown.",
+			       l->count, plural(l->count), plural(l->count), counts[GATE_PASSED],
+			       counts[GATE_WORSE], counts[GATE_UNDECIDED],
+			       counts[GATE_NOT_COMPARABLE]);
+}
+
+void print_gates(struct output *out, const struct result *r, bool pairs)
+{
+	if (r->against)
+		then_render(out, r);
+	if (r->limits)
+		print_limits(out, r->limits);
+	if (pairs)
+		say(out, gate_styles[r->pairs_gate], words_pairs_summary(r));
+}

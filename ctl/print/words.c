@@ -1,0 +1,419 @@
+/* See words.h. */
+#include "words.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "human.h"
+#include "text.h"
+#include "util.h"
+
+const enum style gate_styles[GATES] = {
+	[GATE_PASSED] = STYLE_GOOD,
+	[GATE_WORSE] = STYLE_BAD,
+	[GATE_UNDECIDED] = STYLE_WARN,
+	[GATE_NOT_COMPARABLE] = STYLE_WARN,
+};
+
+enum style words_style(enum verdict_is is)
+{
+	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
+}
+
+static bool decides(enum verdict_is is)
+{
+	return is == VERDICT_LESS || is == VERDICT_MORE;
+}
+
+/* ---- One verdict ---- */
+
+/* "5 %", or "2.5 %" */
+static struct human within_text(double within)
+{
+	struct human text;
+
+	snprintf(text.text, sizeof(text.text), "%.3g %%", 100 * within);
+	return text;
+}
+
+/* "+5", or "-2.5" */
+static struct human signed_percent(double change)
+{
+	struct human text;
+
+	snprintf(text.text, sizeof(text.text), "%s%.24s", change < 0 ? "-" : "+",
+		 human_percent(fabs(change)).text);
+	return text;
+}
+
+struct phrase words_change(double change)
+{
+	struct phrase p = { "" };
+
+	if (!isnan(change))
+		snprintf(p.text, sizeof(p.text), "%s %%", signed_percent(change).text);
+	return p;
+}
+
+/* "0.6 to 5.8 %", without signs */
+static struct phrase range_text(double low, double high)
+{
+	struct human from = human_percent(fmin(fabs(low), fabs(high)));
+	struct human to = human_percent(fmax(fabs(low), fabs(high)));
+	bool wide = strcmp(from.text, to.text) != 0;
+	struct phrase p;
+
+	snprintf(p.text, sizeof(p.text), "%s%s%s %%", wide ? from.text : "", wide ? " to " : "",
+		 to.text);
+	return p;
+}
+
+struct phrase words_verdict(const struct verdict *v, double within, bool of_runs)
+{
+	struct phrase p;
+
+	switch (v->is) {
+	case VERDICT_LESS:
+	case VERDICT_MORE:
+		snprintf(p.text, sizeof(p.text), "%.70s %s", range_text(v->low, v->high).text,
+			 v->is == VERDICT_LESS ? "less" : "more");
+		break;
+	case VERDICT_SAME:
+		snprintf(p.text, sizeof(p.text), "the same within %s", within_text(within).text);
+		break;
+	case VERDICT_UNDECIDED:
+		snprintf(p.text, sizeof(p.text), "undecided, %s to %s %%",
+			 signed_percent(v->low).text, signed_percent(v->high).text);
+		break;
+	case VERDICT_TOO_FEW_ROUNDS:
+		snprintf(p.text, sizeof(p.text), "too few %s: %u of %u",
+			 of_runs ? "runs" : "rounds", v->rounds, v->least);
+		break;
+	case VERDICT_NOT_COMPARABLE:
+		snprintf(p.text, sizeof(p.text), "not comparable");
+		break;
+	}
+	return p;
+}
+
+struct phrase words_row(const struct result_group *g, const struct result_row *row)
+{
+	static const char *const why[DOUBTS] = {
+		[DOUBT_FAILED] = "no verdict: visits failed",
+		[DOUBT_CHANGED] = "no verdict: it changed",
+		[DOUBT_BYTES] = "no verdict: bytes differ",
+		[DOUBT_LATENCY] = "no verdict: p50 is wrong",
+		[DOUBT_FIRST] = "no verdict: see the first",
+	};
+	struct phrase p;
+
+	if (row->doubt == DOUBT_NONE)
+		return words_verdict(&row->verdicts[JUDGED_COST], g->within, false);
+	snprintf(p.text, sizeof(p.text), "%s", why[row->doubt]);
+	return p;
+}
+
+/* ---- One group ---- */
+
+char *words_group(const struct result_group *g)
+{
+	char *text;
+	FILE *to;
+
+	if (!g->judged)
+		return NULL;
+	to = text_open(&text);
+	fprintf(to, "%s against %s: ", figures[g->figures[JUDGED_COST]].words, g->rows[0].name);
+	for (unsigned i = 1; i < g->count; i++)
+		fprintf(to, "%s%s %s", i > 1 ? "; " : "", g->rows[i].name,
+			words_row(g, &g->rows[i]).text);
+	fprintf(to, " (%u round%s).", g->rounds, plural(g->rounds));
+	fclose(to);
+	return text;
+}
+
+/* "; io_uring: requests 3 to 7 % more, round trip p99 5 to 9 % less" */
+char *words_sides(const struct result_group *g)
+{
+	char *text;
+	FILE *to = text_open(&text);
+
+	for (unsigned i = 1; i < g->count; i++) {
+		const struct result_row *row = &g->rows[i];
+		const char *before = "";
+
+		for (unsigned j = 0; j < JUDGED_COUNT; j++) {
+			if (j == JUDGED_COST || !decides(row->verdicts[j].is))
+				continue;
+			if (!*before)
+				fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row->name);
+			fprintf(to, "%s%s %s", before, figures[g->figures[j]].words,
+				words_verdict(&row->verdicts[j], g->within, false).text);
+			before = ", ";
+		}
+	}
+	if (ftell(to))
+		putc('.', to);
+	return text_close(to, &text);
+}
+
+char *words_users(const struct result_group *g)
+{
+	char *text;
+	FILE *to = text_open(&text);
+
+	for (unsigned i = 1; i < g->count; i++)
+		if (g->rows[i].user)
+			fprintf(to, "%s%s %s",
+				ftell(to) ? "; " : "Against tls = user: ", g->rows[i].name,
+				words_verdict(&g->rows[i].against_user, g->within, false).text);
+	if (ftell(to))
+		putc('.', to);
+	return text_close(to, &text);
+}
+
+char *words_tls(const struct result_group *g)
+{
+	json_t *ways = json_array();
+	char *text;
+
+	for (unsigned i = 0; i < g->count; i++) {
+		const json_t *tls = g->rows[i].row->tls;
+
+		if (tls)
+			field_add_once(ways,
+				       json_sprintf("tls by %s with %s", field_text(tls, "library"),
+						    field_text(tls, "cipher")));
+		if (*field_text(tls, "driver"))
+			field_add_once(ways,
+				       json_sprintf("the kernel by %s", field_text(tls, "driver")));
+	}
+	text = json_array_size(ways) ? field_show(ways) : NULL;
+	json_decref(ways);
+	return text;
+}
+
+/* ---- The end of a run ---- */
+
+/* "system calls per request", "CPU time per request": the cost is one of three figures. */
+static struct phrase figure_words(const struct finding *f)
+{
+	const struct figure_info *info = &figures[f->group->figures[f->what]];
+	struct phrase p;
+
+	if (f->what == JUDGED_COST)
+		snprintf(p.text, sizeof(p.text), "CPU time%s", info->words + strlen("CPU"));
+	else
+		snprintf(p.text, sizeof(p.text), "%s", info->words);
+	return p;
+}
+
+/* ": 0.111 of a CPU for 100,000 requests/s instead of 0.105" */
+static void print_cpus(FILE *to, const struct finding *f)
+{
+	static const double rate = 100000;
+	double now = result_cost(f->group, f->row)->median * rate / NS_PER_S;
+	double first = result_cost(f->group, f->group->rows)->median * rate / NS_PER_S;
+
+	/* Only where the medians say what the verdict says. */
+	if (f->what == JUDGED_COST && f->groups == 1 &&
+	    f->group->figures[JUDGED_COST] == FIGURE_CPU_PER_REQUEST &&
+	    (now > first) == (f->is == VERDICT_MORE))
+		fprintf(to, ": %.3g of a CPU for %s requests/s instead of %.3g", now,
+			human_count((uint64_t)rate).text, first);
+}
+
+/* "io_uring makes 72 to 78 % fewer system calls per request than epoll."
+ * "For that it takes 1.5 to 14 % more CPU time per request." */
+char *words_finding(const struct result *r, unsigned i)
+{
+	const struct finding *f = &r->findings[i];
+	const char *more = f->is == VERDICT_MORE    ? "more"
+			   : f->what == JUDGED_COST ? "less"
+						    : "fewer";
+	bool follows = f->opposite && i > 0 && !strcmp(f->row->name, r->findings[i - 1].row->name);
+	char *text;
+	FILE *to = text_open(&text);
+
+	if (follows)
+		fprintf(to, "For that it takes %s %s %s", range_text(f->low, f->high).text, more,
+			figure_words(f).text);
+	else
+		fprintf(to, "%s %s %s %s %s than %s", f->row->name,
+			f->what == JUDGED_COST ? "takes" : "makes",
+			range_text(f->low, f->high).text, more, figure_words(f).text,
+			f->group->rows[0].name);
+	print_cpus(to, f);
+	if (f->all > 1 && f->groups == f->all)
+		fprintf(to, ", in all %u loads", f->all);
+	else if (f->all > 1)
+		fprintf(to, ", in %u of %u loads", f->groups, f->all);
+	putc('.', to);
+	fclose(to);
+	return text;
+}
+
+/* "2 min", "45 s" */
+static struct human seconds_text(double s)
+{
+	struct human text;
+
+	if (s < 90)
+		snprintf(text.text, sizeof(text.text), "%.0f s", fmax(s, 1));
+	else if (s < 5400)
+		snprintf(text.text, sizeof(text.text), "%.0f min", s / 60);
+	else
+		snprintf(text.text, sizeof(text.text), "%.3g h", s / 3600);
+	return text;
+}
+
+static void print_plan(FILE *to, const struct open *o)
+{
+	if (o->spread > 0)
+		fprintf(to, "; visits of a listener differ by %s %% from round to round",
+			human_percent(o->spread).text);
+	if (o->rounds5 && o->seconds2 > 0)
+		fprintf(to,
+			". %u rounds (%s) would see \xc2\xb1"
+			"5 %%, %u (%s) \xc2\xb1"
+			"2.5 %%",
+			o->rounds5, seconds_text(o->seconds5).text, o->rounds2,
+			seconds_text(o->seconds2).text);
+}
+
+char *words_open(const struct result *r)
+{
+	static const char *const families[JUDGED_FAMILIES] = { "system calls", "context switches",
+							       "CPU time" };
+	const struct open *o = &r->open;
+	char *text;
+	FILE *to = text_open(&text);
+
+	for (unsigned i = 0; i < JUDGED_FAMILIES; i++)
+		if (o->open[i])
+			fprintf(to, "%s%s in %u of %u comparison%s",
+				ftell(to) ? ", " : "Not decided: ", families[i], o->open[i],
+				o->all[i], plural(o->all[i]));
+	if (o->count)
+		print_plan(to, o);
+	if (o->too_few)
+		fprintf(to, "%soo few rounds for %u row%s", ftell(to) ? "; t" : "T", o->too_few,
+			plural(o->too_few));
+	if (o->doubted)
+		fprintf(to, "%so verdict on %u row%s, as said above", ftell(to) ? "; n" : "N",
+			o->doubted, plural(o->doubted));
+	if (ftell(to))
+		putc('.', to);
+	return text_close(to, &text);
+}
+
+char *words_chance(const struct result *r)
+{
+	if (!r->comparisons)
+		return NULL;
+	return text_new(
+		"%u comparison%s in this run; among things that are equal chance decides up to "
+		"%.2g of them.",
+		r->comparisons, plural(r->comparisons), r->by_chance);
+}
+
+const char *words_none(const struct result *r)
+{
+	bool compared = false;
+
+	for (unsigned i = 0; i < r->group_count; i++)
+		compared |= r->groups[i].count > 1;
+	if (!r->group_count)
+		return "No operations: there is nothing to show.";
+	if (!compared)
+		return "No verdict: one listener alone has nothing to be compared with.";
+	return r->comparisons ? "No difference is known: see what each row says." : "No verdict.";
+}
+
+/* ---- Gates ---- */
+
+const char words_nothing_changed[] =
+	"No change is known: host, versions, build, command and keys are the same, as far as both have saved them.";
+
+struct phrase words_then(const struct result *r, const struct result_row *row)
+{
+	const struct then *t = row->then;
+	struct phrase p;
+
+	if (!t)
+		snprintf(p.text, sizeof(p.text), "no saved row");
+	else if (t->machine_changed)
+		snprintf(p.text, sizeof(p.text), "the machine changed");
+	else if (t->verdict.is == VERDICT_TOO_FEW_ROUNDS)
+		snprintf(p.text, sizeof(p.text), "too few runs: %u now, %u then, of %u",
+			 t->runs_now, t->runs_before, t->verdict.least);
+	else
+		p = words_verdict(&t->verdict, r->within, true);
+	return p;
+}
+
+char *words_then_summary(const struct result *r)
+{
+	unsigned counts[GATES] = { 0 }, less = 0, other = 0, all = 0;
+
+	for (struct result_at at = { 0 }; result_next(r, &at); all++) {
+		const struct then *t = at.row->then;
+
+		counts[t ? t->gate : GATE_NOT_COMPARABLE]++;
+		less += t && t->verdict.is == VERDICT_LESS;
+		other += t && t->other_setup && t->verdict.is == VERDICT_NOT_COMPARABLE;
+	}
+	return text_new(
+		"Against the saved rows %u of %u are worse, %u better, %u not worse by more "
+		"than %.3g %%, %u undecided, %u not comparable%s.",
+		counts[GATE_WORSE], all, less, counts[GATE_PASSED] - less, 100 * r->within,
+		counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE],
+		other ? ": saved rows are of another command, host, kernel or configuration "
+			"(--force judges them)"
+		      : "");
+}
+
+char *words_pairs_summary(const struct result *r)
+{
+	unsigned counts[GATES] = { 0 }, all = 0, less = 0;
+
+	for (struct result_at at = { 0 }; result_next(r, &at);)
+		if (*at.group->pair && !at.first) {
+			all++;
+			counts[at.row->gate]++;
+			less += at.row->verdicts[JUDGED_COST].is == VERDICT_LESS;
+		}
+	return text_new(
+		"Against the first of each pair %u of %u are worse, %u better, %u not worse by "
+		"more than %.3g %%, %u undecided, %u without a verdict.",
+		counts[GATE_WORSE], all, less, counts[GATE_PASSED] - less, 100 * r->within,
+		counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE]);
+}
+
+const char *const words_limit_gates[GATES] = {
+	[GATE_PASSED] = "passed",
+	[GATE_WORSE] = "failed",
+	[GATE_UNDECIDED] = "undecided",
+	[GATE_NOT_COMPARABLE] = "unknown",
+};
+
+struct phrase words_limit(const struct limit_case *c)
+{
+	const struct figure_info *f = &figures[c->figure];
+	const struct value *v = &c->row->values[c->figure];
+	struct phrase p;
+
+	if (c->gate != GATE_NOT_COMPARABLE)
+		snprintf(p.text, sizeof(p.text), "%.16s, by its interval %.16s to %.16s %.8s",
+			 figure_text(c->figure, v->median).text,
+			 figure_text(c->figure, v->lower).text,
+			 figure_text(c->figure, v->upper).text, f->unit ? f->unit : "");
+	else
+		snprintf(p.text, sizeof(p.text),
+			 "known in %u visits or blocks of them, it takes %u", v->count,
+			 result_least_rounds(1));
+	return p;
+}

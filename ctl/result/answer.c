@@ -1,0 +1,186 @@
+/* What a run ends in: the largest differences that are decided, and what would decide the others.
+ * Made of the verdicts of the table, so it cannot say anything else.  See result.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "must.h"
+#include "numbers.h"
+#include "parts.h"
+#include "util.h"
+
+/* ---- Differences that are decided ---- */
+
+struct findings {
+	struct finding *list;
+	unsigned count;
+};
+
+static const char *base_of(const struct result_group *g)
+{
+	return g->rows[0].name;
+}
+
+static bool is_same_kind(const struct finding *f, const struct result_group *g,
+			 const struct result_row *row, enum judged what)
+{
+	return f->what == what && !strcmp(f->row->name, row->name) &&
+	       !strcmp(base_of(f->group), base_of(g)) &&
+	       f->group->figures[what] == g->figures[what];
+}
+
+static double size_of(const struct verdict *v)
+{
+	return fabs(log1p(v->change)); /* 50 % less is as large as 100 % more */
+}
+
+static void add_finding(struct findings *all, const struct result_group *g,
+			const struct result_row *row, enum judged what)
+{
+	const struct verdict *v = &row->verdicts[what];
+	struct finding *f = NULL;
+
+	for (unsigned i = 0; i < all->count && !f; i++)
+		if (is_same_kind(&all->list[i], g, row, what) && all->list[i].is == v->is)
+			f = &all->list[i];
+	if (!f) {
+		all->list = must(reallocarray(all->list, all->count + 1, sizeof(*all->list)));
+		f = &all->list[all->count++];
+		*f = (struct finding){ .what = what, .is = v->is, .low = v->low, .high = v->high };
+	}
+	f->low = fmin(f->low, v->low);
+	f->high = fmax(f->high, v->high);
+	f->groups++;
+	if (size_of(v) >= f->size) {
+		f->size = size_of(v);
+		f->group = g;
+		f->row = row;
+	}
+}
+
+static void count_groups(const struct result *r, struct finding *f)
+{
+	for (struct result_at at = { 0 }; result_next(r, &at);)
+		f->all += !at.first && is_same_kind(f, at.group, at.row, f->what);
+}
+
+/* Counts stand before times, and larger differences before smaller ones. */
+static int compare_findings(const void *a, const void *b)
+{
+	const struct finding *x = a, *y = b;
+
+	if ((x->what == JUDGED_COST) != (y->what == JUDGED_COST))
+		return (x->what == JUDGED_COST) - (y->what == JUDGED_COST);
+	return (x->size < y->size) - (x->size > y->size);
+}
+
+/* A time has a sentence even if there are more counts than sentences. */
+static void choose(struct result *r, const struct findings *all)
+{
+	unsigned counts = 0, most;
+
+	while (counts < all->count && all->list[counts].what != JUDGED_COST)
+		counts++;
+	most = counts < all->count ? FINDINGS_MAX - 1 : FINDINGS_MAX;
+	for (unsigned i = 0; i < all->count && r->finding_count < FINDINGS_MAX; i++)
+		if (i >= counts || i < most)
+			r->findings[r->finding_count++] = all->list[i];
+}
+
+/* Is there a count of the same row before it that goes the other way? */
+static bool is_opposite(const struct result *r, const struct finding *f)
+{
+	for (const struct finding *c = r->findings; c < f; c++)
+		if (f->what == JUDGED_COST && c->what != JUDGED_COST && c->is != f->is &&
+		    !strcmp(c->row->name, f->row->name) &&
+		    !strcmp(base_of(c->group), base_of(f->group)))
+			return true;
+	return false;
+}
+
+static void find_differences(struct result *r)
+{
+	struct findings all = { 0 };
+
+	for (struct result_at at = { 0 }; result_next(r, &at);)
+		for (unsigned i = 0; !at.first && i < JUDGED_FAMILIES; i++)
+			if (verdict_decides(at.row->verdicts[i].is))
+				add_finding(&all, at.group, at.row, i);
+	if (all.count)
+		qsort(all.list, all.count, sizeof(*all.list), compare_findings);
+	choose(r, &all);
+	free(all.list);
+	for (unsigned i = 0; i < r->finding_count; i++) {
+		count_groups(r, &r->findings[i]);
+		r->findings[i].opposite = is_opposite(r, &r->findings[i]);
+	}
+}
+
+/* ---- What is open ---- */
+
+static void count_row(struct result *r, const struct result_group *g, const struct result_row *row)
+{
+	r->open.doubted += row->doubt != DOUBT_NONE;
+	r->open.too_few += row->verdicts[JUDGED_COST].is == VERDICT_TOO_FEW_ROUNDS;
+	for (unsigned i = 0; i < JUDGED_FAMILIES; i++) {
+		enum verdict_is is = row->verdicts[i].is;
+
+		if (is == VERDICT_TOO_FEW_ROUNDS || is == VERDICT_NOT_COMPARABLE)
+			continue;
+		r->comparisons++;
+		r->by_chance += VERDICT_ALPHA / g->comparisons;
+		r->open.all[i]++;
+		r->open.open[i] += is == VERDICT_UNDECIDED;
+		r->open.count += is == VERDICT_UNDECIDED;
+	}
+}
+
+/* The rounds that would make each open interval of the group so narrow. */
+static unsigned rounds_for(const struct result_group *g, enum judged what, double change)
+{
+	unsigned most = 0;
+
+	for (unsigned i = 1; i < g->count; i++) {
+		const struct verdict *v = &g->rows[i].verdicts[what];
+		double spread = verdict_spread(v, g->comparisons);
+
+		if (v->is == VERDICT_UNDECIDED && spread > 0)
+			most = MAX(most, verdict_rounds_for(spread, log1p(change), g->comparisons));
+	}
+	return most;
+}
+
+static void find_plan(struct result *r, enum judged what)
+{
+	double *spreads = must(calloc(r->open.count + 1U, sizeof(*spreads)));
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < r->group_count; i++) {
+		const struct result_group *g = &r->groups[i];
+		unsigned five = rounds_for(g, what, 0.05), half = rounds_for(g, what, 0.025);
+
+		r->open.rounds5 = MAX(r->open.rounds5, five);
+		r->open.rounds2 = MAX(r->open.rounds2, half);
+		r->open.seconds5 += five ? five * g->round_s : 0;
+		r->open.seconds2 += half ? half * g->round_s : 0;
+		for (unsigned j = 1; j < g->count; j++)
+			if (g->rows[j].verdicts[what].is == VERDICT_UNDECIDED)
+				spreads[count++] =
+					verdict_spread(&g->rows[j].verdicts[what], g->comparisons);
+	}
+	r->open.spread = expm1(numbers_median(spreads, count));
+	r->open.what = what;
+	free(spreads);
+}
+
+void answer_find(struct result *r)
+{
+	find_differences(r);
+	for (struct result_at at = { 0 }; result_next(r, &at);)
+		if (!at.first)
+			count_row(r, at.group, at.row);
+	/* Times need the most rounds. */
+	for (unsigned i = JUDGED_FAMILIES; i-- > 0 && r->open.count && !r->open.rounds5;)
+		if (r->open.open[i])
+			find_plan(r, i);
+}

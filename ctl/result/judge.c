@@ -1,0 +1,480 @@
+/* Verdicts by rounds, and what must hold before there is one.  See result.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "hosts.h"
+#include "must.h"
+#include "nic_link.h"
+#include "numbers.h"
+#include "parts.h"
+#include "util.h"
+
+const char *const doubt_names[DOUBTS] = {
+	[DOUBT_NONE] = "none",       [DOUBT_FAILED] = "failed_visits",
+	[DOUBT_CHANGED] = "changed", [DOUBT_BYTES] = "bytes_per_request",
+	[DOUBT_LATENCY] = "latency", [DOUBT_FIRST] = "first_row",
+};
+
+/* ---- Which figures ---- */
+
+/* Does the server send no answers?  Then an operation has no request whose size it could match. */
+static bool is_one_way(const struct measure *row)
+{
+	return MIN(row->bytes_in, row->bytes_out) < MAX(row->bytes_in, row->bytes_out) / 100;
+}
+
+static double bytes_per_op(const struct measure *row)
+{
+	return row->listener_count
+		       ? (double)(row->bytes_in + row->bytes_out) / (double)row->listener_count
+		       : 0;
+}
+
+static bool differ_in_size(struct measure *const *rows, unsigned count)
+{
+	double low = bytes_per_op(rows[0]), high = low;
+
+	if (rows[0]->batch && is_one_way(rows[0]))
+		return true;
+	for (unsigned i = 1; i < count; i++) {
+		double bytes = bytes_per_op(rows[i]);
+
+		low = MIN(low, bytes);
+		high = MAX(high, bytes);
+	}
+	return low > 0 && high > low * 1.1;
+}
+
+enum figure judge_cost_figure(struct measure *const *rows, unsigned count)
+{
+	bool counted = true;
+
+	for (unsigned i = 0; i < count; i++)
+		counted &= !isnan(figure_spread(rows[i], FIGURE_CPU_PER_REQUEST).median);
+	if (counted)
+		return FIGURE_CPU_PER_REQUEST;
+	return differ_in_size(rows, count) ? FIGURE_CPU_PER_BYTE : FIGURE_CPU_PER_OP;
+}
+
+/* Counts are divided as the cost is.  A receive of a batch service brings as much as there is, so
+ * calls for each of them say nothing. */
+static void choose_figures(struct result_group *g)
+{
+	static const enum figure others[] = { [JUDGED_RATE] = FIGURE_REQUEST_RATE,
+					      [JUDGED_TRIP50] = FIGURE_TRIP50,
+					      [JUDGED_TRIP99] = FIGURE_TRIP99 };
+	struct measure **rows = must(calloc(g->count, sizeof(*rows)));
+	enum figure cost;
+
+	for (unsigned i = 0; i < g->count; i++)
+		rows[i] = g->rows[i].row;
+	cost = judge_cost_figure(rows, g->count);
+	free(rows);
+	g->figures[JUDGED_COST] = cost;
+	g->figures[JUDGED_CALLS] = cost == FIGURE_CPU_PER_REQUEST ? FIGURE_SYSCALLS_PER_REQUEST
+				   : cost == FIGURE_CPU_PER_BYTE  ? FIGURE_SYSCALLS_PER_BYTE
+				   : g->rows[0].row->batch        ? FIGURE_COUNT
+								  : FIGURE_SYSCALLS_PER_OP;
+	g->figures[JUDGED_SWITCHES] = cost == FIGURE_CPU_PER_REQUEST ? FIGURE_SWITCHES_PER_REQUEST
+				      : cost == FIGURE_CPU_PER_BYTE  ? FIGURE_SWITCHES_PER_BYTE
+				      : g->figures[JUDGED_CALLS] == FIGURE_COUNT
+					      ? FIGURE_COUNT
+					      : FIGURE_SWITCHES_PER_OP;
+	for (unsigned i = JUDGED_FAMILIES; i < JUDGED_COUNT; i++)
+		g->figures[i] = others[i];
+}
+
+/* Counts that are so few that no one could feel them are not judged: a server that polls makes one
+ * call in 10,000 requests, or in 5,000. */
+static bool is_worth_judging(const struct result_group *g, enum judged what)
+{
+	double most = 0;
+
+	if (g->figures[what] == FIGURE_COUNT)
+		return false;
+	if (what >= JUDGED_FAMILIES || what == JUDGED_COST)
+		return true;
+	for (unsigned i = 0; i < g->count; i++)
+		most = fmax(most, g->rows[i].values[g->figures[what]].median *
+					  figures[g->figures[what]].scale);
+	return most >= 0.01;
+}
+
+/* The number of comparisons among which the chance of error is divided.  That is the rows of a
+ * group but the first; for --pair and --build those of all pairs, and for --sweep those of all its
+ * values, as the user looks for a difference in any of them. */
+static unsigned count_comparisons(const struct result *r, const struct result_group *g)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < r->group_count; i++) {
+		const struct result_group *other = &r->groups[i];
+
+		if (other == g || (*g->pair && *other->pair) || curve_has_both(g, other))
+			count += other->count - 1;
+	}
+	return count;
+}
+
+/* Rows of one command and one configuration, in several builds: their generator does the same
+ * work, so its CPU time tells how fast the machine was in each visit. */
+static bool is_same_work(const struct result_group *g)
+{
+	const struct measure *first = g->rows[0].row;
+
+	for (unsigned i = 0; i < g->count; i++)
+		if (!*g->pair || !*first->visit.setup ||
+		    strcmp(g->rows[i].row->visit.setup, first->visit.setup) != 0 ||
+		    isnan(figure_spread(g->rows[i].row, FIGURE_GENERATOR_PER_REQUEST).median))
+			return false;
+	return g->figures[JUDGED_COST] == FIGURE_CPU_PER_REQUEST;
+}
+
+/* ---- Visits that are not judged ---- */
+
+static double bytes_per_request(const struct measure *visit)
+{
+	double requests = visit->generator.result.requests;
+
+	return requests > 0 ? (double)(visit->bytes_in + visit->bytes_out) / requests : NAN;
+}
+
+/* The visits of a group should have as many bytes for each request that the generator counted: they
+ * have not if another client was served as well, or if the count is wrong. */
+static double usual_bytes(const struct result_group *g)
+{
+	double *medians = must(calloc(g->count, sizeof(*medians))), usual;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < g->count; i++) {
+		const struct measure *row = g->rows[i].row;
+		double *values = must(calloc(measure_visits(row), sizeof(*values)));
+		unsigned known = 0;
+
+		for (unsigned j = 0; j < measure_visits(row); j++) {
+			values[known] = bytes_per_request(measure_visit_at(row, j));
+			known += !isnan(values[known]);
+		}
+		medians[count] = numbers_median(values, known);
+		count += !isnan(medians[count]);
+		free(values);
+	}
+	numbers_sort(medians, count);
+	/* Of two the lower one: what is added to requests are bytes. */
+	usual = count ? medians[(count - 1) / 2] : NAN;
+	free(medians);
+	return usual;
+}
+
+static bool has_other_bytes(const struct measure *visit, double usual)
+{
+	return fabs(bytes_per_request(visit) / usual - 1) > 0.05; /* false for NaN */
+}
+
+/* Is the listener not what it was in the row's first visit of that run? */
+static bool has_changed(const struct measure *row, const struct measure *visit)
+{
+	const struct measure_visit *v = &visit->visit;
+
+	if (v->changed)
+		return true;
+	for (unsigned i = 0; i < measure_visits(row); i++) {
+		const struct measure *first = measure_visit_at(row, i);
+
+		if (!strcmp(first->visit.run, v->run))
+			return first->workers != visit->workers ||
+			       first->visit.since_ns != v->since_ns ||
+			       first->visit.generation != v->generation;
+	}
+	return false;
+}
+
+static enum doubt doubt_on_visit(const struct measure *row, const struct measure *visit,
+				 double usual)
+{
+	if (has_changed(row, visit))
+		return DOUBT_CHANGED;
+	return has_other_bytes(visit, usual) ? DOUBT_BYTES : DOUBT_NONE;
+}
+
+/* What a request takes in the server is a part of its round trip. */
+static bool takes_longer_inside(const struct result_row *row)
+{
+	const struct value *inside = &row->values[FIGURE_P50], *trip = &row->values[FIGURE_TRIP50];
+	double step = (double)generator_step_ns(row->row->generator.name);
+
+	return inside->median > 1.25 * trip->median + step; /* false for NaN */
+}
+
+static unsigned failed_visits(const struct measure *row)
+{
+	unsigned most = 0, sum = 0;
+	const char *run = "";
+
+	/* Visits count those before them in their run. */
+	for (unsigned i = 0; i < measure_visits(row); i++) {
+		const struct measure *visit = measure_visit_at(row, i);
+
+		if (strcmp(visit->visit.run, run) != 0) {
+			sum += most;
+			most = 0;
+			run = visit->visit.run;
+		}
+		most = MAX(most, (unsigned)visit->visit.failed);
+	}
+	return sum + most;
+}
+
+static void find_doubt(const struct result_group *g, struct result_row *row, double usual)
+{
+	unsigned visits = measure_visits(row->row), counts[DOUBTS] = { 0 };
+	enum doubt worst = DOUBT_FAILED;
+
+	row->failed = failed_visits(row->row);
+	for (unsigned i = 0; i < visits; i++)
+		counts[doubt_on_visit(row->row, measure_visit_at(row->row, i), usual)]++;
+	counts[DOUBT_NONE] = 0;
+	counts[DOUBT_FAILED] = row->failed;
+	for (unsigned i = DOUBT_FAILED; i < DOUBTS; i++) {
+		row->doubted += counts[i];
+		if (counts[i] > counts[worst])
+			worst = i;
+	}
+	if (10 * row->doubted >= visits + row->failed)
+		row->doubt = worst;
+	else if (!row->row->batch && takes_longer_inside(row))
+		row->doubt = DOUBT_LATENCY;
+	else if (row != g->rows && g->rows->doubt != DOUBT_NONE)
+		row->doubt = DOUBT_FIRST;
+}
+
+/* ---- Verdicts ---- */
+
+static bool same_round(const struct measure *a, const struct measure *b)
+{
+	return a->visit.round > 0 && a->visit.round == b->visit.round &&
+	       !strcmp(a->visit.run, b->visit.run);
+}
+
+const struct measure *visit_beside(const struct measure *row, const struct measure *like)
+{
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		if (same_round(measure_visit_at(row, i), like))
+			return measure_visit_at(row, i);
+	return NULL;
+}
+
+/* The same, by where it most probably is. */
+static const struct measure *beside_at(const struct measure *row, unsigned i,
+				       const struct measure *like)
+{
+	if (i < measure_visits(row) && same_round(measure_visit_at(row, i), like))
+		return measure_visit_at(row, i);
+	return visit_beside(row, like);
+}
+
+struct judging {
+	const struct result_group *group;
+	const struct result_row *first, *row;
+	enum figure figure;
+	bool of_counts;    /* integers, of which a visit may have none */
+	bool by_generator; /* divided by the generator's CPU time, see is_same_work() */
+	double usual;      /* bytes per request */
+};
+
+/* A count of 0 is half of the least that can be seen: its logarithm is not known otherwise. */
+static double value_in(const struct judging *j, const struct measure *visit)
+{
+	double value = figure_value(visit, j->figure);
+
+	if (j->of_counts && visit->generator.result.requests > 0 && !(value > 0))
+		value = 0.5 / visit->generator.result.requests;
+	if (j->by_generator)
+		value /= figure_value(visit, FIGURE_GENERATOR_PER_REQUEST);
+	return value;
+}
+
+static bool is_good(const struct judging *j, const struct result_row *row,
+		    const struct measure *visit)
+{
+	return doubt_on_visit(row->row, visit, j->usual) == DOUBT_NONE;
+}
+
+/* From the rounds in which both were visited: a slow moment of the machine is in both visits of
+ * its round, and cancels in their ratio. */
+static struct verdict judge(const struct judging *j, unsigned comparisons)
+{
+	unsigned visits = measure_visits(j->first->row), rounds = 0;
+	double *values = must(calloc(2 * (size_t)visits, sizeof(*values)));
+	struct verdict v;
+
+	for (unsigned i = 0; i < visits; i++) {
+		const struct measure *base = measure_visit_at(j->first->row, i);
+		const struct measure *beside = beside_at(j->row->row, i, base);
+
+		if (!beside || !is_good(j, j->first, base) || !is_good(j, j->row, beside))
+			continue;
+		values[rounds] = value_in(j, base);
+		values[visits + rounds++] = value_in(j, beside);
+	}
+	v = verdict_of(values, values + visits, rounds, comparisons, j->group->within);
+	free(values);
+	return v;
+}
+
+/* Leaves the estimate. */
+static void withdraw(struct verdict *v, enum verdict_is is)
+{
+	v->is = is;
+	v->low = v->high = v->level = v->p = NAN;
+	v->half_width = INFINITY;
+}
+
+static struct verdict judge_figure(const struct result_group *g, const struct result_row *row,
+				   enum judged what, double usual)
+{
+	struct judging j = { g, g->rows, row, g->figures[what], what < JUDGED_COST, false, usual };
+	unsigned comparisons =
+		g->comparisons * (what < JUDGED_FAMILIES ? 1 : JUDGED_COUNT - JUDGED_FAMILIES);
+	struct verdict v = { .is = VERDICT_TOO_FEW_ROUNDS,
+			     .change = NAN,
+			     .low = NAN,
+			     .high = NAN,
+			     .half_width = INFINITY,
+			     .level = NAN,
+			     .p = NAN };
+
+	if (!is_worth_judging(g, what))
+		return v;
+	j.by_generator = g->same_work && what == JUDGED_COST;
+	v = judge(&j, comparisons);
+	if (row->doubt != DOUBT_NONE)
+		withdraw(&v, VERDICT_NOT_COMPARABLE);
+	else if (what == JUDGED_RATE && (row->generator_limit || row->link_limit ||
+					 g->rows->generator_limit || g->rows->link_limit))
+		withdraw(&v, VERDICT_TOO_FEW_ROUNDS);
+	return v;
+}
+
+/* Was one thread of the generator, on each of its hosts, always busy while the server was not? */
+static bool measures_generator(const struct result_row *row)
+{
+	double generator = hosts_count(row->row) ? hosts_least_share(row->row)
+						 : row->values[FIGURE_GENERATOR_SHARE].median;
+	double server =
+		row->values[FIGURE_CPU_SHARE].median / (double)MAX(row->row->workers, (uint64_t)1);
+
+	return generator >= 0.9 && server < 0.9 * generator && !row->link_limit;
+}
+
+static bool is_user(const struct measure *row)
+{
+	return !strcmp(field_text(row->tls, "mode"), "user");
+}
+
+/* The kernel makes the records of such a row: it is compared with one whose library does. */
+static const struct result_row *find_user(const struct result_group *g, unsigned i)
+{
+	const struct measure *row = g->rows[i].row;
+
+	for (unsigned j = 1; i > 0 && row->tls && !is_user(row) && j < g->count; j++)
+		if (is_user(g->rows[j].row) && !strcmp(g->rows[j].row->engine, row->engine))
+			return &g->rows[j];
+	return NULL;
+}
+
+static void judge_users(struct result_group *g, double usual)
+{
+	unsigned pairs = 0;
+
+	for (unsigned i = 0; i < g->count; i++)
+		pairs += (g->rows[i].user = find_user(g, i)) != NULL;
+	for (unsigned i = 0; i < g->count; i++) {
+		struct result_row *row = &g->rows[i];
+		struct judging j = {
+			g, row->user, row, g->figures[JUDGED_COST], false, false, usual
+		};
+
+		if (!row->user)
+			continue;
+		row->against_user = judge(&j, pairs);
+		if (row->doubt != DOUBT_NONE || row->user->doubt != DOUBT_NONE)
+			withdraw(&row->against_user, VERDICT_NOT_COMPARABLE);
+	}
+}
+
+static void judge_group(struct result_group *g)
+{
+	double usual = usual_bytes(g);
+
+	for (unsigned i = 0; i < g->count; i++) {
+		g->rows[i].link_limit = link_is_limit(g->rows[i].row);
+		g->rows[i].generator_limit = measures_generator(&g->rows[i]);
+		g->rows[i].change = NAN;
+		find_doubt(g, &g->rows[i], usual);
+	}
+	for (unsigned i = 1; i < g->count; i++) {
+		struct result_row *row = &g->rows[i];
+		struct verdict *cost = &row->verdicts[JUDGED_COST];
+
+		for (unsigned j = 0; j < JUDGED_COUNT; j++)
+			row->verdicts[j] = judge_figure(g, row, j, usual);
+		row->change =
+			isnan(cost->change)
+				? result_cost(g, row)->median / result_cost(g, g->rows)->median - 1
+				: cost->change;
+		g->rounds = MAX(g->rounds, cost->rounds);
+		g->judged |= cost->is != VERDICT_TOO_FEW_ROUNDS;
+	}
+	judge_users(g, usual);
+}
+
+static void prepare(struct result *r)
+{
+	for (unsigned i = 0; i < r->group_count; i++) {
+		struct result_group *g = &r->groups[i];
+
+		g->within = r->within;
+		g->comparisons = count_comparisons(r, g);
+		choose_figures(g);
+		g->same_work = is_same_work(g);
+	}
+}
+
+void judge_groups(struct result *r)
+{
+	prepare(r);
+	for (unsigned i = 0; i < r->group_count; i++)
+		judge_group(&r->groups[i]);
+}
+
+/* ---- Widths alone, for the end of rounds ---- */
+
+double judge_widest(struct result *r)
+{
+	double widest = NAN;
+
+	prepare(r);
+	for (struct result_at at = { 0 }; result_next(r, &at);) {
+		const struct result_group *g = at.group;
+		struct judging j = { g,     g->rows,      at.row,        g->figures[JUDGED_COST],
+				     false, g->same_work, usual_bytes(g) };
+		struct verdict v;
+
+		if (at.first)
+			continue;
+		v = judge(&j, g->comparisons);
+		/* A row with too few rounds does not count: its listener failed in some, and more
+		 * rounds may never make up for these. */
+		if (v.is != VERDICT_TOO_FEW_ROUNDS)
+			widest = fmax(widest, v.half_width);
+	}
+	return expm1(widest);
+}
+
+unsigned result_least_rounds(unsigned comparisons)
+{
+	return verdict_least_rounds(comparisons);
+}

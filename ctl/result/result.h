@@ -1,0 +1,202 @@
+/* The result of a comparison: rows in groups, the verdicts on them, the same rows of earlier runs,
+ * warnings, and what a run ends in.  result_new() finds all of it once; the table, the sentences,
+ * JSON, the page and the exit status only read it, so they cannot contradict each other.  Pure.
+ *
+ * A group has the rows of one service, load and operation; its first row is the one with which the
+ * others are compared. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "figure.h"
+#include "measure.h"
+#include "verdict.h"
+
+/* A relative difference that counts as none, unless the user says another. */
+#define WITHIN_DEFAULT 0.05
+
+/* A figure over the visits of a row.  NaN: unknown. */
+struct value {
+	double median, low, high; /* and the least and the largest */
+	double first, third;      /* quartiles */
+	unsigned count;           /* visits, or blocks of them, for which it is known */
+	double lower, upper;      /* its interval, which holds in 95 of 100 runs by itself */
+};
+
+/* What is judged of each row but the first.  Counts, context switches and cost are families: the
+ * intervals of each hold together over the comparisons of the group.  The last three are one
+ * family. */
+enum judged {
+	JUDGED_CALLS,
+	JUDGED_SWITCHES,
+	JUDGED_COST,
+	JUDGED_FAMILIES,
+	JUDGED_RATE = JUDGED_FAMILIES,
+	JUDGED_TRIP50,
+	JUDGED_TRIP99,
+	JUDGED_COUNT
+};
+
+/* Why a row has no verdict, though there are enough rounds. */
+enum doubt {
+	DOUBT_NONE,
+	DOUBT_FAILED,  /* COMMAND failed in a tenth of its visits */
+	DOUBT_CHANGED, /* the listener or its keys changed meanwhile */
+	DOUBT_BYTES,   /* its bytes for each counted request are not those of the others */
+	DOUBT_LATENCY, /* requests took longer in the server than by the generator's clock */
+	DOUBT_FIRST,   /* the first row has no verdict for one of these reasons */
+	DOUBTS
+};
+extern const char *const doubt_names[DOUBTS]; /* as in JSON */
+
+enum gate { GATE_PASSED, GATE_WORSE, GATE_UNDECIDED, GATE_NOT_COMPARABLE, GATES };
+extern const char *const gate_names[GATES]; /* as in JSON */
+
+/* A row beside the saved rows of the same name.  Its units are whole runs, not rounds: all visits
+ * of a run share the state of the machine. */
+struct then {
+	const struct measure *row; /* a saved one */
+	double before, now;        /* cost, the median of the runs; NaN: unknown */
+	unsigned runs_before, runs_now;
+	bool other_setup; /* saved rows are of another command, host, kernel or configuration */
+	/* The generator's CPU time per request, if it is known on both sides: the machine's speed,
+	 * as it does the same work.  `verdict` is on the ratio of the cost to it then. */
+	double generator_before, generator_now;
+	bool machine_changed; /* these differ by more than `within` */
+	struct verdict verdict;
+	enum gate gate;
+};
+
+struct result_row {
+	struct measure *row; /* its visits; borrowed */
+	char name[80];       /* its engine, or its own name where another row has the same engine */
+	struct value values[FIGURE_COUNT];
+	struct verdict verdicts[JUDGED_COUNT]; /* against the group's first row, which has none */
+	double change; /* of the cost, where nothing is judged, too; NaN: unknown */
+	enum doubt doubt;
+	unsigned doubted,
+		failed; /* visits that are not judged; of them, or beside them, failed ones */
+	const struct result_row *user; /* of the same engine with `tls = user`; NULL: none */
+	struct verdict against_user;
+	bool generator_limit, link_limit; /* the rate is theirs, not the server's */
+	struct then *then;                /* NULL: not asked for, or no saved row */
+	enum gate gate;                   /* of a pair; else passed */
+};
+
+struct layers_group;
+
+struct result_group {
+	const char *service, *label, *operation, *pair; /* borrowed; see struct measure */
+	char *title;                                    /* "nbd read: fio randread" */
+	enum figure figures[JUDGED_COUNT];              /* FIGURE_COUNT: not judged */
+	unsigned comparisons; /* whose intervals hold together, see verdict.h */
+	unsigned rounds;      /* the most that a row has in common with the first one */
+	bool judged;          /* any row has a verdict, if only "undecided" */
+	bool same_work; /* all rows have one setup in several builds: judged by the ratio to the
+			   generator's CPU time */
+	double round_s; /* length of a round's visits, seconds; NaN: unknown */
+	double within;  /* the relative difference that counts as none */
+	struct result_row *rows;
+	unsigned count;
+	struct layers_group *layers; /* NULL: not sampled */
+};
+
+/* A sentence's content: a difference of a figure that is decided, of one engine in one or more
+ * groups. */
+struct finding {
+	enum judged what;
+	enum verdict_is is;
+	const struct result_group *group; /* where it is largest */
+	const struct result_row *row;
+	double low, high;     /* of the intervals of all groups in which it is decided so */
+	unsigned groups, all; /* in how many of those where the engine is compared */
+	double size;          /* the logarithm of the largest ratio, without its sign */
+	bool opposite;        /* a time: the counts of the same row go the other way */
+};
+enum { FINDINGS_MAX = 3 };
+
+/* The comparisons that are not decided. */
+struct open {
+	unsigned count, all[JUDGED_FAMILIES], open[JUDGED_FAMILIES];
+	double spread; /* standard deviation of a round's logarithm, the median one; NaN: unknown */
+	enum judged what;          /* of which family the spread and the rounds are */
+	unsigned rounds5, rounds2; /* that would decide differences of 5 %, of 2.5 % */
+	double seconds5, seconds2;
+	unsigned too_few, doubted; /* rows that have no verdict at all */
+};
+
+struct result_warning {
+	const char *kind;   /* "shared_cpus", as in JSON */
+	char *text;         /* a sentence */
+	bool of_conditions; /* of the machine, which stand above the table; else of figures */
+};
+
+struct result_curve;
+struct limits;
+
+struct result {
+	struct result_group *groups;
+	unsigned group_count;
+	struct result_curve *curves; /* of a sweep; see curve.h */
+	unsigned curve_count;
+	struct result_warning *warnings;
+	unsigned warning_count;
+	struct finding findings[FINDINGS_MAX]; /* the first one first */
+	unsigned finding_count;
+	struct open open;
+	unsigned comparisons; /* that were judged, over all families of figures */
+	double by_chance;     /* of equal things so many would be decided, at most */
+	double within;
+	char *minor;               /* "nbd block_status": operations that are in no row; or "" */
+	const json_t *unavailable; /* borrowed; NULL: none */
+	/* Of --against. */
+	bool against, machine_changed;
+	unsigned found;  /* rows that have a saved one */
+	json_t *changed; /* [{ "what": "kernel", "then": "Linux 6.1", "now": "Linux 6.12" }] */
+	struct limits *limits;                    /* of --fail-if; NULL: none */
+	enum gate pairs_gate, against_gate, gate; /* gate: of all that were asked for */
+	bool gated;                               /* some were */
+};
+
+struct limit;
+struct result_options {
+	double within;               /* 0: WITHIN_DEFAULT */
+	const struct measures *then; /* merged; NULL: without */
+	bool force;                  /* `then` may be of other setups */
+	bool pairs;                  /* pairs decide the exit status */
+	bool undecided_passes;
+	const struct limit *limits;
+	unsigned limit_count;
+};
+
+/* m is merged.  It, the rows of then and the limits must outlive the result. */
+struct result *result_new(const struct measures *m, const struct result_options *options);
+void result_free(struct result *r);
+
+/* Goes through the rows of all groups, from { 0 } on; false: there are no more. */
+struct result_at {
+	const struct result_group *group;
+	const struct result_row *row;
+	bool first; /* of its group */
+};
+bool result_next(const struct result *r, struct result_at *at);
+
+/* Of the group's figure of that kind. */
+const struct value *result_value(const struct result_group *g, const struct result_row *row,
+				 enum judged what);
+static inline const struct value *result_cost(const struct result_group *g,
+					      const struct result_row *row)
+{
+	return result_value(g, row, JUDGED_COST);
+}
+
+/* The relative distance of the row's rate from the first one's, without a sign; NaN: unknown. */
+double result_rate_apart(const struct result_group *g, const struct result_row *row);
+
+/* Half of the widest interval of the costs, as a relative change, and the fewest rounds that can
+ * decide: for rounds.c.  m is not merged, and stays as it is.  NaN: there is no interval. */
+double result_width(const struct measures *m);
+unsigned result_least_rounds(unsigned comparisons);
+
+/* The row's visit in the same round of the same run as `like`; NULL: there is none. */
+const struct measure *visit_beside(const struct measure *row, const struct measure *like);

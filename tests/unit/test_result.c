@@ -1,0 +1,517 @@
+/* ctl/result/: rows in, verdicts, doubts, findings and what is open out. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "measure_case.h"
+#include "util.h"
+#include "words.h"
+
+enum { ROUNDS = 14, REQUESTS = 10000, BYTES = 1000000 };
+
+static uint64_t state_of_chance;
+
+/* A factor about 1, which differs by up to `spread` to each side. */
+static double about(double spread)
+{
+	state_of_chance = state_of_chance * 6364136223846793005 + 1442695040888963407;
+	return 1 + spread * ((double)(state_of_chance >> 40) / (1 << 23) - 1);
+}
+
+/* A row of visits whose generator made REQUESTS of a hundred bytes, in a tenth as many receives. */
+struct kind {
+	const char *label, *listener, *engine;
+	double cost_ns, calls, switches; /* of a request */
+	double spread;                   /* of the cost */
+};
+
+static struct measure *add_visit(struct measures *m, const struct kind *k, unsigned round)
+{
+	struct measure *row = measures_add(m);
+
+	row->label = k->label;
+	row->listener = k->listener;
+	row->engine = k->engine;
+	row->service = row->operation = "echo";
+	row->batch = true;
+	row->count = row->listener_count = REQUESTS / 10;
+	row->bytes_in = row->bytes_out = BYTES / 2;
+	row->interval_ns = 100 * NS_PER_MS;
+	row->workers = 1;
+	row->cpu_ns = (uint64_t)(k->cost_ns * REQUESTS * about(k->spread));
+	row->syscalls = (uint64_t)(k->calls * REQUESTS * about(0.02));
+	row->switches = (uint64_t)(k->switches * REQUESTS * about(0.02));
+	row->generator.name = "g";
+	row->generator.wall_ns = row->interval_ns;
+	row->generator.result.requests = REQUESTS;
+	row->visit.run = "run";
+	row->visit.round = round;
+	row->visit.generation = 1;
+	return row;
+}
+
+/* Returns the first of the visits. */
+static unsigned add_visits_of(struct measures *m, const struct kind *k)
+{
+	unsigned first = m->count;
+
+	for (unsigned i = 0; i < ROUNDS; i++)
+		add_visit(m, k, i + 1);
+	return first;
+}
+
+/* A row of so many system calls a request, and of a cost that differs by 30 % from visit to visit.
+ */
+static struct kind of_calls(const char *listener, const char *engine, double calls)
+{
+	return (struct kind){ "load", listener, engine, 1000, calls, 0.5, 0.3 };
+}
+
+static const struct result_row *row_of(const struct result *r, const char *listener)
+{
+	for (struct result_at at = { 0 }; result_next(r, &at);)
+		if (!strcmp(at.row->row->listener, listener))
+			return at.row;
+	fail_msg("no row of %s", listener);
+	return NULL;
+}
+
+static struct result *judged_merged(struct measures *m)
+{
+	measures_merge(m);
+	return judged(m);
+}
+
+static void done(struct result *r, struct measures *m)
+{
+	result_free(r);
+	measures_free(m);
+}
+
+/* Though a receive brings ten requests, and the cost is lost in the noise. */
+static void calls_are_judged_for_each_request(void **state)
+{
+	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
+	struct measures m = {};
+	const struct result_row *row;
+	struct result *r;
+
+	(void)state;
+	state_of_chance = 1;
+	add_visits_of(&m, &a);
+	add_visits_of(&m, &b);
+	r = judged_merged(&m);
+	row = row_of(r, "b");
+	assert_int_equal(r->groups[0].figures[JUDGED_CALLS], FIGURE_SYSCALLS_PER_REQUEST);
+	assert_int_equal(row->verdicts[JUDGED_CALLS].is, VERDICT_LESS);
+	assert_true(row->verdicts[JUDGED_CALLS].low < -0.73 &&
+		    row->verdicts[JUDGED_CALLS].high < -0.7);
+	assert_int_equal(row->verdicts[JUDGED_COST].is, VERDICT_UNDECIDED);
+	assert_int_equal(row->verdicts[JUDGED_SWITCHES].is, VERDICT_SAME);
+	assert_int_equal(r->finding_count, 1);
+	assert_int_equal(r->findings[0].what, JUDGED_CALLS);
+	assert_int_equal(r->comparisons, 3);
+	assert_true(fabs(r->by_chance - 3 * 0.05) < 1e-9);
+	assert_int_equal(r->open.open[JUDGED_COST], 1);
+	assert_int_equal(r->open.count, 1);
+	done(r, &m);
+}
+
+/* Without requests, calls for each receive depend on how much each receive brings. */
+static void calls_for_each_receive_are_not_judged(void **state)
+{
+	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
+	struct measures m = {};
+	struct result *r;
+
+	(void)state;
+	add_visits_of(&m, &a);
+	add_visits_of(&m, &b);
+	for (unsigned i = 0; i < m.count; i++)
+		m.rows[i]->generator.result.requests = 0;
+	r = judged_merged(&m);
+	assert_int_equal(r->groups[0].figures[JUDGED_COST], FIGURE_CPU_PER_OP);
+	assert_int_equal(r->groups[0].figures[JUDGED_CALLS], FIGURE_COUNT);
+	done(r, &m);
+}
+
+/* Fewer calls in two loads, for more CPU time in one of them: one sentence each. */
+static void the_largest_differences_come_first_and_counts_before_times(void **state)
+{
+	const struct kind kinds[] = {
+		{ "one", "a", "epoll", 1000, 0.2, 0.5, 0.01 },
+		{ "one", "b", "io_uring", 1200, 0.05, 0.5, 0.01 },
+		{ "two", "a", "epoll", 1000, 0.2, 0.5, 0.01 },
+		{ "two", "b", "io_uring", 1000, 0.1, 0.45, 0.01 },
+		{ "two", "c", "rdma", 3000, 0.19, 0.5, 0.01 },
+	};
+	struct measures m = {};
+	struct result *r;
+	char *text;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++)
+		add_visits_of(&m, &kinds[i]);
+	r = judged_merged(&m);
+	assert_int_equal(r->finding_count, FINDINGS_MAX);
+	assert_int_equal(r->findings[0].what, JUDGED_CALLS);
+	assert_string_equal(r->findings[0].row->name, "io_uring");
+	assert_int_equal(r->findings[0].groups, 2);
+	assert_int_equal(r->findings[0].all, 2);
+	assert_true(r->findings[0].low < -0.73 && r->findings[0].high > -0.52);
+	assert_int_equal(r->findings[1].what, JUDGED_SWITCHES);
+	assert_int_equal(r->findings[2].what, JUDGED_COST);
+	assert_string_equal(r->findings[2].row->name, "rdma");
+	assert_false(r->findings[2].opposite);
+	text = words_finding(r, 0);
+	assert_non_null(
+		strstr(text, " % fewer system calls per request than epoll, in all 2 loads."));
+	free(text);
+	done(r, &m);
+}
+
+static void what_fewer_calls_cost_follows_them(void **state)
+{
+	const struct kind a = { "", "a", "epoll", 1000, 0.2, 0.5, 0.01 };
+	const struct kind b = { "", "b", "io_uring", 1100, 0.05, 0.5, 0.01 };
+	struct measures m = {};
+	struct result *r;
+	char *text;
+
+	(void)state;
+	add_visits_of(&m, &a);
+	add_visits_of(&m, &b);
+	r = judged_merged(&m);
+	assert_int_equal(r->finding_count, 2);
+	assert_true(r->findings[1].opposite);
+	text = words_finding(r, 1);
+	assert_ptr_equal(strstr(text, "For that it takes "), text);
+	assert_non_null(strstr(text, " % more CPU time per request: 0.1"));
+	free(text);
+	done(r, &m);
+}
+
+/* Whatever chance makes of the rows: each comparison is decided, the same, or open, and what the
+ * sentences say is what the rows say. */
+static void sentences_do_not_contradict_rows(void **state)
+{
+	(void)state;
+	state_of_chance = 5;
+	for (unsigned times = 0; times < 40; times++) {
+		struct measures m = {};
+		unsigned counts[VERDICT_UNDECIDED + 1] = { 0 };
+		struct result *r;
+
+		for (unsigned i = 0; i < 4; i++) {
+			struct kind k = of_calls((const char *const[]){ "a", "b", "c", "d" }[i],
+						 (const char *const[]){ "e", "f", "g", "h" }[i],
+						 0.1 * about(0.1));
+
+			k.cost_ns *= about(0.2);
+			add_visits_of(&m, &k);
+		}
+		r = judged_merged(&m);
+		for (struct result_at at = { 0 }; result_next(r, &at);)
+			for (unsigned i = 0; !at.first && i < JUDGED_FAMILIES; i++)
+				counts[at.row->verdicts[i].is]++;
+		assert_int_equal(counts[VERDICT_UNDECIDED], r->open.count);
+		assert_int_equal(r->comparisons, 9);
+		assert_int_equal(r->finding_count, MIN(counts[VERDICT_LESS] + counts[VERDICT_MORE],
+						       (unsigned)FINDINGS_MAX));
+		for (unsigned i = 0; i < r->finding_count; i++) {
+			const struct finding *f = &r->findings[i];
+
+			assert_int_equal(f->row->verdicts[f->what].is, f->is);
+			assert_true(f->low == f->row->verdicts[f->what].low);
+		}
+		done(r, &m);
+	}
+}
+
+/* ---- Doubts ---- */
+
+static struct result *with_bytes(struct measures *m, const char *listener, unsigned odd)
+{
+	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
+	unsigned first = add_visits_of(m, &a), second = add_visits_of(m, &b);
+
+	for (unsigned i = 0; i < odd; i++)
+		m->rows[(*listener == 'a' ? first : second) + i]->bytes_in += BYTES / 10;
+	return judged_merged(m);
+}
+
+/* Another client is served as well. */
+static void bytes_of_others_leave_no_verdict(void **state)
+{
+	struct measures m = {};
+	struct result *r = with_bytes(&m, "b", ROUNDS);
+	const struct result_row *row = row_of(r, "b");
+
+	(void)state;
+	assert_int_equal(row->doubt, DOUBT_BYTES);
+	assert_int_equal(row->doubted, ROUNDS);
+	for (unsigned i = 0; i < JUDGED_FAMILIES; i++)
+		assert_int_equal(row->verdicts[i].is, VERDICT_NOT_COMPARABLE);
+	assert_false(isnan(row->change)); /* the estimate stays */
+	assert_int_equal(r->finding_count, 0);
+	assert_non_null(strstr(warned(r, "no_verdict"), "No verdict on b: bytes"));
+	done(r, &m);
+	r = with_bytes(&m, "a", 3);
+	assert_int_equal(row_of(r, "a")->doubt, DOUBT_BYTES);
+	assert_int_equal(row_of(r, "b")->doubt, DOUBT_FIRST);
+	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_CALLS].is, VERDICT_NOT_COMPARABLE);
+	done(r, &m);
+}
+
+static void one_odd_visit_is_left_out(void **state)
+{
+	struct measures m = {};
+	struct result *r = with_bytes(&m, "b", 1);
+	const struct result_row *row = row_of(r, "b");
+
+	(void)state;
+	assert_int_equal(row->doubt, DOUBT_NONE);
+	assert_int_equal(row->doubted, 1);
+	assert_int_equal(row->verdicts[JUDGED_CALLS].is, VERDICT_LESS);
+	assert_int_equal(row->verdicts[JUDGED_CALLS].rounds, ROUNDS - 1);
+	done(r, &m);
+}
+
+static void change_workers(struct measure *visit)
+{
+	visit->workers = 2;
+}
+
+static void change_generation(struct measure *visit)
+{
+	visit->visit.generation = 2;
+}
+
+static void change_start(struct measure *visit)
+{
+	visit->visit.since_ns = 5;
+}
+
+static void change_within(struct measure *visit)
+{
+	visit->visit.changed = 1;
+}
+
+static void a_listener_that_changed_has_no_verdict(void **state)
+{
+	static void (*const changes[])(struct measure * visit) = { change_workers,
+								   change_generation, change_start,
+								   change_within };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(changes); i++) {
+		const struct kind a = of_calls("a", "epoll", 0.2),
+				  b = of_calls("b", "io_uring", 0.05);
+		struct measures m = {};
+		unsigned first;
+		struct result *r;
+
+		add_visits_of(&m, &a);
+		first = add_visits_of(&m, &b);
+		for (unsigned j = ROUNDS / 2; j < ROUNDS; j++)
+			changes[i](m.rows[first + j]);
+		r = judged_merged(&m);
+		assert_int_equal(row_of(r, "b")->doubt, DOUBT_CHANGED);
+		assert_int_equal(row_of(r, "b")->doubted, ROUNDS / 2);
+		done(r, &m);
+	}
+}
+
+/* Each visit says how many of its listener failed before it. */
+static void a_tenth_of_failed_visits_leaves_no_verdict(void **state)
+{
+	(void)state;
+	for (unsigned failed = 1; failed <= 2; failed++) {
+		const struct kind a = of_calls("a", "epoll", 0.2),
+				  b = of_calls("b", "io_uring", 0.05);
+		struct measures m = {};
+		unsigned first;
+		struct result *r;
+
+		add_visits_of(&m, &a);
+		first = add_visits_of(&m, &b);
+		for (unsigned j = 0; j < failed; j++)
+			for (unsigned i = 3; i < ROUNDS; i++)
+				m.rows[first + i]->visit.failed = j + 1;
+		r = judged_merged(&m);
+		assert_int_equal(row_of(r, "b")->failed, failed);
+		assert_int_equal(row_of(r, "b")->doubt, failed == 2 ? DOUBT_FAILED : DOUBT_NONE);
+		assert_non_null(warned(r, "failed_visits"));
+		done(r, &m);
+	}
+}
+
+/* The wait for the next datagram was once in the server's latency. */
+static void a_latency_above_the_round_trip_leaves_no_verdict(void **state)
+{
+	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
+	struct measures m = {};
+	struct result *r;
+
+	(void)state;
+	add_visits_of(&m, &a);
+	add_visits_of(&m, &b);
+	for (unsigned i = 0; i < m.count; i++) {
+		struct measure *row = m.rows[i];
+
+		row->batch = false;
+		row->generator.result.quantile_count = 1;
+		row->generator.result.quantiles[0] = (struct generator_quantile){ 0.5, 80000 };
+		row->latency.count = 100;
+		row->latency.buckets[histogram_bucket(i < ROUNDS ? 26000 : 10000000)] = 100;
+		row->latency.min = row->latency.max = i < ROUNDS ? 26000 : 10000000;
+	}
+	r = judged_merged(&m);
+	assert_int_equal(row_of(r, "a")->doubt, DOUBT_NONE);
+	assert_int_equal(row_of(r, "b")->doubt, DOUBT_LATENCY);
+	done(r, &m);
+}
+
+/* ---- What would decide ---- */
+
+/* Intervals are narrower by the square root of the rounds. */
+static void four_times_the_rounds_see_half_the_difference(void **state)
+{
+	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
+	struct measures m = {};
+	struct result *r;
+
+	(void)state;
+	state_of_chance = 9;
+	add_visits_of(&m, &a);
+	add_visits_of(&m, &b);
+	r = judged_merged(&m);
+	assert_int_equal(r->open.open[JUDGED_COST], 1);
+	/* Two uniform factors of +-30 %. */
+	assert_true(r->open.spread > 0.15 && r->open.spread < 0.4);
+	assert_true(r->open.rounds5 > 50 && r->open.rounds5 < 400);
+	assert_true(r->open.rounds2 > 3.5 * r->open.rounds5 &&
+		    r->open.rounds2 < 4.5 * r->open.rounds5);
+	/* Two visits of 0.1 s a round. */
+	assert_true(fabs(r->open.seconds5 / r->open.rounds5 - 0.2) < 1e-6);
+	done(r, &m);
+}
+
+/* ---- Then and now ---- */
+
+static void add_run(struct measures *m, const char *run, double cost_ns, double generator_ns)
+{
+	struct kind k = { "", "a", "epoll", cost_ns, 0.2, 0.5, 0.01 };
+	unsigned first = m->count;
+
+	for (unsigned i = 0; i < 3; i++)
+		add_visit(m, &k, i + 1);
+	for (unsigned i = first; i < m->count; i++) {
+		m->rows[i]->visit.run = run;
+		m->rows[i]->generator.cpu_ns = (uint64_t)(generator_ns * REQUESTS * about(0.01));
+	}
+}
+
+/* Five runs each, of a machine that is so much slower now, and a server that costs so much more. */
+static struct result *beside(struct measures *now, struct measures *then, double machine,
+			     double server)
+{
+	static const char *const runs[] = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10" };
+	const struct result_options options = { .then = then };
+
+	for (unsigned i = 0; i < 5; i++) {
+		double mood = about(0.02);
+
+		add_run(then, runs[i], 1000, 500);
+		add_run(now, runs[5 + i], 1000 * machine * server * mood, 500 * machine * mood);
+	}
+	measures_merge(now);
+	measures_merge(then);
+	return result_new(now, &options);
+}
+
+static void a_slower_machine_is_no_worse_server(void **state)
+{
+	static const struct {
+		double machine, server;
+		bool changed;
+		enum gate gate;
+	} cases[] = {
+		{ 1, 1, false, GATE_PASSED },
+		{ 1.03, 1, false, GATE_PASSED },
+		{ 1.03, 1.2, false, GATE_WORSE },
+		{ 1.2, 1, true, GATE_NOT_COMPARABLE },
+		{ 0.8, 1.3, true, GATE_NOT_COMPARABLE },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct measures now = {}, then = {};
+		struct result *r = beside(&now, &then, cases[i].machine, cases[i].server);
+		const struct then *t = row_of(r, "a")->then;
+
+		assert_int_equal(r->machine_changed, cases[i].changed);
+		assert_int_equal(r->gate, cases[i].gate);
+		assert_true(fabs(t->generator_now / t->generator_before / cases[i].machine - 1) <
+			    0.05);
+		assert_int_equal(warned(r, "machine_changed") != NULL, cases[i].changed);
+		result_free(r);
+		measures_free(&now);
+		measures_free(&then);
+	}
+}
+
+/* The machine is half as fast in some visits; the generator's time tells which. */
+static void builds_are_judged_by_the_generators_time(void **state)
+{
+	struct measures m = {};
+	struct result *r;
+
+	(void)state;
+	for (unsigned build = 0; build < 2; build++)
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			struct kind k = { "",      build ? "a (new)" : "a (old)",
+					  "epoll", build ? 1060 : 1000,
+					  0.2,     0.5,
+					  0 };
+			struct measure *row = add_visit(&m, &k, i + 1);
+			double slow = about(0.5);
+
+			row->pair = "a";
+			row->visit.setup = "s";
+			row->cpu_ns = (uint64_t)((double)row->cpu_ns * slow);
+			row->generator.cpu_ns = (uint64_t)(500 * REQUESTS * slow * about(0.01));
+		}
+	r = judged_merged(&m);
+	assert_true(r->groups[0].same_work);
+	assert_int_equal(row_of(r, "a (new)")->verdicts[JUDGED_COST].is, VERDICT_MORE);
+	assert_true(row_of(r, "a (new)")->verdicts[JUDGED_COST].half_width < 0.02);
+	done(r, &m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_are_judged_for_each_request),
+		cmocka_unit_test(calls_for_each_receive_are_not_judged),
+		cmocka_unit_test(the_largest_differences_come_first_and_counts_before_times),
+		cmocka_unit_test(what_fewer_calls_cost_follows_them),
+		cmocka_unit_test(sentences_do_not_contradict_rows),
+		cmocka_unit_test(bytes_of_others_leave_no_verdict),
+		cmocka_unit_test(one_odd_visit_is_left_out),
+		cmocka_unit_test(a_listener_that_changed_has_no_verdict),
+		cmocka_unit_test(a_tenth_of_failed_visits_leaves_no_verdict),
+		cmocka_unit_test(a_latency_above_the_round_trip_leaves_no_verdict),
+		cmocka_unit_test(four_times_the_rounds_see_half_the_difference),
+		cmocka_unit_test(a_slower_machine_is_no_worse_server),
+		cmocka_unit_test(builds_are_judged_by_the_generators_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
