@@ -18,8 +18,8 @@
 static const struct command *const commands[] = {
 	&command_status, &command_stats,   &command_compare,     &command_report,
 	&command_top,    &command_metrics, &command_connections, &command_exports,
-	&command_tests,  &command_drain,   &command_resume,      &command_log_level,
-	&command_reload, &command_config,  &command_doctor,      &command_bridge,
+	&command_drain,  &command_resume,  &command_log_level,   &command_reload,
+	&command_config, &command_doctor,  &command_bridge,
 };
 
 /* ---- Options: those of every command first, then the command's own ---- */
@@ -67,6 +67,7 @@ static const struct retired {
 	{ "compare", "notes", "--columns help explains the columns, --json has all figures" },
 	{ "compare", "junit", "use --json: its limits, and the gate of each row" },
 	{ "compare", "control", "name the listener as well: its row is the control" },
+	{ "tests", NULL, "journalctl -u nbserved has a line for each test" },
 	{ "history", NULL, "use compare --save FILE, and report FILE" },
 	{ "compare", "stacks", "use perf record and flamegraph.pl" },
 	{ "compare", "softirq", "bpftrace tells softirq time by port" },

@@ -87,7 +87,7 @@ extern const struct command command_stats;
 extern const struct command command_compare, command_report;
 extern const struct command command_top, command_metrics;
 extern const struct command command_exports;
-extern const struct command command_connections, command_tests;
+extern const struct command command_connections;
 extern const struct command command_drain, command_resume, command_log_level;
 extern const struct command command_reload;
 extern const struct command command_doctor, command_config;

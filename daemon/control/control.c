@@ -190,7 +190,6 @@ static const struct varlink_method control_methods[] = {
 	  control_get_stats },
 	{ "ListConnections", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(CONNECTIONS_LIMIT_MAX)),
 	  control_list_connections },
-	{ "ListTests", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(TESTS_LIMIT_MAX)), control_list_tests },
 	{ "GetInterfaces", VARLINK_READ, false, NULL, get_interfaces },
 	{ "GetConfig", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), get_config },
 	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), doctor },

@@ -30,7 +30,3 @@ void control_get_stats(struct varlink_call *call, json_t *parameters);
 /* control_connections.c */
 enum { CONNECTIONS_LIMIT = 100, CONNECTIONS_LIMIT_MAX = 10000 };
 void control_list_connections(struct varlink_call *call, json_t *parameters);
-
-/* control_tests.c */
-enum { TESTS_LIMIT = 100, TESTS_LIMIT_MAX = 1000 };
-void control_list_tests(struct varlink_call *call, json_t *parameters);

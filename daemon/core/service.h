@@ -12,7 +12,6 @@ struct conn;
 struct connect_data;
 struct key_table;
 struct reason;
-struct test_log;
 struct transport;
 struct worker;
 struct worker_options;
@@ -115,9 +114,6 @@ struct service {
 	 * repeated).  Main thread.  Optional. */
 	void (*listens)(void *shared, const struct service *service,
 			const struct service_place *place);
-
-	/* The tests that the listener's clients have made.  Main thread.  Optional. */
-	struct test_log *(*tests)(void *shared);
 
 	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno:
 	 * refuse; the reply is sent in both cases.  Optional: without it a refused client

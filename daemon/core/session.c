@@ -15,7 +15,6 @@
 #include "log.h"
 #include "parse.h"
 #include "sockaddr.h"
-#include "test_log.h"
 #include "transport.h"
 
 enum { BUCKETS = 1024 };
@@ -31,7 +30,6 @@ struct sessions {
 	unsigned count;
 	struct tally clients; /* the sessions of each client */
 	struct session *buckets[BUCKETS];
-	struct test_log tests; /* has a lock of its own */
 
 	/* Protected by places_lock. */
 	unsigned references; /* one of the listener, and one for each session_twin_get() */
@@ -62,7 +60,6 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 		return NULL;
 	}
 	pthread_mutex_init(&all->lock, NULL);
-	test_log_init(&all->tests);
 	all->references = 1;
 	all->datagram_max = options ? options->buffer_size : UINT64_MAX;
 	return all;
@@ -79,7 +76,6 @@ static void sessions_put(struct sessions *all)
 	if (left)
 		return;
 	pthread_mutex_destroy(&all->lock);
-	test_log_fini(&all->tests);
 	tally_fini(&all->clients);
 	free(all->places);
 	free(all);
@@ -214,13 +210,6 @@ void sessions_lock(struct sessions *sessions)
 void sessions_unlock(struct sessions *sessions)
 {
 	pthread_mutex_unlock(&sessions->lock);
-}
-
-struct test_log *sessions_tests(void *sessions)
-{
-	struct sessions *all = sessions;
-
-	return &all->tests;
 }
 
 unsigned sessions_count(struct sessions *sessions)

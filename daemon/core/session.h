@@ -60,8 +60,6 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 		   struct reason *reason);
 void sessions_free(void *sessions);
 unsigned sessions_count(struct sessions *sessions);
-/* service->tests() of every service that uses sessions; any thread. */
-struct test_log *sessions_tests(void *sessions);
 
 void sessions_lock(struct sessions *sessions);
 void sessions_unlock(struct sessions *sessions);

@@ -140,7 +140,7 @@ static int control_read_params(struct conn *c)
 	count = i->member.test->stream_count;
 	i->expected = calloc(count, sizeof(*i->expected));
 	i->sorted = calloc(count, sizeof(struct iperf3_stream *));
-	i->record = test_record_new(c);
+	i->record = test_log_begin(c);
 	if (i->record)
 		iperf3_write_options(&params, i->record->options, sizeof(i->record->options));
 	return i->expected && i->sorted ? 1 : -IPERF3_NO_TEST;

@@ -85,7 +85,7 @@ static void iperf3_close(struct conn *c)
 		iperf3_datagrams_leave(c);
 	else if (i->step == STEP_STREAM)
 		iperf3_stream_leave(c);
-	test_log_add(sessions_tests(c->worker->shared), &i->record); /* it was broken off */
+	test_log_end(c, &i->record); /* it was broken off */
 	free(i->text);
 	free(i->expected);
 	free(i->sorted);
@@ -104,7 +104,6 @@ const struct service service_iperf3 = {
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,
-	.tests = sessions_tests,
 	.open = iperf3_open,
 	.run = iperf3_run,
 	.close = iperf3_close,

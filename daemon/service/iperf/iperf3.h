@@ -54,7 +54,7 @@ struct iperf3_conn {
 	char *text;                      /* JSON being received or sent; NULL: none */
 	struct iperf3_counted *expected; /* the client's counts, by index of the stream id */
 	double client_cpu;               /* per cent of a CPU */
-	struct test_record *record;      /* NULL: the test has not begun, or is recorded */
+	struct test_record *record;      /* NULL: the test has not begun, or is logged */
 	struct session_twin twin;        /* datagrams */
 	struct iperf3_stream **sorted;
 	uint64_t progress_bytes, progress_ns; /* when data last moved, and the byte count then */

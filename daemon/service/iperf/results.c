@@ -88,13 +88,13 @@ static uint64_t ns_of(double seconds)
 	return seconds >= 0 && seconds < 1e9 ? (uint64_t)(seconds * NS_PER_S) : 0;
 }
 
-/* Records what both sides have counted. */
+/* Logs what both sides have counted. */
 static void record(const struct conn *c, const struct iperf3_results *r)
 {
 	struct iperf3_conn *i = c->state;
 	struct test_figures *server = &i->record->server, *client = &i->record->client;
 
-	server->known = client->known = i->record->complete = true;
+	i->record->complete = i->record->told = true;
 	server->cpu_percent = r->cpu_user + r->cpu_system;
 	client->cpu_percent = i->client_cpu;
 	for (unsigned k = 0; k < r->count; k++) {
@@ -114,7 +114,7 @@ static void record(const struct conn *c, const struct iperf3_results *r)
 		server->duration_ns = MAX(server->duration_ns, ns_of(ours->seconds));
 		client->duration_ns = MAX(client->duration_ns, ns_of(theirs->seconds));
 	}
-	test_log_add(sessions_tests(c->worker->shared), &i->record);
+	test_log_end(c, &i->record);
 }
 
 char *iperf3_results(struct conn *c, size_t *ret_bytes)

@@ -41,13 +41,13 @@ static void data_run(struct conn *c)
 
 /* ---- Control ---- */
 
-/* Netperf's clients do not tell their own figures, so the record has the server's alone. */
-static void test_record(struct netperf_conn *n, const struct netperf_result *result)
+/* Netperf's clients do not tell their own figures, so the line has the server's alone. */
+static void test_end(const struct conn *c, struct netperf_conn *n,
+		     const struct netperf_result *result)
 {
 	if (n->record) {
 		n->record->complete = true;
 		n->record->server = (struct test_figures){
-			.known = true,
 			.sent_bytes = result->bytes_out,
 			.received_bytes = result->bytes_in,
 			.transactions = result->transactions,
@@ -56,7 +56,7 @@ static void test_record(struct netperf_conn *n, const struct netperf_result *res
 			.cpu_percent = result->cpu_percent * result->cpus,
 		};
 	}
-	test_log_add(sessions_tests(n->own), &n->record);
+	test_log_end(c, &n->record);
 }
 
 /* The actual size of a socket buffer for which `wanted` bytes are requested; 0: the default. */
@@ -131,7 +131,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 		netperf_test_leave(n);
 		return;
 	}
-	n->record = test_record_new(c);
+	n->record = test_log_begin(c);
 	if (n->record)
 		netperf_write_options(&n->request, n->record->options, sizeof(n->record->options));
 	conn_op_begin(c, NETPERF_OP_TEST);
@@ -196,7 +196,7 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	netperf_format_result(message, &result);
 	if (!conn_try_write(c, message, sizeof(message)))
 		return;
-	test_record(n, &result);
+	test_end(c, n, &result);
 	conn_op_end(c);
 	netperf_test_leave(n);
 	control_ask(c, n);
@@ -368,7 +368,7 @@ static void netperf_close(struct conn *c)
 
 	if (n->step == NETPERF_DATA)
 		netperf_data_end(c);
-	test_log_add(sessions_tests(n->own), &n->record); /* it was broken off */
+	test_log_end(c, &n->record); /* it was broken off */
 	session_leave(&n->of, netperf_left_locked);
 	session_twin_put(&twin);
 }
@@ -382,7 +382,6 @@ const struct service service_netperf = {
 	.shared_new = sessions_new,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,
-	.tests = sessions_tests,
 	.open = netperf_open,
 	.run = netperf_run,
 	.close = netperf_close,

@@ -60,7 +60,7 @@ struct netperf_conn {
 	unsigned ended;             /* value of test->ended at the last look */
 	struct sessions *own;       /* the sessions of its listener */
 	struct session_twin twin;   /* UDP test: the twin in whose sessions the test is */
-	struct test_record *record; /* NULL: no test, or it is recorded */
+	struct test_record *record; /* NULL: no test, or it is logged */
 
 	/* Data. */
 	struct netperf_test *test;
