@@ -150,16 +150,16 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 	if ((ctl->rest || (ctl->values[VALUE_LOAD] && !ctl->values[VALUE_AGAINST])) && good &&
 	    c->status == 0)
 		rc = check_measured(ctl, c, m);
-	if (c->save && rc == CTL_DONE && c->status == 0)
-		rc = rows_save(c->save, path, m);
-	else if (c->save)
+	if (c->save.file && rc == CTL_DONE && c->status == 0)
+		rc = rows_save(&c->save, m);
+	else if (c->save.file)
 		ctl_warn("%s: nothing saved", path);
 	measures_merge(m);
 	r = judge(ctl, c, m);
 	if (m->count || good)
 		show(ctl, c, r, m);
-	if (c->html && rc == CTL_DONE)
-		rc = rows_report(c->html, ctl->values[VALUE_HTML], r, m);
+	if (c->html.file && rc == CTL_DONE)
+		rc = rows_report(c->html.file, ctl->values[VALUE_HTML], r, m);
 	if (rc == CTL_DONE)
 		rc = rows_gate(r->gate);
 	result_free(r);
@@ -180,14 +180,6 @@ static int compare(struct ctl *ctl, struct compare *c)
 		rc = finish(ctl, c, &m);
 	measures_free(&m);
 	return c->status ? c->status : rc;
-}
-
-/* Opens the file of an option; *ret NULL: not given.  An exit code. */
-static int open_option(const char *path, const char *mode, FILE **ret)
-{
-	if (path && !(*ret = fopen(path, mode)))
-		return rows_file_error(path, errno);
-	return CTL_DONE;
 }
 
 static int load_option(const char *path, struct measures *m)
@@ -228,15 +220,13 @@ static int run(struct ctl *ctl)
 	if (rc == CTL_DONE)
 		rc = load_option(ctl->values[VALUE_AGAINST], &c.before);
 	if (rc == CTL_DONE)
-		rc = open_option(ctl->values[VALUE_SAVE], "ae", &c.save);
+		rc = rows_open(&c.save, ctl->values[VALUE_SAVE]);
 	if (rc == CTL_DONE)
-		rc = open_option(ctl->values[VALUE_HTML], "ae", &c.html);
+		rc = rows_open(&c.html, ctl->values[VALUE_HTML]);
 	if (rc == CTL_DONE)
 		rc = compare(ctl, &c);
-	if (c.save)
-		fclose(c.save);
-	if (c.html)
-		fclose(c.html);
+	rows_close(&c.save);
+	rows_close(&c.html);
 	measures_free(&c.before);
 	compare_options_fini(&c);
 	return rc;

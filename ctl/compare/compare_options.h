@@ -7,6 +7,7 @@
 #include "limit.h"
 #include "points.h"
 #include "rounds.h"
+#include "rows.h"
 #include "table.h"
 
 /* Indices of struct ctl's values: VALUE_INTERVAL and so on. */
@@ -19,11 +20,11 @@ enum {
 struct compare {
 	unsigned interval_ms;
 	struct rounds rounds;
-	unsigned timeout_ms;   /* of a run of COMMAND; 0: none */
-	double within;         /* see struct measures */
-	FILE *save, *html;     /* files of the options; NULL: not given */
-	struct layers *layers; /* NULL: not requested */
-	struct serve *serve;   /* NULL: a daemon runs already */
+	unsigned timeout_ms;         /* of a run of COMMAND; 0: none */
+	double within;               /* see struct measures */
+	struct rows_file save, html; /* of the options */
+	struct layers *layers;       /* NULL: not requested */
+	struct serve *serve;         /* NULL: a daemon runs already */
 	column_set columns;
 	struct measures before;   /* rows of --against, merged */
 	struct limit *limit_list; /* of --fail-if */

@@ -5,6 +5,7 @@
 #include <stdio_ext.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ctl.h"
@@ -47,13 +48,50 @@ int rows_write(FILE *to, const struct measures *m)
 	return ferror(to) ? -EIO : 0;
 }
 
-int rows_save(FILE *to, const char *path, const struct measures *m)
+int rows_open(struct rows_file *ret, const char *path)
 {
-	int rc, file = fileno(to);
+	*ret = (struct rows_file){ .path = path, .made = path && access(path, F_OK) < 0 };
+	if (path && !(ret->file = fopen(path, "ae")))
+		return rows_file_error(path, errno);
+	return CTL_DONE;
+}
+
+void rows_close(struct rows_file *f)
+{
+	struct stat st;
+
+	if (!f->file)
+		return;
+	/* Under the lock: another run may be about to append to it, see lock_file(). */
+	flock(fileno(f->file), LOCK_EX);
+	if (f->made && fstat(fileno(f->file), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0)
+		unlink(f->path);
+	fclose(f->file);
+	f->file = NULL;
+}
+
+/* Other runs may append to the file, too.  Half a row would make all of it unreadable.  One that
+ * has saved nothing may have removed it: then it is made again.  NULL with errno. */
+static FILE *lock_file(FILE *to, const char *path)
+{
+	struct stat st;
+
+	while (to && flock(fileno(to), LOCK_EX) == 0 && fstat(fileno(to), &st) == 0 &&
+	       st.st_nlink == 0)
+		to = freopen(path, "ae", to);
+	return to;
+}
+
+int rows_save(struct rows_file *f, const struct measures *m)
+{
+	const char *path = f->path;
+	FILE *to = f->file = lock_file(f->file, path);
+	int rc, file;
 	off_t size;
 
-	/* Other runs may append to the file, too.  Half a row would make all of it unreadable. */
-	flock(file, LOCK_EX);
+	if (!to)
+		return rows_file_error(path, errno);
+	file = fileno(to);
 	size = lseek(file, 0, SEEK_END);
 	rc = rows_write(to, m);
 	if (rc < 0 && size >= 0) {

@@ -14,9 +14,19 @@ int rows_write(FILE *to, const struct measures *m);
 /* Appends the rows of the file to m; "-": stdin.  Returns an exit code. */
 int rows_load(const char *path, struct measures *m);
 
-/* Writes the rows with operations, one per line; path is used in messages.  Returns an exit code.
- */
-int rows_save(FILE *to, const char *path, const struct measures *m);
+/* Opens a file to be written at the end, so that a mistake shows before anything runs.  *ret NULL:
+ * no path.  An exit code. */
+struct rows_file {
+	const char *path;
+	FILE *file;
+	bool made; /* it was not there before */
+};
+int rows_open(struct rows_file *ret, const char *path);
+/* Removes it if it was made and nothing was written to it. */
+void rows_close(struct rows_file *f);
+
+/* Appends the rows with operations, one per line.  Returns an exit code. */
+int rows_save(struct rows_file *f, const struct measures *m);
 
 /* Writes the page of the result over what the file had; path is used in messages.  Returns
  * an exit code. */

@@ -378,3 +378,25 @@ def test_saved_rows_stay_whole(start_daemon, tmp_path):
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert run.result().returncode == 0
     assert len(saved.read_text().splitlines()) == 2
+
+
+def test_files_that_were_to_be_written_do_not_stay_empty(start_daemon, tmp_path):
+    """Of a run that fails, or that Ctrl-C ends before there is a row; a file that was there before stays."""
+    daemon, saved, old = start_daemon(listener("echo")), tmp_path / "rows", tmp_path / "old"
+    old.write_text("")
+    assert nbctl(daemon, "compare", "--save", saved, "--", "false").returncode == 1
+    assert nbctl(daemon, "compare", "--save", old, "--", "false").returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    command = [str(NBCTL), "-s", daemon.control, "compare", "--save", saved, "--", "sh", "-c", "echo ready >&2; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT)
+    assert not saved.exists()
+
+
+def test_a_file_of_rows_that_another_run_removed_is_made_again(start_daemon, tmp_path):
+    daemon, saved = start_daemon(listener("echo")), tmp_path / "rows"
+    script = f"import os, socket; os.unlink({str(saved)!r}); s = socket.create_connection(('127.0.0.1', {daemon.port('echo')})); s.send(b'x'); s.recv(1)"
+    assert nbctl(daemon, "compare", "--save", saved, "--", "/usr/bin/python3", "-c", script).returncode == 0
+    assert len(saved.read_text().splitlines()) == 1
