@@ -28,11 +28,11 @@ $(BUILD)/lint/%.tidy: %.c $(HEADERS) .clang-tidy
 		$(WARNINGS) $(PKG_CFLAGS) $(INC) >$@.log 2>&1 || { grep -v 'warnings generated' $@.log; exit 1; }
 	@touch $@
 
-.PHONY: lint lint-run lint-c lint-cppcheck lint-format lint-circles lint-man lint-unit lint-scripts lint-hardening
+.PHONY: lint lint-run lint-c lint-cppcheck lint-format lint-circles lint-modules lint-man lint-unit lint-scripts lint-hardening
 lint: ## static checks of sources, scripts, man pages, the unit and the programs
 	@tools/deps.sh build test lint
 	$(AGAIN) lint-format lint-scripts lint-man lint-unit
-	$(AGAIN) $(JOBS) lint-hardening lint-circles
+	$(AGAIN) $(JOBS) lint-hardening lint-circles lint-modules
 	$(AGAIN) $(JOBS) -k lint-c lint-cppcheck
 	@echo 'lint: clean'
 
@@ -68,6 +68,12 @@ lint-circles: $(OBJ)
 	$(Q)$(PYTHON) -B tools/check_circles.py $(BUILD) $(OBJ)
 	$(Q)! grep -nE '"verdict\.h"|\bverdict_[a-z_]+\(' $(filter-out ctl/result/%,$(CTL_SRC) $(HEADERS)) || \
 		{ echo "only ctl/result/ judges: others read struct result"; exit 1; }
+
+# Names by their headers, and the sizes that only a commit of its own raises.
+lint-modules:
+	$(call say,CHECK,modules)
+	$(Q)$(PYTHON) -B tools/check_modules.py
+	$(Q)$(PYTHON) -B tools/check_budgets.py
 
 lint-scripts:
 	$(call say,CHECK,scripts)
