@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "file.h"
+#include "page_map.h"
 #include "slices.h"
 #include "store.h"
 #include "worker.h"
@@ -23,63 +24,104 @@
 #endif
 
 enum {
-	MEMORY_SLICE = 128 << 10,   /* bytes of a trim or write_zeroes at a time */
-	MEMORY_STATUS_PAGES = 1024, /* pages of data that a slice of a block_status looks at */
+	MEMORY_SLICE = 128 << 10,        /* bytes of a trim or write_zeroes at a time */
+	MEMORY_STATUS_PAGES = 256 << 10, /* pages that a slice of a block_status looks at */
 };
 
 static void memory_close(struct export *e)
 {
 	if (e->memory)
-		munmap(e->memory, (size_t)e->size);
+		munmap(e->memory, (size_t)e->options->size);
 	e->memory = NULL;
-	close(e->fd);
+	page_map_free(e->pages, e->options->size);
+	e->pages = NULL;
+	if (e->fd >= 0)
+		close(e->fd);
 	e->fd = -1;
+}
+
+/* The first page that begins at offset or behind it; of the size, the number of pages. */
+static uint64_t page_up(uint64_t offset)
+{
+	return (offset + PAGE_MAP_BYTES - 1) / PAGE_MAP_BYTES;
+}
+
+/* 0 or -errno. */
+static int memory_map(struct export *e, size_t size)
+{
+	if (size != e->options->size) /* more than the address space of a 32-bit machine */
+		return -ENOMEM;
+	if (ftruncate(e->fd, (off_t)size) < 0)
+		return -errno;
+	e->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, e->fd, 0);
+	if (e->memory == MAP_FAILED) {
+		e->memory = NULL;
+		return -errno;
+	}
+	e->pages = page_map_new(size);
+	return e->pages ? 0 : -errno;
 }
 
 static int memory_open(struct export *e, struct reason *reason)
 {
-	int fd = memfd_create("nbserved", MFD_CLOEXEC);
-	size_t size = (size_t)e->options->size;
-	int error = 0;
+	int rc;
 
-	if (fd < 0)
+	e->fd = memfd_create("nbserved", MFD_CLOEXEC);
+	if (e->fd < 0)
 		return reason_set(reason, -errno, "memfd_create: %s", strerror(errno));
-	e->memory = MAP_FAILED;
-	errno = ENOMEM; /* more than the address space of a 32-bit machine */
-	if (size == e->options->size && ftruncate(fd, (off_t)size) == 0)
-		e->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (e->memory == MAP_FAILED) {
-		error = errno;
-		close(fd);
-		e->memory = NULL;
-		return reason_set(reason, -error, "cannot map %llu bytes: %s; lower `size`",
-				  (unsigned long long)e->options->size, strerror(error));
-	}
-	e->fd = fd;
-	e->size = e->options->size;
 	e->align = 1;
 	e->read_only = e->options->read_only;
 	e->holes = true;
-	if (e->options->fill)
-		error = fill_export(e, reason);
-	if (error < 0)
+	rc = memory_map(e, (size_t)e->options->size);
+	if (rc < 0)
+		reason_set(reason, rc, "cannot map %llu bytes: %s; lower `size`",
+			   (unsigned long long)e->options->size, strerror(-rc));
+	else
+		e->size = e->options->size;
+	if (rc == 0 && e->options->fill) {
+		rc = fill_export(e, reason);
+		page_map_set(e->pages, 0, page_up(e->size));
+	}
+	if (rc < 0)
 		memory_close(e);
-	return error;
+	return rc;
+}
+
+/* Reads bytes that are in pages: where these have no data, the memory is not touched. */
+static void memory_read(const struct export *e, uint8_t *to, uint64_t at, size_t bytes)
+{
+	uint64_t end = at + bytes, last = page_up(end);
+
+	while (at < end) {
+		bool data;
+		uint64_t page = page_map_run(e->pages, at / PAGE_MAP_BYTES, last, &data);
+		size_t part = (size_t)(MIN(page * PAGE_MAP_BYTES, end) - at);
+
+		if (data)
+			memcpy(to, (uint8_t *)e->memory + at, part);
+		else
+			memset(to, 0, part);
+		to += part;
+		at += part;
+	}
 }
 
 static void memory_copy(const struct io *io)
 {
-	uint8_t *at = (uint8_t *)io->mount->export->memory + io->offset;
+	const struct export *e = io->mount->export;
+	uint64_t at = io->offset;
 
 	for (unsigned i = 0; i < io->iov_count; i++) {
 		size_t bytes = io->iov[i].iov_len;
 
 		if (io->kind == IO_read)
-			memcpy(io->iov[i].iov_base, at, bytes);
+			memory_read(e, io->iov[i].iov_base, at, bytes);
 		else
-			memcpy(at, io->iov[i].iov_base, bytes);
+			memcpy((uint8_t *)e->memory + at, io->iov[i].iov_base, bytes);
 		at += bytes;
 	}
+	if (io->kind == IO_write)
+		page_map_set(e->pages, io->offset / PAGE_MAP_BYTES, page_up(at));
 }
 
 /* A slice of a trim or write_zeroes; it ends at a page, as only whole ones are given back. */
@@ -92,8 +134,12 @@ static int memory_clear(struct io *io)
 
 	if (io->kind == IO_write_zeroes && (io->flags & IO_NO_HOLE)) {
 		memset((uint8_t *)e->memory + at, 0, (size_t)bytes);
+		page_map_set(e->pages, at / PAGE_MAP_BYTES, page_up(at + bytes));
 	} else {
 		io->calls++;
+		page_map_clear(e->pages, page_up(at),
+			       at + bytes == e->size ? page_up(e->size)
+						     : (at + bytes) / PAGE_MAP_BYTES);
 		if (fallocate(e->fd, mode, (off_t)at, (off_t)bytes) < 0)
 			return -errno;
 	}
@@ -103,46 +149,24 @@ static int memory_clear(struct io *io)
 
 /* ---- Holes ---- */
 
-/* End of the data that begins at `at`, MEMORY_STATUS_PAGES further at most.  The kernel tells which
- * pages are in memory; SEEK_HOLE would search all of the export.  A page that was swapped out ends
- * this slice, and the next slice takes it for data. */
-static uint64_t memory_data_end(struct io *io, uint64_t at, uint64_t end)
-{
-	const struct export *e = io->mount->export;
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = at / page * page;
-	unsigned char pages[MEMORY_STATUS_PAGES];
-	size_t count = (size_t)MIN((end - from + page - 1) / page, MEMORY_STATUS_PAGES), i = 1;
-
-	io->calls++;
-	if (mincore((uint8_t *)e->memory + from, count * page, pages) == 0)
-		while (i < count && (pages[i] & 1))
-			i++;
-	return MIN(from + i * page, end);
-}
-
 /* A slice of a block_status: appends a range to the extents. */
 static int memory_extents(struct io *io)
 {
 	const struct export *e = io->mount->export;
-	uint64_t at = io->offset + io->progress, end = io->offset + io->length, next;
-	struct io_extent *last = io->extents + io->extent_count - 1;
-	off_t data = lseek(e->fd, (off_t)at, SEEK_DATA);
-	bool hole = data < 0 || (uint64_t)data > at;
+	uint64_t at = io->offset + io->progress, end = io->offset + io->length;
+	uint64_t first = at / PAGE_MAP_BYTES;
+	uint64_t last = MIN(page_up(end), first + MEMORY_STATUS_PAGES), next;
+	struct io_extent *extent = io->extents + io->extent_count - 1;
+	bool data;
 
-	io->calls++;
-	if (data < 0 && errno != ENXIO)
-		return -errno;
-	if (hole)
-		next = data < 0 ? end : MIN((uint64_t)data, end);
-	else
-		next = memory_data_end(io, at, end);
-	if (io->extent_count > 0 && last->hole == hole)
-		last->length += next - at;
+	next = MIN(page_map_run(e->pages, first, last, &data) * PAGE_MAP_BYTES, end);
+	if (io->extent_count > 0 && extent->hole == !data)
+		extent->length += next - at;
 	else if (io->extent_count == IO_EXTENTS_MAX)
 		return 0;
 	else
 		io->extents[io->extent_count++] =
-			(struct io_extent){ .length = next - at, .hole = hole };
+			(struct io_extent){ .length = next - at, .hole = !data };
 	io->progress += next - at;
 	return io->progress < io->length;
 }

@@ -135,6 +135,7 @@ class Nvme:
 
 ENGINES = ("epoll", "io_uring", "io_uring-poll")
 WORDS = (("read", READ), ("write", WRITE))
+MEMORY = f"store = memory\nsize = {EXPORT_BYTES}\n"
 CASES = {  # name: client, its argument, requests in one piece, keys
     **{f"echo {e}": (Echo, None, 1, {"engine": e}) for e in ENGINES},
     **{f"udp echo {e}": (Udp, None, 1, {"engine": e, "transport": "udp"}) for e in ENGINES},
@@ -146,6 +147,9 @@ CASES = {  # name: client, its argument, requests in one piece, keys
        for e, store in (("epoll", "blocking"), ("io_uring", "io_uring")) for word, kind in WORDS},
     **{f"{make.service} {word} 128K": (make, (kind, LARGE), 1, {"engine": "epoll", "store": "blocking"})
        for make in (Nbd, Nvme) for word, kind in WORDS},
+    **{f"nbd {word} memory": (Nbd, (kind, BLOCK), 1, {"engine": "epoll", "disk": MEMORY + "fill = yes\n"})
+       for word, kind in WORDS},
+    "nbd read memory, holes": (Nbd, (READ, BLOCK), 1, {"engine": "epoll", "disk": MEMORY}),
 }
 
 
@@ -183,7 +187,8 @@ def measure(options, case):
         disk = pathlib.Path(directory) / "disk"
         disk.write_bytes(bytes(EXPORT_BYTES))
         if make in (Nbd, Nvme):
-            keys = {**keys, "sections": f"[export disk]\npath = {disk}\n", "exports": "disk"}
+            keys = {**keys, "exports": "disk"}
+            keys["sections"] = "[export disk]\n" + keys.pop("disk", f"path = {disk}\n")
         if make is Nvme:
             keys["nqn"] = NQN
         with Counted("x", options.build / "nbserved", service=make.service, **keys) as server:

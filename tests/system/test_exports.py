@@ -228,6 +228,71 @@ def test_the_doctor_tells_what_exports_would_be(daemon):
 # ---- Files ----
 
 
+# ---- Memory that no client has written to ----
+
+
+def shared_kib(daemon):
+    """Memory of the daemon's exports, KiB."""
+    status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text()
+    return int(re.search(r"^RssShmem:\s+(\d+) kB", status, re.M)[1])
+
+
+def data_of(client, size):
+    """[(offset, length), ...]: the ranges that block status calls data."""
+    ranges, at = [], 0
+
+    def extent(_context, offset, entries, _error):
+        nonlocal at
+        for length, flags in zip(entries[::2], entries[1::2], strict=True):
+            if not flags & nbd.STATE_HOLE:
+                ranges.append((at, length))
+            at += length
+        return 0
+
+    while at < size:
+        client.block_status(size - at, at, extent)
+    return ranges
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_reads_allocate_no_memory(start_daemon, structured):
+    """Nor do trims and zeroing; a page is taken by the first write to it, and given back by a trim."""
+    size, part, page = 64 << 20, 1 << 20, 4096
+    daemon = start_daemon(listener("nbd", "nbd", exports="ram") + export("ram", "memory", size="64M"))
+    client = nbd.NBD()
+    client.set_request_structured_replies(structured)
+    client.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
+    client.connect_tcp("127.0.0.1", str(daemon.port("nbd")))
+
+    def read_all():
+        data = b"".join(client.pread(part, at) for at in range(0, size, part))
+        assert data.count(b"x") == len(written)
+        assert all(data[at:at + 1] == b"x" for at in written)
+        if structured:
+            pages = sorted({at // page for at in written})
+            held = [p for at, length in data_of(client, size) for p in range(at // page, (at + length) // page)]
+            assert held == pages
+        return shared_kib(daemon)
+
+    written, fresh = set(), shared_kib(daemon)
+    assert read_all() == fresh
+    for at in (0, 4095, 3 * page + 7, size // 2, size - 1):
+        client.pwrite(b"x", at)
+        written.add(at)
+    assert read_all() == fresh + 4 * 4
+    client.trim(page, 3 * page)
+    written.remove(3 * page + 7)
+    client.trim(page, size // 2 + 512)  # no whole page
+    client.zero(page // 2, size - page // 2)
+    written.remove(size - 1)
+    written_pages = shared_kib(daemon)
+    if structured:
+        assert [at for at, _ in data_of(client, size)] == [0, size // 2, size - page]
+    client.trim(page, size - page)
+    assert read_all() == written_pages - 4 == fresh + 2 * 4
+    client.shutdown()
+
+
 def file_stores():
     """The stores for files of this build, as its help for `store` lists them."""
     keys = subprocess.check_output([str(NBSERVED), "--dump-keys"], text=True)

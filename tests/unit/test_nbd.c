@@ -7,6 +7,7 @@
 
 #include "nbd/nbd.h"
 #include "nbd/option_proto.h"
+#include "page_map.h"
 #include "store.h"
 
 enum { SIZE = 4 * 1024 * 1024 };
@@ -288,6 +289,7 @@ static void a_read_that_waited_for_room_continues(void **state)
 	(void)state;
 	disk_open(&d, t);
 	memset(d.export.memory, 7, SIZE);
+	page_map_set(d.export.pages, 0, SIZE / PAGE_MAP_BYTES);
 	case_input(t, m.data, m.bytes, m.bytes);
 	put_request(&read, 0, NBD_CMD_READ, 1, 0, SIZE);
 	t->room = 0;
