@@ -120,10 +120,10 @@ static void opening_run(struct detached_call *detached)
 {
 	struct opening *o = container_of(detached, struct opening, detached);
 
-	if (o->probe)
+	if (o->probe) { /* makes no file, and takes no memory but for the export's description */
 		o->is_new = export_is_new(&o->config.options);
-	if (o->probe)
-		o->config.options.create = false;
+		o->config.options.create = o->config.options.fill = false;
+	}
 	o->result = o->is_new ? opening_probe_new(o) : opening_open(o);
 	if (o->probe && !o->is_new && o->result == 0)
 		opening_close(o);

@@ -116,7 +116,7 @@ void export_close(struct server_export *x);
 /* Releases the lock on the file of x, which stays open: no client can write to it any more. */
 void export_unlock(struct server_export *x);
 
-/* Probes config: fills in x as if it were open, but creates and changes nothing.  Two steps as
- * above.  *ret_new: opening would create the file.  0, or -errno with x->reason. */
+/* Probes config: fills in x as if it were open, but creates, fills and changes nothing.  Two steps
+ * as above.  *ret_new: opening would create the file.  0, or -errno with x->reason. */
 void export_probe_begin(const struct export_config *config, struct server_export *x);
 int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new);

@@ -293,6 +293,25 @@ def test_reads_allocate_no_memory(start_daemon, structured):
     client.shutdown()
 
 
+def test_the_doctor_fills_no_export(start_daemon, tmp_path):
+    """A second copy of one that is filled would be as large as the first."""
+    config = listener("nbd", "nbd", exports="ram, disk") + export("ram", "memory", size="64M", fill="yes")
+    config += export("disk", "auto", size="64M", path=tmp_path / "disk", create="yes", fill="yes")
+    daemon = start_daemon(config)
+
+    def written():
+        """Bytes of all write(2) and pwrite(2)."""
+        return int(re.search(r"^wchar: (\d+)", pathlib.Path(f"/proc/{daemon.pid}/io").read_text(), re.M)[1])
+
+    before = written()
+    assert before >= 2 * 64 << 20
+    found = daemon.call("Doctor")["exports"]
+    assert [(e["name"], e["available"], e["size"]) for e in found] == [
+        ("ram", True, 64 << 20), ("disk", True, 64 << 20),
+    ]
+    assert written() - before < 4 << 20
+
+
 def file_stores():
     """The stores for files of this build, as its help for `store` lists them."""
     keys = subprocess.check_output([str(NBSERVED), "--dump-keys"], text=True)
