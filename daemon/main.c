@@ -12,6 +12,7 @@
 #include "config.h"
 #include "control.h"
 #include "doctor.h"
+#include "event_first.h"
 #include "log.h"
 #include "options.h"
 #include "run.h"
@@ -57,7 +58,7 @@ static int print_json(json_t *json)
 /* 0, or -ENODEV if a listener or an export that is needed is unavailable. */
 static int examine(const struct config *config, bool json)
 {
-	json_t *report = doctor_check(config);
+	json_t *report = doctor_check(config, NULL);
 	bool passed = doctor_passed(report);
 	int rc = 0;
 
@@ -151,6 +152,7 @@ static int watch_signals(struct daemon *d)
 	} signals[] = { { SIGTERM, on_terminate },
 			{ SIGINT, on_terminate },
 			{ SIGHUP, on_hangup } };
+	sd_event_source *source;
 	sigset_t set;
 	int rc;
 
@@ -164,8 +166,10 @@ static int watch_signals(struct daemon *d)
 		/* A signalfd receives ignored signals as well, but nohup(1) is to be obeyed. */
 		if (d->run && signals[i].number == SIGHUP && is_ignored(SIGHUP))
 			continue;
-		rc = sd_event_add_signal(d->server.event, NULL, signals[i].number,
+		rc = sd_event_add_signal(d->server.event, &source, signals[i].number,
 					 signals[i].handle, d);
+		if (rc >= 0)
+			rc = event_keep_first(source);
 		if (rc < 0)
 			return rc;
 	}
@@ -208,6 +212,7 @@ static int serve(struct config *config, struct run_mode *run)
 {
 	static struct daemon daemon;
 	struct server *s = &daemon.server;
+	bool ended;
 	int rc;
 
 	/* Listeners' counters and histograms are large and mostly unused, so they are always mapped
@@ -226,8 +231,8 @@ static int serve(struct config *config, struct run_mode *run)
 		rc = server_start(s, config);
 	if (rc == 0)
 		rc = serve_until_end(&daemon);
-	control_stop(&daemon.control);
-	if (!server_stop(s)) {
+	ended = control_stop(&daemon.control);
+	if (!server_stop(s) || !ended) {
 		log_error("ended with threads that did not");
 		/* Without exit handlers: workers that hang may still use any memory. */
 		_exit(EXIT_FAILURE);

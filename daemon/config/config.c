@@ -450,9 +450,15 @@ int config_load_again(const struct config *of, struct config **ret_config,
 	return finish(&l, ret_config);
 }
 
+struct config *config_ref(struct config *config)
+{
+	config->others++;
+	return config;
+}
+
 void config_free(struct config *config)
 {
-	if (!config)
+	if (!config || config->others-- > 0)
 		return;
 	for (unsigned i = 0; i < config->file_count; i++)
 		free(config->files[i]);

@@ -106,6 +106,7 @@ struct config {
 	/* Where it was read from: the first file, or a text in memory that
 	 * has the name `files[0]`. */
 	char *path, *text;
+	unsigned others; /* references besides the first: config_ref() */
 };
 
 /* All errors, in the order of files and lines: `file:line: [section] key: expected
@@ -146,6 +147,8 @@ const char *config_absent(const struct listener_config *l);
 struct config_head *config_section_find(const struct config *config, enum config_section kind,
 					const char *name);
 
+/* Another reference, which config_free() drops.  Main thread only. */
+struct config *config_ref(struct config *config);
 void config_free(struct config *config);
 void config_errors_free(struct config_errors *errors);
 

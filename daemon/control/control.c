@@ -1,6 +1,6 @@
 /* The control socket: its methods, except those that answer later (control_stats.c,
- * control_connections.c).  Main thread: a method that takes long delays signals, timers and the
- * watchdog, so its time is charged to the client's user.  See control.h. */
+ * control_connections.c, control_doctor.c).  Main thread: a method that takes long delays signals,
+ * timers and the watchdog, so its time is charged to the client's user.  See control.h. */
 #include "control.h"
 
 #include <errno.h>
@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "control_internal.h"
-#include "doctor.h"
 #include "document.h"
 #include "log.h"
 #include "nic.h"
@@ -42,17 +41,15 @@ static void get_interfaces(struct varlink_call *call, json_t *parameters)
 				      document_interfaces(control_server(call), true)));
 }
 
-/* Adds "text": the configuration, or the doctor's report, as nbserved's options print it. */
-static void set_text(json_t *reply, const struct config *config, const json_t *report)
+/* Adds "text": the configuration as nbserved's option prints it. */
+static void set_text(json_t *reply, const struct config *config)
 {
 	char *text = NULL;
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
 
-	if (to && config)
+	if (to)
 		config_dump(config, to);
-	else if (to)
-		doctor_print(report, to);
 	if (to && fclose(to) == 0)
 		json_object_set_new(reply, "text", json_stringn(text, bytes));
 	free(text);
@@ -65,17 +62,7 @@ static void get_config(struct varlink_call *call, json_t *parameters)
 	json_t *reply = config_to_json(s->config);
 
 	if (json_is_true(json_object_get(parameters, "text")))
-		set_text(reply, s->config, NULL);
-	varlink_reply(call, reply);
-}
-
-/* Starts and stops workers from the main thread, which may take seconds: see doctor.h. */
-static void doctor(struct varlink_call *call, json_t *parameters)
-{
-	json_t *reply = doctor_check(control_server(call)->config);
-
-	if (json_is_true(json_object_get(parameters, "text")))
-		set_text(reply, NULL, reply);
+		set_text(reply, s->config);
 	varlink_reply(call, reply);
 }
 
@@ -192,7 +179,7 @@ static const struct varlink_method control_methods[] = {
 	  control_list_connections },
 	{ "GetInterfaces", VARLINK_READ, false, NULL, get_interfaces },
 	{ "GetConfig", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), get_config },
-	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), doctor },
+	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), control_doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("level", STRING)), set_log_level },
 	{ "Drain", VARLINK_CHANGE, false, PARAMETERS(LISTENER), drain },
 	{ "Resume", VARLINK_CHANGE, false, PARAMETERS(LISTENER), resume },
@@ -248,10 +235,11 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 }
 
 /* Workers may still own requests of ListConnections: c itself must stay valid, see control.h. */
-void control_stop(struct control *c)
+bool control_stop(struct control *c)
 {
 	varlink_free(c->varlink);
 	c->varlink = NULL;
 	free(c->description);
 	c->description = NULL;
+	return control_doctor_stop(c);
 }

@@ -9,6 +9,13 @@
 struct reason;
 struct server;
 
+/* A call of Doctor that waits for its answer. */
+struct patient {
+	struct varlink_call *call;
+	bool text; /* the report as text as well */
+	uint64_t since_ns;
+};
+
 /* Zeroed before control_start(); must stay valid until the server has stopped, since workers may
  * still send answers. */
 struct control {
@@ -17,11 +24,15 @@ struct control {
 	struct varlink_interface interface;
 	char *description;      /* description of the interface; owned */
 	unsigned listing_count; /* ListConnections requests that workers have not answered yet */
+	struct examination *examination; /* the one that runs, see control_doctor.c; NULL: none */
+	struct patient patients[VARLINK_CLIENTS_MAX];
+	unsigned patient_count;
 };
 
 /* Listens on the configuration's `control`.  0, or -errno with the reason. */
 int control_start(struct control *c, struct server *s, struct reason *reason);
 
 /* Ends all calls and removes the socket.  Outstanding answers of workers arrive later, by the
- * mailbox.  May be called twice, or without control_start(). */
-void control_stop(struct control *c);
+ * mailbox.  May be called twice, or without control_start().  False: the thread of a Doctor still
+ * runs, in a file system or a driver. */
+bool control_stop(struct control *c);

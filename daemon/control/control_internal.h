@@ -27,6 +27,10 @@ bool control_lacks_listener(struct varlink_call *call, const json_t *names);
 enum { STATS_INTERVAL_MIN_MS = 50, STATS_INTERVAL_MS = 1000, STATS_INTERVAL_MAX_MS = 86400000 };
 void control_get_stats(struct varlink_call *call, json_t *parameters);
 
+/* control_doctor.c */
+void control_doctor(struct varlink_call *call, json_t *parameters);
+bool control_doctor_stop(struct control *c); /* see control_stop() */
+
 /* control_connections.c */
 enum { CONNECTIONS_LIMIT = 100, CONNECTIONS_LIMIT_MAX = 10000 };
 void control_list_connections(struct varlink_call *call, json_t *parameters);

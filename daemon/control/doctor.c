@@ -2,6 +2,7 @@
 #include "doctor.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,10 +192,15 @@ static void check_found(void *checks, const struct engine_finding *f)
 	doctor_add(checks, f->name, f->ok, f->value, f->reason, f->fix);
 }
 
-/* Adds each engine's own findings. */
-static void check_engines(json_t *checks)
+static bool is_told_to_stop(const _Atomic bool *stop)
 {
-	for (unsigned i = 0; engines[i]; i++) {
+	return stop && atomic_load(stop);
+}
+
+/* Adds each engine's own findings. */
+static void check_engines(json_t *checks, const _Atomic bool *stop)
+{
+	for (unsigned i = 0; engines[i] && !is_told_to_stop(stop); i++) {
 		json_t *found = json_array();
 
 		if (engines[i]->examine)
@@ -386,7 +392,7 @@ static void check_generators(json_t *checks)
 	free(found);
 }
 
-json_t *doctor_check(const struct config *config)
+json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 {
 	json_t *checks = json_array(), *listeners = json_array(), *exports;
 
@@ -399,11 +405,11 @@ json_t *doctor_check(const struct config *config)
 	check_limit(checks, "nofile", RLIMIT_NOFILE, 16384, "few connections can be open at once",
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_buffers(checks, config);
-	check_engines(checks);
+	check_engines(checks, stop);
 	check_kernel_tls(checks);
 	check_modules(checks, config);
 	doctor_nic(checks, config);
-	for (unsigned i = 0; i < config->listener_count; i++)
+	for (unsigned i = 0; i < config->listener_count && !is_told_to_stop(stop); i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
 	exports = check_exports(config);
 	return json_pack("{s:b, s:o, s:o, s:o}", "passed",

@@ -295,7 +295,7 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 	if (rc == 0)
 		*ret_features = w->features;
 	worker_request_stop(w);
-	if (worker_await_end(w, rc == 0 ? UINT64_MAX : 0))
+	if (worker_await_end(w, rc == 0 ? clock_ns() + WORKER_START_NS : 0))
 		free(w); /* otherwise the thread hangs and still uses w, which is leaked */
 	return rc;
 }

@@ -1,5 +1,6 @@
 /* A detached call: one that may never return, such as a call to a file system whose server has
- * gone.  A thread of its own makes it, and is abandoned after a time limit.  Main thread. */
+ * gone.  A thread of its own makes it, and is abandoned after a time limit.  Main thread, or the
+ * doctor's. */
 #pragma once
 #include <pthread.h>
 #include <semaphore.h>

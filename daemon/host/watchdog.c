@@ -1,8 +1,10 @@
 /* The service manager's watchdog: fed only while every worker is alive.  See watchdog.h. */
 #include "watchdog.h"
 
+#include <pthread.h>
 #include <systemd/sd-daemon.h>
 
+#include "event_first.h"
 #include "notify.h"
 #include "util.h"
 
@@ -12,6 +14,7 @@ static struct watchdog {
 	void *context;
 	uint64_t interval_ns;
 	uint64_t due_ns;
+	pthread_t thread; /* the main one: waits of others feed nothing */
 } watchdog;
 
 static void watchdog_feed(void)
@@ -23,7 +26,7 @@ static void watchdog_feed(void)
 
 uint64_t watchdog_slice(uint64_t end_ns)
 {
-	if (!watchdog.notify)
+	if (!watchdog.notify || !pthread_equal(watchdog.thread, pthread_self()))
 		return end_ns;
 	if (clock_ns() >= watchdog.due_ns)
 		watchdog_feed();
@@ -54,6 +57,7 @@ static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
 
 int watchdog_start(sd_event *event, struct notify *notify, watchdog_alive *alive, void *context)
 {
+	sd_event_source *source;
 	uint64_t usec;
 	int rc = sd_watchdog_enabled(0, &usec);
 
@@ -63,7 +67,9 @@ int watchdog_start(sd_event *event, struct notify *notify, watchdog_alive *alive
 	watchdog = (struct watchdog){ .notify = notify,
 				      .alive = alive,
 				      .context = context,
-				      .interval_ns = usec * NS_PER_US };
-	return sd_event_add_time_relative(event, NULL, CLOCK_MONOTONIC, usec, usec / 10,
-					  watchdog_tick, NULL);
+				      .interval_ns = usec * NS_PER_US,
+				      .thread = pthread_self() };
+	rc = sd_event_add_time_relative(event, &source, CLOCK_MONOTONIC, usec, usec / 10,
+					watchdog_tick, NULL);
+	return rc < 0 ? rc : event_keep_first(source);
 }

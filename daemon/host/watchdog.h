@@ -1,7 +1,7 @@
 /* The service manager's watchdog (WatchdogSec=): fed from the main loop, only while every
  * worker sleeps or makes turns.  The watchdog also guards the main loop itself, so the main
  * thread's bounded waits feed it by the functions below.  No timer runs if the unit has no
- * watchdog.  Main thread only. */
+ * watchdog.  Main thread only; on others the waits feed nothing. */
 #pragma once
 #include <semaphore.h>
 #include <stdbool.h>

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "event_first.h"
 #include "listening.h"
 #include "log.h"
 #include "reserve.h"
@@ -110,6 +111,7 @@ static int server_prepare(struct server *s)
 int server_start(struct server *s, struct config *config)
 {
 	struct listeners *all = &s->listeners;
+	sd_event_source *source;
 	int rc;
 
 	s->config = config;
@@ -121,9 +123,11 @@ int server_start(struct server *s, struct config *config)
 	reserve_open(SERVER_SPARE_FDS);
 	rc = mailbox_init(&all->mailbox);
 	if (rc == 0)
-		rc = all->list ? sd_event_add_io(s->event, NULL, all->mailbox.fd, EPOLLIN,
+		rc = all->list ? sd_event_add_io(s->event, &source, all->mailbox.fd, EPOLLIN,
 						 server_on_mailbox, s)
 			       : -ENOMEM;
+	if (rc >= 0)
+		rc = event_keep_first(source);
 	if (rc < 0) {
 		log_error("cannot start: %s", strerror(-rc));
 		return rc;

@@ -216,6 +216,8 @@ int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reas
 	v->group = group;
 	rc = sd_event_add_io(v->event, &v->accept, v->socket.fd, EPOLLIN, on_accept, v);
 	if (rc >= 0)
+		rc = sd_event_source_set_priority(v->accept, VARLINK_PRIORITY_TRUSTED);
+	if (rc >= 0)
 		rc = sd_event_add_time(v->event, &v->accept_timer, CLOCK_MONOTONIC, UINT64_MAX,
 				       ACCURACY_US, on_accept_resume, v);
 	if (rc < 0)

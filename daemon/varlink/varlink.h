@@ -9,10 +9,11 @@
  * message unfinished for VARLINK_TIMEOUT_S, reads nothing of an answer for as long, begins no call
  * for VARLINK_SILENCE_S, or would have more than VARLINK_OUTPUT_MAX bytes of unread answers.
  *
- * No user can lock out another: a uid may have VARLINK_USER_CLIENTS_MAX clients, all uids other
- * than root and our own together VARLINK_OTHERS_MAX, and the places of root and our own user are
- * reserved.  Each uid may use VARLINK_SHARE_PERCENT of this thread's CPU time, and VARLINK_AHEAD_MS
- * of it at once; then its calls are delayed, not lost, and parts of its streams are skipped. */
+ * Calls of root and of our own user come before those of others.  No user can lock out another: a
+ * uid may have VARLINK_USER_CLIENTS_MAX clients, all uids other than root and our own together
+ * VARLINK_OTHERS_MAX, and the places of root and our own user are reserved.  Each uid may use
+ * VARLINK_SHARE_PERCENT of this thread's CPU time, and VARLINK_AHEAD_MS of it at once; then its
+ * calls are delayed, not lost, and parts of its streams are skipped. */
 #pragma once
 #include <stdint.h>
 #include <systemd/sd-event.h>
@@ -109,3 +110,7 @@ bool varlink_can_notify(const struct varlink_call *call);
  * charged by: begin = varlink_clock_ns(); work; varlink_charge(). */
 uint64_t varlink_clock_ns(void); /* CPU time of this thread */
 void varlink_charge(const struct varlink_call *call, uint64_t begin_ns);
+/* Charges the time (CLOCK_MONOTONIC) since since_ns that the client has waited for another thread,
+ * as if that were CPU time, so that it has that thread work for its share only.  Root and our own
+ * user are not charged. */
+void varlink_charge_wait(const struct varlink_call *call, uint64_t since_ns);

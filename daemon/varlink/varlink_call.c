@@ -1,6 +1,7 @@
 /* A call and its answer: for handlers, on the main thread.  See varlink.h. */
 #include <assert.h>
 
+#include "util.h"
 #include "varlink_internal.h"
 
 /* Sends one message of the answer, unless the client wants none. */
@@ -74,4 +75,13 @@ bool varlink_can_notify(const struct varlink_call *call)
 void varlink_charge(const struct varlink_call *call, uint64_t begin_ns)
 {
 	varlink_client_charge(call->client->user, begin_ns);
+}
+
+void varlink_charge_wait(const struct varlink_call *call, uint64_t since_ns)
+{
+	struct varlink_client *c = call->client;
+	uint64_t now_ns = clock_ns();
+
+	if (!varlink_user_is_trusted(&c->varlink->users, c->peer.uid))
+		varlink_user_charge(c->user, now_ns / NS_PER_US, now_ns - since_ns);
 }

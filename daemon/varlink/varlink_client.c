@@ -308,6 +308,7 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 		       struct varlink_user *user, unsigned slot)
 {
 	struct varlink_client *c = calloc(1, sizeof(*c));
+	int64_t priority = VARLINK_PRIORITY_OTHERS;
 	int rc;
 
 	if (!c) {
@@ -322,16 +323,22 @@ int varlink_client_new(struct varlink *v, int fd, const struct unix_peer *peer,
 	c->user = user;
 	c->call.client = c;
 	v->clients[slot] = c;
+	if (varlink_user_is_trusted(&v->users, peer->uid))
+		priority = VARLINK_PRIORITY_TRUSTED;
 	rc = sd_event_add_io(v->event, &c->io, fd, EPOLLIN, client_on_io, c);
+	if (rc >= 0)
+		rc = sd_event_source_set_priority(c->io, priority);
 	if (rc >= 0)
 		rc = sd_event_add_time(v->event, &c->timer, CLOCK_MONOTONIC, UINT64_MAX,
 				       ACCURACY_US, client_on_timer, c);
 	/* Runs after the client's own events: if this thread stood still, the client may have made
 	 * its step in time. */
 	if (rc >= 0)
-		rc = sd_event_source_set_priority(c->timer, SD_EVENT_PRIORITY_NORMAL + 1);
+		rc = sd_event_source_set_priority(c->timer, priority + 1);
 	if (rc >= 0)
 		rc = sd_event_add_defer(v->event, &c->kick, client_on_kick, c);
+	if (rc >= 0)
+		rc = sd_event_source_set_priority(c->kick, priority);
 	if (rc >= 0)
 		rc = sd_event_source_set_enabled(c->kick, SD_EVENT_OFF);
 	if (rc < 0) {

@@ -74,6 +74,12 @@ struct varlink {
 	struct varlink_client *clients[VARLINK_CLIENTS_MAX];
 };
 
+/* Of sd-event: new clients and those of root and our own user are dispatched before others'. */
+enum {
+	VARLINK_PRIORITY_TRUSTED = SD_EVENT_PRIORITY_NORMAL - 2,
+	VARLINK_PRIORITY_OTHERS = SD_EVENT_PRIORITY_NORMAL,
+};
+
 /* ---- varlink_user.c: pure ---- */
 
 /* Root, or the user that we run as. */

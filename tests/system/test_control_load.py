@@ -1,7 +1,13 @@
 """Control clients that misbehave while data flows: no request on the data plane fails or waits for
 them."""
 
+import contextlib
+import grp
 import os
+import pathlib
+import pwd
+import select
+import signal
 import socket
 import subprocess
 import time
@@ -174,3 +180,127 @@ def test_a_busy_control_client_takes_no_more_than_its_share(start_daemon):
     assert taken <= AHEAD_S + SHARE * passed + 0.3
     for asker in first, second:
         assert asker.failure is None and asker.answers > 0
+
+
+# ---- A client that calls Doctor, which takes long ----
+
+DOCTOR = encode({"method": CONTROL + "Doctor"})
+
+
+@contextlib.contextmanager
+def stopped(daemon):
+    """What its clients send meanwhile is all there when it looks."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+def as_nobody(path):
+    """A connection of user nobody's, made in a process that has become that."""
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(GROUP.gr_gid)
+            os.setuid(pwd.getpwnam("nobody").pw_uid)
+            with Connection(path) as connection:
+                socket.send_fds(theirs, [b"x"], [connection.socket.fileno()])
+        finally:
+            os._exit(0)
+    theirs.close()
+    with ours:
+        _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+    os.waitpid(child, 0)
+    connection = Connection.__new__(Connection)
+    connection.socket, connection.received = socket.socket(fileno=fds[0]), b""
+    connection.socket.settimeout(TIMEOUT)
+    return connection
+
+
+def answered(connections):
+    return [c for c in connections if select.select([c.socket], [], [], 0)[0]]
+
+
+GROUP = next(g for g in grp.getgrall() if g.gr_gid not in (0, pwd.getpwnam("nobody").pw_gid))
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+
+
+@pytest.fixture
+def beside_doctors(start_daemon):
+    """A daemon, eight clients of another user that call Doctor without pause, and root's."""
+    config = f"[server]\ncontrol-group = {GROUP.gr_name}\ndrain-timeout = 1s\n"
+    daemon = start_daemon(config + listener("echo") + listener("other", engine="epoll"))
+    patients = [as_nobody(daemon.control) for _ in range(8)]
+    root = Connection(daemon.control)
+    yield daemon, patients, root
+    for connection in (*patients, root):
+        connection.close()
+
+
+@needs_root
+def test_root_is_answered_before_a_doctor_of_others(beside_doctors):
+    """The order of the answers counts the turns of the main loop: no examination is done in one."""
+    daemon, patients, root = beside_doctors
+    for _ in range(3):
+        with stopped(daemon):
+            for patient in patients:
+                patient.send_bytes(DOCTOR * 4)
+            root.send(CONTROL + "GetStatus")
+        for _ in range(3):
+            assert not answered(patients)
+            root.receive_reply()
+            root.send(CONTROL + "GetStatus")
+        root.receive_reply()
+        for patient in patients:
+            for _ in range(4):
+                assert patient.receive_reply()[0]["passed"]
+
+
+@needs_root
+def test_signals_are_obeyed_before_a_doctor_of_others(beside_doctors):
+    daemon, patients, root = beside_doctors
+    daemon.write_config(f"[server]\ncontrol-group = {GROUP.gr_name}\ndrain-timeout = 1s\n" + listener("echo"))
+    with stopped(daemon):
+        for patient in patients:
+            patient.send_bytes(DOCTOR * 4)
+        root.send(CONTROL + "GetStatus")
+        daemon.process.send_signal(signal.SIGHUP)
+    assert [one["name"] for one in root.receive_reply()[0]["listeners"]] == ["echo"]
+    assert not answered(patients)
+    with stopped(daemon):
+        root.send(CONTROL + "GetStatus")
+        daemon.process.send_signal(signal.SIGTERM)
+    assert root.receive()["parameters"]["listeners"][0]["state"] != "serving"
+    assert daemon.process.wait(TIMEOUT) == 0
+
+
+@needs_root
+def test_a_doctor_is_about_the_configuration_in_force(beside_doctors):
+    """A reload that comes meanwhile replaces it; one examination answers all who wait."""
+    daemon, patients, root = beside_doctors
+    with stopped(daemon):
+        for patient in patients:
+            patient.send_bytes(DOCTOR)
+        root.send(CONTROL + "Doctor", {"text": True})
+    daemon.write_config(f"[server]\ncontrol-group = {GROUP.gr_name}\n" + listener("new"))
+    daemon.process.send_signal(signal.SIGHUP)
+    reports = [patient.receive_reply()[0] for patient in patients]
+    text = root.receive_reply()[0].pop("text")
+    assert all([one["name"] for one in report["listeners"]] == ["new"] for report in reports) and "new" in text
+    threads = {(task / "comm").read_text() for task in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir()}
+    assert "doctor\n" not in threads
+
+
+@needs_root
+def test_a_client_may_leave_its_doctor(beside_doctors):
+    daemon, patients, root = beside_doctors
+    with stopped(daemon):
+        patients[0].send_bytes(DOCTOR)
+        patients[1].send_bytes(DOCTOR)
+    patients.pop(0).close()
+    patients[0].receive_reply()
+    root.send(CONTROL + "Doctor")
+    assert root.receive_reply()[0]["passed"]
