@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "conn.h"
+#include "counted_lock.h"
 #include "file.h"
 #include "worker.h"
 
@@ -32,14 +33,14 @@ struct file_threads {
 	unsigned batch_count;
 	unsigned users; /* mounts that use the pool; it ends with the last */
 
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	struct counted_lock lock;
+	struct counted_sleep idle;
 	struct queue queue;
-	unsigned idle;
 	bool stop;
 	bool ending; /* the pool is ending: long requests are cut short; worker's thread only */
 
-	/* System calls made by the pool's threads for synchronisation, not counted yet. */
+	/* System calls that the pool's threads made for the lock and to sleep and wake, which the
+	 * worker has not taken yet. */
 	_Atomic unsigned calls;
 	unsigned thread_count;
 	pthread_t threads[];
@@ -136,19 +137,27 @@ static int thread_run(struct io *io)
 	return -EINVAL;
 }
 
-/* The next request; NULL: the pool ends.  The caller holds the lock. */
+static void threads_called(struct file_threads *t, unsigned calls)
+{
+	if (calls)
+		atomic_fetch_add_explicit(&t->calls, calls, memory_order_relaxed);
+}
+
+/* The next request; NULL: the pool ends. */
 static struct io *thread_next(struct file_threads *t)
 {
+	unsigned calls = counted_lock(&t->lock);
 	struct io *io;
 
+	/* What was counted so far is told before the thread sleeps, perhaps for long. */
 	while (STAILQ_EMPTY(&t->queue) && !t->stop) {
-		t->idle++;
-		atomic_fetch_add_explicit(&t->calls, 1, memory_order_relaxed);
-		pthread_cond_wait(&t->wake, &t->lock);
+		threads_called(t, calls);
+		calls = counted_sleep(&t->idle, &t->lock);
 	}
 	io = STAILQ_FIRST(&t->queue);
 	if (io)
 		STAILQ_REMOVE_HEAD(&t->queue, link);
+	threads_called(t, calls + counted_unlock(&t->lock));
 	return io;
 }
 
@@ -161,15 +170,10 @@ static void *thread_main(void *arg)
 	/* host/proc.h finds the worker's threads by this name. */
 	snprintf(name, sizeof(name), "store-%d", t->worker->thread.tid);
 	pthread_setname_np(pthread_self(), name);
-	pthread_mutex_lock(&t->lock);
 	while ((io = thread_next(t)) != NULL) {
-		pthread_mutex_unlock(&t->lock);
 		io->result = thread_run(io);
-		if (mailbox_post(&t->worker->mailbox, &io->call))
-			atomic_fetch_add_explicit(&t->calls, 1, memory_order_relaxed);
-		pthread_mutex_lock(&t->lock);
+		threads_called(t, mailbox_post(&t->worker->mailbox, &io->call));
 	}
-	pthread_mutex_unlock(&t->lock);
 	return NULL;
 }
 
@@ -232,33 +236,26 @@ static void blocking_submit(struct io *io)
 static bool threads_turn(struct worker_hook *hook)
 {
 	struct file_threads *t = container_of(hook, struct file_threads, hook);
-	unsigned wake;
+	unsigned calls;
 
 	if (!t->batch_count)
 		return false;
-	pthread_mutex_lock(&t->lock);
-	wake = MIN(t->batch_count, t->idle);
-	t->idle -= wake;
+	calls = counted_lock(&t->lock);
 	STAILQ_CONCAT(&t->queue, &t->batch);
+	calls += counted_unlock_and_wake(&t->idle, &t->lock, t->batch_count);
 	t->batch_count = 0;
-	pthread_mutex_unlock(&t->lock);
-	stat_add(t->worker->stats.sys_other, wake);
-	while (wake-- > 0)
-		pthread_cond_signal(&t->wake);
+	stat_add(t->worker->stats.sys_other, calls);
 	return false;
 }
 
 /* Ends the threads once they have done the queued requests, and frees t. */
 static void threads_free(struct file_threads *t)
 {
-	pthread_mutex_lock(&t->lock);
+	counted_lock(&t->lock);
 	t->stop = true;
-	pthread_cond_broadcast(&t->wake);
-	pthread_mutex_unlock(&t->lock);
+	counted_unlock_and_wake(&t->idle, &t->lock, t->thread_count);
 	for (unsigned i = 0; i < t->thread_count; i++)
 		pthread_join(t->threads[i], NULL);
-	pthread_cond_destroy(&t->wake);
-	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
 
@@ -286,8 +283,6 @@ static struct file_threads *threads_new(const struct mount *m, struct reason *re
 	t->worker = m->worker;
 	STAILQ_INIT(&t->batch);
 	STAILQ_INIT(&t->queue);
-	pthread_mutex_init(&t->lock, NULL);
-	pthread_cond_init(&t->wake, NULL);
 	for (; t->thread_count < count; t->thread_count++) {
 		int rc = pthread_create(&t->threads[t->thread_count], NULL, thread_main, t);
 

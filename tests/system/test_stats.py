@@ -1,5 +1,6 @@
 """The statistics: exact, never decreasing, and the same for every reader."""
 
+import contextlib
 import itertools
 import json
 import pathlib
@@ -7,6 +8,7 @@ import re
 import subprocess
 import time
 
+import nbd_client
 import pytest
 from conftest import TIMEOUT, listener, requires, wait_until
 from traffic import connect, echo, noise, receive
@@ -258,40 +260,44 @@ def thread_named(daemon, name):
     return found
 
 
+@contextlib.contextmanager
+def strace_of(tids, report):
+    """A function for {system call: how many} of these threads meanwhile, once strace has ended."""
+    command = [requires("strace"), "-c", "-U", "calls,name", "-o", str(report)]
+    command += [word for tid in tids for word in ("-p", str(tid))]
+    tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for _ in tids:
+        said = tracer.stderr.readline()
+        if "attached" not in said:
+            tracer.wait(TIMEOUT)
+            pytest.skip(f"strace cannot attach: {said}")
+
+    def seen():
+        tracer.terminate()
+        tracer.wait(TIMEOUT)
+        rows = re.findall(r"^ *(\d+) +(\w+)$", report.read_text(), re.M)
+        return {name: int(calls) for calls, name in rows if name != "total"}
+
+    yield seen
+    tracer.terminate()
+
+
 def test_system_calls_are_those_that_strace_sees(start_daemon, engine, tmp_path):
     daemon = start_daemon(listener("echo", engine=engine))
     report = tmp_path / "report"
-    tracer = subprocess.Popen(
-        [
-            *(requires("strace"), "-c", "-U", "calls,name", "-o", str(report)),
-            *("-p", str(thread_named(daemon, "echo/0"))),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = tracer.stderr.readline()
-    if "attached" not in said:
-        tracer.wait(TIMEOUT)
-        pytest.skip(f"strace cannot attach: {said}")
-    before = daemon.stats("echo")["cost"]["syscalls"]
-    connections = [daemon.connect("echo") for _ in range(8)]
-    for i in range(100):
+    with strace_of([thread_named(daemon, "echo/0")], report) as seen_by_strace:
+        before = daemon.stats("echo")["cost"]["syscalls"]
+        connections = [daemon.connect("echo") for _ in range(8)]
+        for i in range(100):
+            for s in connections:
+                s.sendall(noise(500, i))
+            for s in connections:
+                assert receive(s, 500) == noise(500, i)
         for s in connections:
-            s.sendall(noise(500, i))
-        for s in connections:
-            assert receive(s, 500) == noise(500, i)
-    for s in connections:
-        s.close()
-    daemon.wait_closed("echo")
-    after = daemon.stats("echo")["cost"]["syscalls"]
-    tracer.terminate()
-    tracer.wait(TIMEOUT)
-    seen = {
-        name: int(calls)
-        for calls, name in re.findall(r"^ *(\d+) +(\w+)$", report.read_text(), re.M)
-        if name != "total"
-    }
+            s.close()
+        daemon.wait_closed("echo")
+        after = daemon.stats("echo")["cost"]["syscalls"]
+        seen = seen_by_strace()
     for ours, names in SYSTEM_CALLS.items():
         counted = after[ours] - before[ours]
         traced = sum(seen.get(name, 0) for name in names)
@@ -342,3 +348,25 @@ def test_an_idle_daemon_does_nothing(start_daemon):
         s.close()
     for name in names:
         daemon.wait_closed(name)
+
+
+def test_a_pool_of_threads_counts_all_its_system_calls(start_daemon, tmp_path):
+    """Those to wait for its lock, to sleep and to wake, too; several requests at a time."""
+    depth, rounds, block = 32, 100, 4096
+    config = listener("nbd", service="nbd", exports="disk")
+    config += f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\nstore = threads\nthreads = 8\n"
+    daemon = start_daemon(config)
+    pool = [tid for tid, name in threads(daemon).items() if name.startswith(("nbd/0", "store-"))]
+    assert len(pool) == 9
+    with nbd_client.connect(daemon, "nbd") as client, strace_of(pool, tmp_path / "report") as seen_by_strace:
+        before = daemon.stats("nbd")["cost"]["syscalls"]
+        for _ in range(rounds):
+            for i in range(depth):
+                client.request(nbd_client.READ, i * block, block)
+            for _ in range(depth):
+                assert client.reply(block)[0] == 0
+        after = daemon.stats("nbd")["cost"]["syscalls"]
+        seen = seen_by_strace()
+    counted, total = sum(after.values()) - sum(before.values()), sum(seen.values())
+    assert seen["futex"] > rounds
+    assert abs(counted - total) <= 30 + total * 0.02, (counted, after, seen)
