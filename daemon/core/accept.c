@@ -88,15 +88,19 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 	 * and the errors of accept(2)). */
 }
 
+static void acceptor_stop(struct acceptor *a)
+{
+	if (!a->paused)
+		a->worker->engine->listen(a->worker, a, false);
+	a->paused = true;
+}
+
 void worker_stop_accepting(struct worker *w)
 {
 	if (w->engine->accept)
 		w->engine->accept(w, false);
-	for (unsigned i = 0; i < w->accept.count; i++) {
-		if (!w->accept.acceptors[i].paused)
-			w->engine->listen(w, &w->accept.acceptors[i], false);
-		w->accept.acceptors[i].paused = true;
-	}
+	for (unsigned i = 0; i < w->accept.count; i++)
+		acceptor_stop(&w->accept.acceptors[i]);
 	deadline_drop(&w->deadlines, &w->accept.timer);
 }
 
@@ -122,15 +126,47 @@ void worker_close_acceptors(struct worker *w)
 	}
 }
 
-/* While a connectionless worker drains it serves its clients to their end, over its own sockets. It
- * stops reading only sockets that were handed to another worker; these stay open for the datagrams
- * that are still to be sent. */
+/* A connectionless worker that drains serves its clients to their end, over its own sockets.  A
+ * socket that was handed to another worker is read no more from the begin of the drain on: new
+ * clients are the other worker's.  It stays open for the datagrams that are still to be sent.
+ * True: no request of the engine reads such a socket. */
+static bool worker_leaves_given(struct worker *w)
+{
+	bool left = true;
+
+	for (unsigned i = 0; i < w->accept.count; i++) {
+		struct acceptor *a = &w->accept.acceptors[i];
+
+		if (!a->given)
+			continue;
+		acceptor_stop(a);
+		left &= a->armed == 0;
+	}
+	return left;
+}
+
+/* Does the worker serve clients over sockets that it has not handed to another one? */
 static bool worker_still_reads(const struct worker *w)
 {
 	for (unsigned i = 0; w->conns && i < w->accept.count; i++)
 		if (!w->accept.acceptors[i].given)
 			return true;
 	return false;
+}
+
+static bool worker_end_reading(struct worker *w)
+{
+	bool reads;
+
+	if (!worker_leaves_given(w))
+		return false;
+	reads = worker_still_reads(w);
+	if (!reads)
+		worker_stop_accepting(w);
+	if (!w->accept.left)
+		w->owner->accept_ended(w);
+	w->accept.left = true;
+	return !reads;
 }
 
 /* Runs in each turn of a drain, until the engine has no request in flight on a listening socket.
@@ -140,18 +176,17 @@ void worker_end_accept(struct worker *w)
 {
 	bool connectionless = w->engine->connectionless;
 
-	if (connectionless && worker_still_reads(w))
+	if (connectionless && !worker_end_reading(w))
 		return;
-	if (connectionless)
-		worker_stop_accepting(w);
 	for (unsigned i = 0; i < w->accept.count; i++)
 		if (w->accept.acceptors[i].armed)
 			return;
-	for (unsigned i = 0; !connectionless && i < w->accept.count; i++)
+	w->accept.ended = true;
+	if (connectionless)
+		return;
+	for (unsigned i = 0; i < w->accept.count; i++)
 		if (!w->accept.acceptors[i].given)
 			worker_accept_queued(&w->accept.acceptors[i]);
-	if (!connectionless)
-		worker_close_acceptors(w);
-	w->accept.ended = true;
+	worker_close_acceptors(w);
 	w->owner->accept_ended(w);
 }

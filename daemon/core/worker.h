@@ -66,7 +66,8 @@ struct worker_owner {
 	 * out.  0: it has resumed. */
 	void (*paused)(struct worker *w, int error);
 	/* The worker drains and has closed its listening sockets: no new connection can arrive at
-	 * it any more, and the kernel now wakes other workers for connections in a shared queue. */
+	 * it any more, and the kernel now wakes other workers for connections in a shared queue.
+	 * A connectionless one reads no socket any more that was handed to another worker. */
 	void (*accept_ended)(struct worker *w);
 	/* After accept_ended(), when no connection is left. */
 	void (*drained)(struct worker *w);
@@ -271,8 +272,10 @@ struct worker_accept {
 	/* Addresses of the connection that is being opened; NULL: none is. */
 	const struct arrival *arrival;
 	bool paused; /* owner->paused() was told an error */
-	/* owner->accept_ended() was called: no new connection can arrive any more. */
-	bool ended;
+	/* owner->accept_ended() was called by a connectionless worker, which may go on reading
+	 * sockets that it has not handed to another one. */
+	bool left;
+	bool ended;         /* no new connection can arrive any more */
 	struct timer timer; /* the end of the pause; armed while accepting is paused */
 	/* For an engine that binds addresses itself (port 0 is replaced by the actual port); owned
 	 * by the owner.  The count is 0 for other engines. */

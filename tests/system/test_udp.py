@@ -265,6 +265,26 @@ def test_senders_of_one_datagram_evict_no_client(start_daemon, engine):
         c.close()
 
 
+def test_a_reload_that_keeps_an_address_serves_its_new_clients(start_daemon, engine):
+    """The old worker serves the clients of the address that went, for as long as they send, and reads no more at
+    the one that stays."""
+    server, both = "[server]\ndrain-timeout = 1h\n", ["127.0.0.1:0", "127.0.0.2:0"]
+    daemon = start_daemon(server + udp("echo", engine=engine, address=both))
+    stays, goes = daemon.addresses("echo")
+    with client(stays) as kept, client(goes) as old:
+        for s in (kept, old):
+            s.send(b"active")
+            assert s.recv(64) == b"active"
+        daemon.write_config(server + udp("echo", engine=engine, address=both[:1]))
+        daemon.call("Reload")
+        for i in range(30):
+            old.send(b"%d" % i)
+            assert old.recv(64) == b"%d" % i
+            with client(stays) as new:
+                new.send(b"new %d" % i)
+                assert new.recv(64) == b"new %d" % i
+
+
 def test_the_age_of_a_client_begins_with_its_datagram(start_daemon, engine):
     daemon = start_daemon(udp("echo", engine=engine))
     for _ in range(2):  # the second client comes after a time without datagrams
