@@ -42,7 +42,7 @@ const struct command command_drain = {
 	.summary = "stop accepting, serve open connections to their end",
 	.details =
 		"Connections may finish for the configured drain-timeout; then they are closed.\n"
-		"Returns at once.  `nbctl resume` has the listener accept again.\n",
+		"Returns at once.  The listener stays drained over reloads, until `nbctl resume`.\n",
 	.example = "nbctl drain echo-epoll\nnbctl drain --all",
 	.words_max = 1,
 	.options = { [VALUE_ALL] = { "all", OPTION_FLAG, NULL, "every listener" } },

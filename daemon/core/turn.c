@@ -117,6 +117,8 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 		worker_end_accept(w);
 	if (w->accept.ended && !w->conns && !w->drain.done) {
 		w->drain.done = true;
+		/* Those of a connectionless engine, which sent over them until now. */
+		worker_close_acceptors(w);
 		w->owner->drained(w);
 	}
 }

@@ -132,9 +132,9 @@ struct acceptor {
 	uint16_t port; /* local port of its connections; 0: it has none */
 	bool paused;   /* not accepting: out of descriptors, or draining */
 	bool deaf;     /* paused as listen(2) has failed, which is tried again */
-	/* Set by the owner before a drain: another worker or process
-	 * accepts from the same queue. */
-	bool given;
+	/* Set by the owner before or while the worker drains: another worker or process accepts
+	 * from the same queue. */
+	_Atomic bool given;
 	/* The engine's requests in flight that may still bring connections, even while paused. */
 	unsigned armed;
 };

@@ -4,6 +4,7 @@
 #include "fdstore.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,7 +146,7 @@ const struct fdstore_unit *fdstore_conflict(const struct fdstore *f,
 }
 
 /* Takes ownership of fd and adds it to the list; false: it was closed. */
-static bool fdstore_take(struct fdstore *f, int fd, const char *name, const struct config *config)
+static bool fdstore_add(struct fdstore *f, int fd, const char *name, const struct config *config)
 {
 	struct fdstore_socket *s = &f->list[f->count];
 	char text[ADDRESS_TEXT_MAX];
@@ -159,7 +160,7 @@ static bool fdstore_take(struct fdstore *f, int fd, const char *name, const stru
 	if (why) {
 		log_warning("descriptor %d, '%s', from the service manager %s: closed", fd, name,
 			    why);
-	} else if (!fdstore_has_use(s, config)) {
+	} else if (s->name.listener[0] && !fdstore_has_use(s, config)) {
 		log_info("no listener wants %s, '%s', from the service manager: closed",
 			 format_sockaddr(&s->sa, text), name);
 	} else {
@@ -188,7 +189,7 @@ void fdstore_open(struct fdstore *f, struct notify *notify, const struct config 
 		f->units = calloc((unsigned)count, sizeof(*f->units));
 	}
 	for (int i = 0; f->list && f->units && i < count; i++)
-		closed |= !fdstore_take(f, SD_LISTEN_FDS_START + i, names[i], config);
+		closed |= !fdstore_add(f, SD_LISTEN_FDS_START + i, names[i], config);
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
@@ -210,26 +211,56 @@ struct fdstore_socket *fdstore_find(struct fdstore *f, const struct socket_name 
 	return NULL;
 }
 
-void fdstore_close(struct fdstore *f, bool serves)
+int fdstore_take(struct fdstore_socket *s, const struct socket_name *wants)
 {
+	int fd = s->name.listener[0] ? s->fd : fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (s->name.listener[0])
+		s->fd = -1;
+	strcpy(s->taker, wants->listener);
+	s->renamed = strcmp(s->name.listener, wants->listener) != 0 ||
+		     !sockaddr_is_same(&s->name.wanted, &wants->wanted);
+	return fd;
+}
+
+/* The listener that took s is `optional` and cannot serve: its clients would wait in vain. */
+static bool fdstore_is_unserved(const struct listeners *all, const struct fdstore_socket *s)
+{
+	const struct listener *l = listeners_find(all, s->taker);
+
+	return l && l->state == LISTENER_UNAVAILABLE;
+}
+
+void fdstore_end_start(struct listeners *all, bool serves)
+{
+	struct fdstore *f = &all->fdstore;
 	char text[ADDRESS_TEXT_MAX];
+	unsigned kept = 0;
 
 	for (unsigned i = 0; i < f->count; i++) {
-		if (f->list[i].renamed && serves)
-			fdstore_drop(f, &f->list[i]);
-		if (f->list[i].fd < 0)
-			continue;
-		log_info("no listener took %s from the service manager: closed",
-			 format_sockaddr(&f->list[i].sa, text));
-		fdstore_close_one(f, &f->list[i]);
+		struct fdstore_socket *s = &f->list[i];
+
+		if (!s->taker[0])
+			log_info("no listener took %s from the service manager",
+				 format_sockaddr(&s->sa, text));
+		if (!s->name.listener[0])
+			f->list[kept++] = *s;
+		else if (!s->taker[0])
+			fdstore_close_one(f, s);
+		else if (serves && (s->renamed || fdstore_is_unserved(all, s)))
+			fdstore_drop(f, s);
 	}
-	free(f->list);
-	f->list = NULL;
-	f->count = 0;
+	f->count = kept;
 }
 
 void fdstore_free(struct fdstore *f)
 {
+	while (f->count > 0)
+		close(f->list[--f->count].fd);
+	free(f->list);
+	f->list = NULL;
 	free(f->units);
 	f->units = NULL;
 	f->unit_count = 0;

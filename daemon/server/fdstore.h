@@ -8,11 +8,12 @@ struct listener;
 struct notify;
 struct listeners;
 
-/* A socket passed by the service manager that no listener has taken yet. */
+/* A socket passed by the service manager. */
 struct fdstore_socket {
-	int fd;                  /* -1: taken, or closed */
+	int fd;                  /* -1: closed, or taken for good */
 	struct socket_name name; /* listener "": from a socket unit */
 	struct sockaddr_storage sa;
+	char taker[CONFIG_NAME_MAX]; /* the listener that has taken it first; "": none */
 	bool renamed; /* taken under another name than the service manager has for it */
 };
 
@@ -30,6 +31,8 @@ struct fdstore {
 	struct notify *notify;
 	struct fdstore_unit *units;
 	unsigned unit_count;
+	/* After the start those of socket units alone: no other socket can be bound there, so a
+	 * listener that is begun again takes a duplicate. */
 	struct fdstore_socket *list;
 	unsigned count;
 	unsigned max; /* maximum of descriptors that the service manager stores for us; 0: none */
@@ -44,10 +47,14 @@ void fdstore_open(struct fdstore *f, struct notify *notify, const struct config 
 struct fdstore_socket *fdstore_find(struct fdstore *f, const struct socket_name *wants,
 				    unsigned *position);
 
-/* Closes sockets that no listener took.  serves: the sockets that were taken will be
- * stored by fdstore_store().  The service manager stores no socket twice, so it first has
- * to forget their old names. */
-void fdstore_close(struct fdstore *f, bool serves);
+/* A duplicate of s, which f has, for that listener; or s itself, if it is not a socket unit's.
+ * -errno: no descriptor is free. */
+int fdstore_take(struct fdstore_socket *s, const struct socket_name *wants);
+
+/* Ends the start: closes sockets that no listener took.  serves: the sockets that were taken will
+ * be stored by fdstore_store().  The service manager stores no socket twice, so it first has to
+ * forget their old names; those that a listener took which cannot serve it forgets as well. */
+void fdstore_end_start(struct listeners *all, bool serves);
 void fdstore_free(struct fdstore *f);
 
 /* A socket unit's address that conflicts with `wanted` or would receive its clients; NULL: none. */

@@ -282,6 +282,8 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
 		if (l->config->transport->datagrams && l->addresses[i].stored_as[0])
 			listening_give(l, i); /* the next process accepts from the queue */
+	if (l->config->transport->datagrams && !l->all->stopping)
+		listening_keep(l);
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_request(&l->workers[i], REQUEST_DRAIN, deadline_ns);
@@ -305,6 +307,7 @@ void listener_free(struct listener *l)
 		l->config->service->shared_free(l->shared);
 	tls_stage_free(l->tls);
 	admission_free(l->admission);
+	listening_forget(l);
 	free(l->addresses);
 	free(l->endpoints);
 	free(l->groups);

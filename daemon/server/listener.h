@@ -53,6 +53,13 @@ struct listener {
 	struct bound *addresses; /* ranges expanded */
 	unsigned address_count;
 	unsigned stored_count; /* number of its sockets that the service manager stores */
+	/* Own descriptors of the sockets over which a listener of datagrams serves its clients
+	 * while it drains: a listener that is begun meanwhile takes them over. */
+	struct kept_socket {
+		int fd;
+		unsigned address;
+	} * kept;
+	unsigned kept_count;
 	/* Some of its sockets come from another listener, which may still accept from them. */
 	bool inherited;
 	/* Addresses for an engine that binds them itself; NULL: the listener has sockets. */
@@ -85,6 +92,9 @@ uint64_t listener_peers_max(const struct listener *l, const struct listener_conf
 int listener_begin(struct listeners *all, const struct exports *exports,
 		   const struct listener_config *config, struct listener *const *going,
 		   struct listener **ret_listener, struct reason *reason);
+/* Makes a listener in state LISTENER_DRAINED, without workers.  0, or -ENOMEM with the reason. */
+int listener_make_drained(struct listeners *all, const struct listener_config *config,
+			  struct listener **ret_listener, struct reason *reason);
 /* Waits until the workers of all listeners of the list that were begun have started, at most
  * WORKER_START_NS in all, and LISTENERS_END_NS for failed ones to end.  A listener that cannot
  * start is replaced in the list by one without workers, in state LISTENER_UNAVAILABLE with the

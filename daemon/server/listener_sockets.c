@@ -47,8 +47,12 @@ int *listener_collect_sockets(const struct listener *l, unsigned address, unsign
 
 	for (unsigned i = 0; i < l->worker_count; i++)
 		room += l->workers[i].accept.count;
+	room += l->kept_count;
 	fds = calloc(room, sizeof(*fds));
-	for (unsigned i = 0; fds && i < l->worker_count; i++)
+	for (unsigned i = 0; fds && i < l->kept_count; i++)
+		if (l->kept[i].address == address)
+			fds[count++] = l->kept[i].fd;
+	for (unsigned i = 0; fds && l->state == LISTENER_SERVING && i < l->worker_count; i++)
 		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
 			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
 			unsigned k = 0;

@@ -245,6 +245,18 @@ int listener_begin(struct listeners *all, const struct exports *exports,
 	return 0;
 }
 
+int listener_make_drained(struct listeners *all, const struct listener_config *config,
+			  struct listener **ret_listener, struct reason *reason)
+{
+	struct listener *l = listener_new(all, config);
+
+	if (!l)
+		return reason_set(reason, -ENOMEM, "no memory");
+	l->state = LISTENER_DRAINED;
+	*ret_listener = l;
+	return 0;
+}
+
 static int listener_await_workers(struct listener *l, unsigned first, uint64_t end_ns)
 {
 	int rc = 0;

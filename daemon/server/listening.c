@@ -24,10 +24,13 @@ struct listening_socket {
 
 /* ---- Taking over ---- */
 
-/* May sockets be taken from l?  It must serve: only then do its workers keep sockets open until
- * they are asked to close them. */
-static bool may_give(const struct listener *l)
+/* May the sockets of that address be taken from l?  Its workers keep them open until they are asked
+ * to drain; then some are kept here. */
+static bool may_give(const struct listener *l, unsigned address)
 {
+	for (unsigned i = 0; i < l->kept_count; i++)
+		if (l->kept[i].address == address)
+			return true;
 	return l->state == LISTENER_SERVING;
 }
 
@@ -78,8 +81,9 @@ static struct bound *find_giver(const struct socket_name *wants, struct listener
 				const struct listener **ret_giver)
 {
 	for (; going && *going; going++)
-		for (unsigned i = 0; may_give(*going) && i < (*going)->address_count; i++)
-			if (is_wanted(wants, *going, &(*going)->addresses[i])) {
+		for (unsigned i = 0; i < (*going)->address_count; i++)
+			if (may_give(*going, i) &&
+			    is_wanted(wants, *going, &(*going)->addresses[i])) {
 				*ret_giver = *going;
 				return &(*going)->addresses[i];
 			}
@@ -89,11 +93,10 @@ static struct bound *find_giver(const struct socket_name *wants, struct listener
 static bool is_port_of(struct listener *const *going, uint16_t port, int type)
 {
 	for (; port && going && *going; going++)
-		for (unsigned i = 0;
-		     may_give(*going) && (*going)->config->transport->socket_type == type &&
-		     i < (*going)->address_count;
-		     i++)
-			if (sockaddr_port(&(*going)->addresses[i].sa) == port)
+		for (unsigned i = 0; i < (*going)->address_count; i++)
+			if (may_give(*going, i) &&
+			    (*going)->config->transport->socket_type == type &&
+			    sockaddr_port(&(*going)->addresses[i].sa) == port)
 				return true;
 	return false;
 }
@@ -261,14 +264,16 @@ static int take_stored(struct listening *sockets, struct listener *l,
 		first = first ? first : found;
 		if (!sockaddr_is_same(&found->sa, &first->sa))
 			continue;
-		fds[count++] = found->fd;
-		found->fd = -1;
-		found->renamed = strcmp(found->name.listener, wants->listener) != 0 ||
-				 !sockaddr_is_same(&found->name.wanted, &wants->wanted);
+		fds[count] = fdstore_take(found, wants);
+		if (fds[count] < 0) {
+			rc = reason_set(reason, fds[count], "%s", strerror(-fds[count]));
+			break;
+		}
+		count++;
 		bound->activated |= !found->name.listener[0];
 	}
 	*ret_count = count;
-	if (count > 0)
+	if (count > 0 && rc == 0)
 		rc = take_over(sockets, l, fds, count, &first->sa, reason);
 	if (count > 0 && !bound->activated)
 		bound->file = fdstore_file(first);
@@ -417,10 +422,49 @@ void listening_start(struct worker *w, const char *listener)
 	}
 }
 
+void listening_keep(struct listener *l)
+{
+	unsigned room = 1;
+
+	for (unsigned i = 0; i < l->worker_count; i++)
+		room += l->workers[i].accept.count;
+	l->kept = calloc(room, sizeof(*l->kept));
+	for (unsigned i = 0; i < l->worker_count; i++)
+		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
+			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
+			int fd;
+
+			if (a->given)
+				continue;
+			fd = l->kept ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+			if (fd < 0) {
+				listening_forget(l);
+				return;
+			}
+			l->kept[l->kept_count++] = (struct kept_socket){ fd, a->address };
+		}
+}
+
+void listening_forget(struct listener *l)
+{
+	while (l->kept_count > 0)
+		close(l->kept[--l->kept_count].fd);
+	free(l->kept);
+	l->kept = NULL;
+}
+
 void listening_give(struct listener *l, unsigned address)
 {
+	unsigned left = 0;
+
 	for (unsigned i = 0; i < l->worker_count; i++)
 		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
 			if (l->workers[i].accept.acceptors[j].address == address)
 				l->workers[i].accept.acceptors[j].given = true;
+	for (unsigned i = 0; i < l->kept_count; i++)
+		if (l->kept[i].address == address)
+			close(l->kept[i].fd);
+		else
+			l->kept[left++] = l->kept[i];
+	l->kept_count = left;
 }

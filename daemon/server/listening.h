@@ -37,6 +37,11 @@ void listening_close(struct listening *sockets);
 /* Another listener or process now accepts from the queues of that address of l, which drains. */
 void listening_give(struct listener *l, unsigned address);
 
+/* Fills in l->kept, before the workers are asked to drain, with the sockets that were not given;
+ * without a free descriptor it stays empty. */
+void listening_keep(struct listener *l);
+void listening_forget(struct listener *l);
+
 /* Applies `keepalive` to all sockets of l. */
 void listening_set_keepalive(const struct listener *l);
 

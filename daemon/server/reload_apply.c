@@ -29,13 +29,14 @@ static bool exports_changed(const struct reload_next *n, const struct listener_c
 	return false;
 }
 
-/* True: l is to be started again, since it was drained or is unavailable. */
+/* True: l is to be started again: a reload does so with those that are unavailable, a resume with
+ * the one that it names, or with all that were drained. */
 static bool is_begun_again(const struct reload_next *n, const struct listener *l)
 {
 	if (l->state == LISTENER_SERVING)
 		return false;
 	if (!n->resume)
-		return true;
+		return l->state == LISTENER_UNAVAILABLE;
 	return *n->resume ? !strcmp(n->resume, l->name) : l->state != LISTENER_UNAVAILABLE;
 }
 
@@ -74,22 +75,42 @@ static struct listener *find_kept(const struct reload_next *n, const struct list
 	return l;
 }
 
-/* Lists the running listeners that the new configuration does not keep.  New listeners
- * may take their sockets over, which sets `heir` of an address; values of an earlier
- * reload are cleared here. */
+static unsigned count_leaving(const struct server *s)
+{
+	unsigned count = 0;
+
+	for (const struct listener *l = s->listeners.leaving; l; l = l->next)
+		count++;
+	return count;
+}
+
+static void clear_heirs(struct listener *l)
+{
+	for (unsigned i = 0; i < l->address_count; i++)
+		l->addresses[i].heir = NULL;
+}
+
+/* Lists the running listeners that the new configuration does not keep, and behind them those that
+ * leave already.  New listeners may take their sockets over, which sets `heir` of an address;
+ * values of an earlier reload are cleared here. */
 static void find_removed(struct reload_next *n)
 {
 	struct server *s = n->server;
+	unsigned count;
 
 	for (unsigned i = 0; i < s->listeners.count; i++) {
 		struct listener *l = s->listeners.list[i];
 		const struct listener_config *lc =
 			(void *)config_section_find(n->config, CONFIG_LISTENER, l->name);
 
-		for (unsigned j = 0; j < l->address_count; j++)
-			l->addresses[j].heir = NULL;
+		clear_heirs(l);
 		if (!lc || !find_kept(n, lc))
 			n->going[n->going_count++] = l;
+	}
+	count = n->going_count;
+	for (struct listener *l = s->listeners.leaving; l; l = l->next) {
+		clear_heirs(l);
+		n->going[count++] = l;
 	}
 }
 
@@ -124,6 +145,13 @@ static bool is_running(const struct server *s, const struct listener *l)
 	return listeners_find(&s->listeners, l->name) == l;
 }
 
+/* Are files and keys of l, which stays, read again?  Not those of a drained listener, which a
+ * resume makes anew, nor those of others in a resume. */
+static bool takes_keys(const struct reload_next *n, const struct listener *l)
+{
+	return !n->resume && l->state == LISTENER_SERVING;
+}
+
 /* Reads the certificate of a running listener again: its files may have changed. */
 static bool prepare_certificate(struct listener *l, const struct listener_config *lc,
 				json_t *errors)
@@ -142,6 +170,19 @@ static bool cannot_resume(const struct reload_next *n, const struct listener *l)
 	return n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l);
 }
 
+/* Makes the listener of a section: one that serves, or one that does not if the listener of that
+ * name was drained: that is for a resume to end. */
+static int prepare_new(struct reload_next *n, const struct listener_config *lc,
+		       struct listener **ret_listener, struct reason *reason)
+{
+	const struct listener *old = listeners_find(&n->server->listeners, lc->name);
+
+	if (old && old->state != LISTENER_SERVING && !is_begun_again(n, old))
+		return listener_make_drained(&n->server->listeners, lc, ret_listener, reason);
+	return listener_begin(&n->server->listeners, &n->exports, lc, n->going, ret_listener,
+			      reason);
+}
+
 /* Prepares all listeners even after an error, so that every error is reported at once. */
 static bool prepare_listeners(struct reload_next *n, json_t *errors)
 {
@@ -154,13 +195,12 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 		struct listener *l = find_kept(n, lc);
 		struct reason reason = { "" };
 
-		if (!l && listener_begin(&n->server->listeners, &n->exports, lc, n->going, &l,
-					 &reason) < 0) {
+		if (l && takes_keys(n, l))
+			good &= prepare_certificate(l, lc, errors);
+		else if (!l && prepare_new(n, lc, &l, &reason) < 0) {
 			reload_add_line(errors, reason.text);
 			return false;
 		}
-		if (l == find_kept(n, lc))
-			good &= prepare_certificate(l, lc, errors);
 		n->listeners[n->listener_count++] = l;
 	}
 	listeners_await_start(n->listeners, n->listener_count, n->going);
@@ -223,7 +263,7 @@ static bool prepare(struct reload_next *n, json_t *errors)
 	find_outdated(n);
 	good = exports_renew(&s->listeners.exports, n->config, &n->diff, &n->exports) == 0;
 	n->listeners = calloc(n->config->listener_count + 1, sizeof(*n->listeners));
-	n->going = calloc(s->listeners.count + 1, sizeof(*n->going));
+	n->going = calloc(s->listeners.count + count_leaving(s) + 1, sizeof(*n->going));
 	if (!good || !n->listeners || !n->going) {
 		good = false;
 		reload_add_line(errors, "no memory");
@@ -241,10 +281,8 @@ static bool prepare(struct reload_next *n, json_t *errors)
 
 /* ---- Commit: nothing fails from here on ---- */
 
-/* Ends a listener that was replaced or removed.  The file of a Unix socket now belongs to the heir,
- * so that the drain of l does not remove it. */
-static void retire_listener(struct server *s, struct listener *l, uint64_t deadline_ns,
-			    uint64_t end_ns)
+/* The file of a Unix socket now belongs to the heir, so that the drain of l does not remove it. */
+static void hand_over(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++) {
 		struct bound *a = &l->addresses[i];
@@ -256,6 +294,13 @@ static void retire_listener(struct server *s, struct listener *l, uint64_t deadl
 		a->heir = NULL;
 		listening_give(l, i);
 	}
+}
+
+/* Ends a listener that was replaced or removed. */
+static void retire_listener(struct server *s, struct listener *l, uint64_t deadline_ns,
+			    uint64_t end_ns)
+{
+	hand_over(l);
 	listener_drain(l, deadline_ns);
 	if (l->state != LISTENER_DRAINING) {
 		listeners_end_one(l, end_ns);
@@ -294,8 +339,7 @@ static void commit(struct reload_next *n)
 
 		if (!is_running(s, l))
 			listener_log(l);
-		/* In a resume listeners of the list may still be drained. */
-		else if (l->state == LISTENER_SERVING)
+		else if (takes_keys(n, l))
 			listener_change(l, &n->config->listeners[i]);
 	}
 	if (!n->resume)
@@ -310,6 +354,8 @@ static void commit(struct reload_next *n)
 	s->config = n->config;
 	s->generation += n->diff.count > 0;
 	log_set_level(s->config->server.log_level);
+	for (struct listener *l = s->listeners.leaving; l; l = l->next)
+		hand_over(l);
 	for (unsigned i = 0; i < n->going_count; i++)
 		if (n->going[i]->state > LISTENER_DRAINING)
 			listener_request_stop(n->going[i]);

@@ -12,7 +12,8 @@ struct reload_next {
 	struct config *config;
 	struct config_diff diff;
 	struct listener **listeners; /* listeners that stay, and new ones */
-	struct listener **going;     /* listeners that will end; NULL-terminated */
+	/* going_count listeners that will end, then those that leave already; NULL-terminated */
+	struct listener **going;
 	struct exports exports;
 	unsigned listener_count, going_count;
 	/* NULL: a reload.  Else a resume of this listener alone; "": of all drained ones. */

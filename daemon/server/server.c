@@ -134,7 +134,7 @@ int server_start(struct server *s, struct config *config)
 	}
 	fdstore_open(&all->fdstore, &s->notify, config);
 	rc = server_prepare(s);
-	fdstore_close(&all->fdstore, rc == 0);
+	fdstore_end_start(all, rc == 0);
 	return rc;
 }
 

@@ -149,7 +149,7 @@ def test_unmatched_connections_are_closed_and_forgotten(start_daemon, loopback_p
     assert names(second) == [f"wide=0.0.0.0 {port}"]
     log = second.log()
     assert f"no listener wants {host}:{port}" in log
-    assert "'nbserved.socket', from the service manager: closed" in log
+    assert "no listener took 127.0.0.1:" in log
     assert "'x', from the service manager is not a listening stream socket" in log
     with socket.create_connection((host, port)) as client:
         assert echo(client) == b"hello"
@@ -183,6 +183,43 @@ def test_a_socket_unit_s_socket_is_served_and_not_kept(
         assert not names(daemon)
         daemon.terminate()
         assert family != socket.AF_UNIX or os.path.exists(path)
+
+
+def test_a_socket_unit_s_socket_comes_back(start_daemon, engine):
+    """To a listener that was drained, or is in the configuration again; clients wait meanwhile."""
+    with listening() as given:
+        host, port = at = given.getsockname()
+        config = listener("echo", engine=engine, address=f"{host}:{port}")
+        daemon = start_daemon(config, inherit=[("nbserved.socket", given.fileno())])
+        daemon.nbctl("drain", "echo")
+        wait_until(lambda: daemon.status("echo")["state"] == "drained", "it drains")
+        with socket.create_connection(at) as waiting:
+            daemon.nbctl("resume", "echo")
+            assert echo(waiting) == b"hello"
+        daemon.write_config(listener("other"))
+        daemon.nbctl("reload")
+        with socket.create_connection(at) as waiting:
+            daemon.write_config(config)
+            daemon.nbctl("reload")
+            assert echo(waiting) == b"hello"
+
+
+def test_sockets_of_a_listener_that_cannot_serve_are_given_up(start_daemon, loopback_ports):
+    """Clients are refused, and do not wait; when the cause has gone it serves."""
+    host, port = loopback_ports
+    config = listener("echo", address=[f"{host}:{port}", f"{host}:{port + 1}"], optional="yes") + listener("other")
+    first = start_keeping(start_daemon, config)
+    names(first)
+    first.terminate()
+    first.store.drop(f"echo={host} {port + 1}")
+    with socket.create_server((host, port + 1)):
+        second = start_keeping(start_daemon, config, inherit=first.store)
+        assert second.status("echo")["state"] == "unavailable"
+        assert names(second) == ["other=127.0.0.1 0"]
+        assert refuses(host, port)
+    second.nbctl("reload")
+    assert second.status("echo")["state"] == "serving"
+    assert echo(socket.create_connection((host, port))) == b"hello"
 
 
 def in_the_way(at, reason):

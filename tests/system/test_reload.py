@@ -8,7 +8,7 @@ import socket
 import threading
 
 import pytest
-from conftest import is_sanitized, listener, wait_until
+from conftest import TIMEOUT, is_sanitized, listener, wait_until
 from traffic import Busy, Knocking, echo, visit
 
 
@@ -340,14 +340,22 @@ def test_drain_timeout(start_daemon):
     wait_left(daemon)
 
 
-def test_drained_listener_comes_back(start_daemon, engine):
-    """A reload makes what runs the same as a fresh start would."""
-    daemon = start_daemon(listener("a", engine=engine))
+def test_a_drained_listener_stays_drained_until_it_is_resumed(start_daemon, engine, loopback_ports):
+    """Over reloads of nothing, of another listener, and of its own section, which the resume takes."""
+    host, port = loopback_ports
+    here = {"engine": engine, "address": f"{host}:{port}"}
+    daemon = start_daemon(listener("a", **here) + listener("b"))
     daemon.nbctl("drain", "a")
     wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
-    text = reload(daemon)
-    assert "[listener a]: drained -> serving\ngeneration 1\n" in text
-    with daemon.connect("a") as s:
+    assert reload(daemon) == "no change\ngeneration 1\n"
+    for config in [listener("a", **here) + listener("b", workers=2), listener("a", **here, buffers=512) + listener("b")]:
+        reload(daemon, config=config)
+        assert daemon.status("a")["state"] == "drained" and refuses((host, port))
+        with daemon.connect("b") as s:
+            echo(s)
+    assert resume(daemon, "a") == "Serving again: a\n"
+    assert daemon.call("GetConfig")["listeners"][0]["keys"]["buffers"]["value"] == "512"
+    with socket.create_connection((host, port), timeout=10) as s:
         echo(s)
 
 
@@ -402,6 +410,33 @@ def test_resume_while_it_drains(start_daemon, engine, loopback_ports):
         wait_until(lambda: busy.rounds > rounds, "the old connection continues")
         assert [one["name"] for one in daemon.call("GetStatus")["leaving"]] == ["a"]
     assert busy.failure is None
+    wait_left(daemon)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_resume_of_datagrams(start_daemon, engine, loopback_ports, busy):
+    """A drained listener gives its address up; one that still drains hands it over, or leaves it to another."""
+    host, port = loopback_ports
+    a = listener("a", engine=engine, address=f"{host}:{port}", transport="udp")
+    daemon = start_daemon(a + listener("b"))
+    with socket.socket(type=socket.SOCK_DGRAM) as client, socket.socket(type=socket.SOCK_DGRAM) as other:
+        for s in client, other:
+            s.settimeout(TIMEOUT)
+            s.connect((host, port))
+        echo(client)
+        daemon.nbctl("drain", "a")
+        if not busy:
+            wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
+            with socket.socket(type=socket.SOCK_DGRAM) as free:
+                free.bind((host, port))
+        reload(daemon, config=a + listener("b", workers=2))
+        assert resume(daemon, "a") == "Serving again: a\n"
+        echo(client)
+        echo(other)
+        reload(daemon, config=listener("b"))
+        reload(daemon, config=a + listener("b"))
+        echo(client)
+        echo(other)
     wait_left(daemon)
 
 

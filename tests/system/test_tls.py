@@ -234,6 +234,19 @@ def test_compare_with_and_without_tls(start_daemon, engine, pem, tmp_path):
     assert [("cost" in row["verdicts"], row["listener"]) for row in grouped] == [(False, "plain"), (True, "sealed")]
 
 
+def test_a_resume_leaves_the_certificates_of_other_listeners_alone(start_daemon, tmp_path):
+    """Neither is a changed one taken nor a broken one an error: that is for a reload."""
+    pem = make_certificate(tmp_path, "web")
+    daemon = start_daemon(listener("web", tls="user", tls_certificate=pem) + listener("echo"))
+    before = ssl.get_server_certificate(("127.0.0.1", daemon.port("web")))
+    for text in [make_certificate(tmp_path, "other").read_text(), "nonsense"]:
+        pem.write_text(text)
+        daemon.nbctl("drain", "echo")
+        assert daemon.nbctl("resume", "echo").stdout == "Serving again: echo\n"
+        assert ssl.get_server_certificate(("127.0.0.1", daemon.port("web"))) == before
+    assert daemon.nbctl("reload", check=False).returncode == 1
+
+
 # ---- Ends ----
 
 
