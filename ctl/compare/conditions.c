@@ -320,14 +320,19 @@ static uint64_t setup_of(const struct conditions *c, const json_t *conditions)
 	return hash;
 }
 
-static json_t *visit_of(const struct conditions *c, const json_t *conditions, struct place place)
+/* seen: what the documents of the visit told of the listener. */
+static json_t *visit_of(const struct conditions *c, const json_t *conditions, struct place place,
+			const struct measure_visit *seen)
 {
 	char setup[17];
 
 	snprintf(setup, sizeof(setup), "%016" PRIx64, setup_of(c, conditions));
-	return json_pack("{s:s, s:i, s:i, s:I, s:s, s:s}", "run", c->run, "round", (int)place.round,
-			 "position", (int)place.position, "seed", (json_int_t)place.seed, "setup",
-			 setup, "build", c->build);
+	return json_pack("{s:s, s:i, s:i, s:I, s:s, s:s, s:I, s:I, s:I, s:i}", "run", c->run,
+			 "round", (int)place.round, "position", (int)place.position, "seed",
+			 (json_int_t)place.seed, "setup", setup, "build", c->build, "since_ns",
+			 (json_int_t)(place.fresh ? 0 : seen->since_ns), "generation",
+			 (json_int_t)seen->generation, "changed", (json_int_t)seen->changed,
+			 "failed", (int)place.failed);
 }
 
 int conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
@@ -349,7 +354,8 @@ int conditions_set(struct conditions *c, struct measures *m, unsigned first, str
 			add_command(c, made, m->rows[i], argv, run);
 		throttled = MAX(throttled, field_uint(now, "throttled"));
 		json_decref(now);
-		measures_set_conditions(m, m->rows[i], made, visit_of(c, made, place));
+		measures_set_conditions(m, m->rows[i], made,
+					visit_of(c, made, place, &m->rows[i]->visit));
 	}
 	c->throttled = throttled;
 	return rc;

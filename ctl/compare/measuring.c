@@ -136,7 +136,8 @@ static int measure(struct ctl *ctl, const struct compare *c, struct conditions *
 		if (rc == CTL_DONE)
 			rc = sampler_rows(&sampler, ctl->values[VALUE_LABEL], m);
 		if (rc == CTL_DONE)
-			rc = conditions_set(conditions, m, first, (struct place){ round, 1, 0 },
+			rc = conditions_set(conditions, m, first,
+					    (struct place){ .round = round, .position = 1 },
 					    command, &run);
 		if (command)
 			set_generator(m, first, command, &run);

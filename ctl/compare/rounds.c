@@ -94,6 +94,17 @@ bool rounds_enough(struct rounds *r, const struct measures *m)
 	return over || (r->done >= least && r->half_width <= width_wanted(m->within));
 }
 
+unsigned rounds_expected(const struct rounds *r)
+{
+	double in_time = (double)r->time_ns / (double)MAX(r->took_ns / MAX(r->done, 1U), 1U);
+
+	if (r->repeat)
+		return r->repeat;
+	if (r->comparisons == 0)
+		return r->alone;
+	return MAX(rounds_least(r), in_time < r->most ? (unsigned)in_time : r->most);
+}
+
 char *rounds_text(const struct rounds *r, double within)
 {
 	struct human took = human_time(r->took_ns), width = human_percent(r->half_width);
@@ -103,9 +114,6 @@ char *rounds_text(const struct rounds *r, double within)
 	if (r->half_width <= width_wanted(within))
 		return text_new("%u rounds in %s: no interval is wider than \xc2\xb1%s %%.",
 				r->done, took.text, width.text);
-	return text_new("%u rounds in %s, %s: an interval is \xc2\xb1%s %% wide, and \xc2\xb1%s %% "
-			"would tell what is the same.",
-			r->done, took.text,
-			r->done < r->most ? "the limit of --time" : "the most that are made",
-			width.text, human_percent(width_wanted(within)).text);
+	return text_new("%u rounds in %s, %s.", r->done, took.text,
+			r->done < r->most ? "the limit of --time" : "the most that are made");
 }

@@ -39,5 +39,8 @@ bool rounds_enough(struct rounds *r, const struct measures *m);
 /* Fewest rounds that end by themselves, or by the time. */
 unsigned rounds_least(const struct rounds *r);
 
+/* After a round: about how many there will be at the most. */
+unsigned rounds_expected(const struct rounds *r);
+
 /* What has been reached, to be freed; NULL: as many rounds as the user asked for. */
 char *rounds_text(const struct rounds *r, double within);

@@ -58,6 +58,8 @@ struct visit {
 	unsigned rows;            /* of this round and point */
 	json_t *names;            /* of rows, in the order in which they are shown */
 	json_t *absent;           /* see struct targets */
+	json_t *failed;           /* by names of rows: visits in which COMMAND failed */
+	json_t *failing;          /* those of them since the last good one */
 	int late;                 /* CTL_TIMED_OUT if a visit ran out of time, else 0 */
 };
 
@@ -120,9 +122,57 @@ static const char *pair_of(const struct visit *v, const struct targets *t, const
 	return NULL;
 }
 
+/* ---- Visits in which COMMAND failed ---- */
+
+enum { FAILING_MAX = 3 }; /* one after the other, of one listener */
+
+/* Of a row and a point of the sweep; owned by the caller. */
+static char *failed_key(const struct visit *v, const struct targets *t, const char *listener)
+{
+	json_t *row = targets_row(t, listener);
+	char *key = text_new("%s\t%s", point_of(v)->label, json_string_value(row));
+
+	json_decref(row);
+	return key;
+}
+
+static unsigned counted(const json_t *counts, const struct visit *v, const struct targets *t,
+			const char *listener)
+{
+	char *key = failed_key(v, t, listener);
+	unsigned count = (unsigned)json_integer_value(json_object_get(counts, key));
+
+	free(key);
+	return count;
+}
+
+static void set_count(json_t *counts, const struct visit *v, const struct targets *t,
+		      const char *listener, unsigned count)
+{
+	char *key = failed_key(v, t, listener);
+
+	json_object_set_new(counts, key, json_integer(count));
+	free(key);
+}
+
+/* May the run go on without a visit in which COMMAND failed?  In the first round it is wrong
+ * itself, or the listener; later it is counted, unless the listener has none but such visits. */
+static bool goes_on_without(struct visit *v, const struct targets *t, const char *listener)
+{
+	unsigned failing = counted(v->failing, v, t, listener) + 1;
+
+	if (v->round == 0 || failing > FAILING_MAX || child_interrupted())
+		return false;
+	set_count(v->failing, v, t, listener, failing);
+	set_count(v->failed, v, t, listener, counted(v->failed, v, t, listener) + 1);
+	return true;
+}
+
+/* ---- Rows of a visit ---- */
+
 /* Makes the rows of one visit of a listener. */
-static int visit_rows(struct visit *v, const struct targets *t, const struct sampler *s,
-		      char *const *argv, const struct generator_run *run)
+static int visit_rows(struct visit *v, const struct targets *t, const char *listener,
+		      const struct sampler *s, char *const *argv, const struct generator_run *run)
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
@@ -138,8 +188,9 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	for (unsigned i = first; i < m->count; i++)
 		measure_check_requests(m->rows[i]);
 	rc = conditions_set(v->conditions, m, first,
-			    (struct place){ v->round + 1, v->position + 1, v->rounds->seed }, argv,
-			    run);
+			    (struct place){ v->round + 1, v->position + 1, v->rounds->seed,
+					    v->c->serve, counted(v->failed, v, t, listener) },
+			    argv, run);
 	for (unsigned i = first; i < m->count; i++) {
 		const char *pair = pair_of(v, t, m->rows[i]->listener);
 
@@ -177,7 +228,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	if (rc == CTL_DONE && child->status == 0 && !child->timed_out) {
 		rc = sampler_end(&sampler, &child->use);
 		if (rc == CTL_DONE)
-			rc = visit_rows(v, all, &sampler, commands[0], &run);
+			rc = visit_rows(v, all, t->listener, &sampler, commands[0], &run);
 		if (!generator_name(commands[0]) && child->output && child->output[0] &&
 		    !v->ctl->values[VALUE_QUIET] && !v->ctl->out.json) {
 			progress_end();
@@ -211,6 +262,10 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 		progress(v, target);
 		rc = visit(v, t, target, commands, ret_status);
 		generator_command_free(commands);
+		if (rc == CTL_DONE && *ret_status > 0 && goes_on_without(v, t, target->listener))
+			*ret_status = 0;
+		else if (rc == CTL_DONE && *ret_status == 0)
+			set_count(v->failing, v, t, target->listener, 0);
 		if (rc != CTL_DONE || *ret_status != 0)
 			break;
 	}
@@ -345,6 +400,29 @@ static int points_round(struct visit *v, struct targets *t, int *ret_status)
 	return rc;
 }
 
+/* After the first round, which tells how many samples a visit has, and how many rounds there will
+ * be. */
+static void tell_hopeless(const struct visit *v)
+{
+	unsigned rounds = rounds_expected(v->rounds);
+
+	for (unsigned i = 0; v->round == 1 && i < v->c->limit_count; i++) {
+		char *text = limit_hopeless(&v->c->limit_list[i], v->measures, rounds);
+
+		if (text)
+			ctl_warn("--fail-if: %s", text);
+		free(text);
+	}
+}
+
+static bool enough(struct visit *v)
+{
+	bool enough = rounds_enough(v->rounds, v->measures);
+
+	tell_hopeless(v);
+	return enough;
+}
+
 static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 {
 	int rc;
@@ -354,8 +432,7 @@ static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 		rc = points_round(v, t, ret_status);
 		sort_rows(v);
 		v->round++;
-	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() &&
-		 !rounds_enough(v->rounds, v->measures));
+	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() && !enough(v));
 	progress_end();
 	return rc;
 }
@@ -379,6 +456,8 @@ int visits_run(struct ctl *ctl, struct compare *c, struct conditions *conditions
 		.measures = m,
 		.names = json_array(),
 		.absent = json_array(),
+		.failed = json_object(),
+		.failing = json_object(),
 	};
 	struct targets t = { .absent = v.absent };
 	int rc = CTL_DONE;
@@ -400,5 +479,7 @@ int visits_run(struct ctl *ctl, struct compare *c, struct conditions *conditions
 	targets_free(&t);
 	json_decref(v.names);
 	json_decref(v.absent);
+	json_decref(v.failed);
+	json_decref(v.failing);
 	return rc;
 }

@@ -95,8 +95,7 @@ FIGURE(SYSCALLS_PER_OP, PER_OP(row->syscalls),
 	.name = "syscalls_per_operation", .title = "calls", .unit = "/op",
 	.words = "system calls per operation",
 	.meaning = "system calls of the listener's threads per operation",
-	.scale = 1, .form = FORM_RATIO, .apart = true,
-	.answer = true)
+	.scale = 1, .form = FORM_RATIO, .apart = true)
 FIGURE(SYSCALLS_PER_REQUEST, PER_REQUEST(row->syscalls),
 	.name = "syscalls_per_request", .title = "calls", .unit = "/req",
 	.words = "system calls per request",

@@ -19,7 +19,7 @@ struct measure_generator {
 	struct generator_result result; /* all 0: its output was not understood */
 	/* Of it and its children; wall_ns 0: no generator was run. */
 	uint64_t wall_ns, cpu_ns;
-	uint64_t lived_ns;    /* from its start to its end, load or not; 0: unknown; not saved */
+	uint64_t lived_ns;    /* from its start to its end, load or not; 0: unknown */
 	uint64_t busiest_ns;  /* CPU time of its busiest thread, by samples */
 	double peak;          /* the most that a thread used of a CPU in 100 ms; 0: unknown */
 	uint64_t shared_cpus; /* CPUs on which both it and the listener may run */

@@ -31,7 +31,7 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, switches, SUM),	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
 	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST), { .name = NULL },
 }, generator_numbers[] = {
-	NUMBER(measure_generator, wall_ns, SUM), NUMBER(measure_generator, cpu_ns, SUM),
+	NUMBER(measure_generator, wall_ns, SUM), NUMBER(measure_generator, lived_ns, SUM), NUMBER(measure_generator, cpu_ns, SUM),
 	NUMBER(measure_generator, busiest_ns, SUM), NUMBER(measure_generator, shared_cpus, FIRST),
 	NUMBER(measure_generator, sibling_cpus, FIRST),
 	NUMBER(measure_generator, refused_requests, FIRST), { .name = NULL },

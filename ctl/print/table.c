@@ -311,7 +311,7 @@ void print_result(struct output *out, const struct result *r, const struct measu
 	}
 	hosts_render(out, r);
 	render_each(out, r, words_users);
-	render_each(out, r, words_sides);
+	render_each(out, r, r->group_count > 1 ? words_sides : words_rates);
 	render_curves(out, r);
 	render_warnings(out, r, false);
 	render_idle(out, r, m);

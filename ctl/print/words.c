@@ -136,7 +136,7 @@ char *words_group(const struct result_group *g)
 }
 
 /* "; io_uring: requests 3 to 7 % more, round trip p99 5 to 9 % less" */
-char *words_sides(const struct result_group *g)
+static char *sides_text(const struct result_group *g, enum judged from)
 {
 	char *text;
 	FILE *to = text_open(&text);
@@ -145,7 +145,7 @@ char *words_sides(const struct result_group *g)
 		const struct result_row *row = &g->rows[i];
 		const char *before = "";
 
-		for (unsigned j = 0; j < JUDGED_COUNT; j++) {
+		for (unsigned j = from; j < JUDGED_COUNT; j++) {
 			if (j == JUDGED_COST || !decides(row->verdicts[j].is))
 				continue;
 			if (!*before)
@@ -158,6 +158,16 @@ char *words_sides(const struct result_group *g)
 	if (ftell(to))
 		putc('.', to);
 	return text_close(to, &text);
+}
+
+char *words_sides(const struct result_group *g)
+{
+	return sides_text(g, 0);
+}
+
+char *words_rates(const struct result_group *g)
+{
+	return sides_text(g, JUDGED_FAMILIES);
 }
 
 char *words_users(const struct result_group *g)
@@ -234,7 +244,8 @@ char *words_finding(const struct result *r, unsigned i)
 	const char *more = f->is == VERDICT_MORE    ? "more"
 			   : f->what == JUDGED_COST ? "less"
 						    : "fewer";
-	bool follows = f->opposite && i > 0 && !strcmp(f->row->name, r->findings[i - 1].row->name);
+	bool follows = f->opposite && i > 0 && r->findings[i - 1].is == VERDICT_LESS &&
+		       !strcmp(f->row->name, r->findings[i - 1].row->name);
 	char *text;
 	FILE *to = text_open(&text);
 

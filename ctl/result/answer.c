@@ -87,12 +87,12 @@ static void choose(struct result *r, const struct findings *all)
 			r->findings[r->finding_count++] = all->list[i];
 }
 
-/* Is there a count of the same row before it that goes the other way? */
+/* More time, for a count of the same row before it that is less? */
 static bool is_opposite(const struct result *r, const struct finding *f)
 {
 	for (const struct finding *c = r->findings; c < f; c++)
-		if (f->what == JUDGED_COST && c->what != JUDGED_COST && c->is != f->is &&
-		    !strcmp(c->row->name, f->row->name) &&
+		if (f->what == JUDGED_COST && f->is == VERDICT_MORE && c->what != JUDGED_COST &&
+		    c->is == VERDICT_LESS && !strcmp(c->row->name, f->row->name) &&
 		    !strcmp(base_of(c->group), base_of(f->group)))
 			return true;
 	return false;

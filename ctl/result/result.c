@@ -129,7 +129,8 @@ static void set_round_length(struct result_group *g)
 	uint64_t ns = 0;
 
 	for (unsigned i = 0; i < g->count; i++)
-		ns += g->rows[i].row->interval_ns / measure_visits(g->rows[i].row);
+		ns += MAX(g->rows[i].row->interval_ns, g->rows[i].row->generator.lived_ns) /
+		      measure_visits(g->rows[i].row);
 	g->round_s = ns ? (double)ns / NS_PER_S : NAN;
 }
 

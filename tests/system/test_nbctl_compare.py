@@ -301,6 +301,37 @@ def test_limits_decide_the_exit_status(daemon, tmp_path):
         assert done.returncode == 2 and said in done.stderr
 
 
+def test_a_visit_that_fails_is_left_out_and_counted(daemon, tmp_path):
+    """One of 24; the run goes on, and its exit status is that of the others."""
+    rows, visits = tmp_path / "rows", tmp_path / "visits"
+    load = " ".join(redis_benchmark(daemon, "echo-epoll", requests=300)).replace(str(daemon.port("echo-epoll")), "$0")
+    command = f"echo >>{visits}; [ $(wc -l <{visits}) -ne 9 ] && {load}"
+    names = ["echo-epoll", "echo-io_uring"]
+    done = nbctl(daemon, "compare", "--repeat", "12", "--save", rows, "--json", *names, "--", "sh", "-c", command, "{port}")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert sum(row["failed"] for row in rows_of(document)) == 1
+    assert len(rows.read_text().splitlines()) == 23
+    assert "failed_visits" in [warning["kind"] for warning in document["warnings"]]
+    assert {row["doubt"] for row in rows_of(document)} == {"none"}
+    visits.write_text("\n" * 100)
+    done = nbctl(daemon, "compare", "--repeat", "12", *names, "--", "sh", "-c", f"echo >>{visits}; exit 3", "{port}")
+    assert done.returncode == 3 and len(visits.read_text()) == 101  # in the first round it ends the run
+
+
+def test_a_listener_that_changes_meanwhile_has_no_verdict(start_daemon):
+    daemon = start_daemon(listener("a") + listener("b"))
+    file = daemon.config_path
+    change = (f"[ {{listener}} != b ] || {{ sed -i '/^max-connections/d' {file}; echo max-connections = $$ >>{file}; "
+              f"{NBCTL} -s {daemon.control} reload; }}")
+    load = " ".join(redis_benchmark(daemon, "a", requests=300)).replace(str(daemon.port("a")), "{port}")
+    done = nbctl(daemon, "compare", "--repeat", "8", "--json", "a", "b", "--", "sh", "-c", f"{load}; {change} >&2")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [row["doubt"] for row in rows_of(document)] == ["changed", "changed"]
+    assert {verdict["is"] for verdict in rows_of(document)[1]["verdicts"].values()} <= {"not_comparable", "too_few_rounds"}
+
+
 def test_compare_in_markdown(daemon):
     with daemon.connect("echo-epoll") as s:
         echo(s, b"x")
