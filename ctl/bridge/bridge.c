@@ -22,6 +22,7 @@
 #include "client.h"
 #include "ctl.h"
 #include "field.h"
+#include "guard.h"
 #include "host.h"
 #include "must.h"
 #include "util.h"
@@ -302,6 +303,7 @@ static int run_bridge(struct ctl *ctl)
 	bool more = true;
 	ssize_t n;
 
+	guard_start(ctl->argv);
 	while (more && (n = read_calls(&b, data, sizeof(data))) != 0) {
 		const char *text;
 		size_t bytes;

@@ -10,6 +10,7 @@
 #include "conditions.h"
 #include "generator.h"
 #include "generator_host.h"
+#include "guard.h"
 #include "layers.h"
 #include "sampler.h"
 #include "serve.h"
@@ -190,6 +191,8 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 		return rc;
 	/* Connecting again takes time, perhaps a password, and may reach another daemon. */
 	ctl->steady = ctl->target.host;
+	if (ctl->rest)
+		guard_start(ctl->argv);
 	child_catch_signals();
 	if (ctl->values[VALUE_ON])
 		rc = generator_host_open(ctl, &c->hosts);

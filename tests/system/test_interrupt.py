@@ -231,11 +231,12 @@ def test_a_killed_client_leaves_nothing_behind(tmp_path, victim):
     script, started = stubborn(tmp_path)
     with run_command(tmp_path, script) as process:
         pids = started()
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        os.kill(process.pid if victim == "nbserved" else int(children), signal.SIGKILL)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (nbctl,) = [int(pid) for pid in children if "compare" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+        os.kill(process.pid if victim == "nbserved" else nbctl, signal.SIGKILL)
         process.communicate(timeout=TIMEOUT)
     assert process.returncode == (-signal.SIGKILL if victim == "nbserved" else 128 + signal.SIGKILL)
-    wait_gone([*pids, int(children)])
+    wait_gone([*pids, *map(int, children)])
 
 
 def test_processes_that_a_command_leaves_behind_are_killed(daemon, tmp_path):
@@ -293,3 +294,28 @@ def test_the_end_of_a_command_is_seen_while_an_answer_is_awaited(slow_link):
                           capture_output=True, text=True, timeout=4 * TIMEOUT)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [row["count"] for row in rows_of(json.loads(done.stdout))] == [1]
+
+
+# A child of the generator's that has left its session, and a child of that.
+LEFT = "setsid sh -c 'sleep 1000 & echo $$ $! >{0}.new; mv {0}.new {0}; wait' & wait"
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_killed_nbctl_leaves_nothing_of_its_command(daemon, tmp_path, remote):
+    """Nor does its bridge, which is killed with all that has its name."""
+    pids, ssh = tmp_path / "pids", tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\nexec {NBCTL} bridge\n")
+    ssh.chmod(0o755)
+    command = [str(NBCTL), "-s", daemon.control, "compare", *(["--on", "c1"] if remote else []), "--",
+               "sh", "-c", LEFT.format(pids)]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, "NBCTL_SSH": str(ssh)}) as process:  # fmt: skip
+        wait_until(pids.exists, "the command to start")
+        left = [int(pid) for pid in pids.read_text().split()]
+        assert all(map(is_alive, left))
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in [process.pid, *map(int, children)]:  # the generator, or ssh, which has become the bridge
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT)
+    wait_gone(left)
