@@ -32,7 +32,7 @@ static const char usage[] =
 	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 	"runs a load generator against one listener after the other, compares them, and ends:\n"
 	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
-	"--force, --fail-if, --junit, --undecided, --markdown, --html, --wide, --columns,\n"
+	"--force, --fail-if, --undecided, --markdown, --html, --wide, --columns,\n"
 	"--quiet, --layers, --timeout, --build, --sweep, --sweep-max,\n"
 	"--seed and --on it takes as well.\n"
 	"\n"
