@@ -17,6 +17,5 @@ static inline json_t *json_text(const char *string)
 	return json ? json : json_string("(not UTF-8)");
 }
 
-/* The current time, or that of ns (CLOCK_REALTIME): RFC 3339, UTC, with milliseconds. */
+/* The current time: RFC 3339, UTC, with milliseconds. */
 json_t *json_time(void);
-json_t *json_time_at(uint64_t ns);
