@@ -83,6 +83,7 @@ REMOVED = [
     (["compare", "--control=b"], "its row is the control"),
     (["history"], "compare --save FILE"),
     (["compare", "--stacks=folder"], "flamegraph.pl"),
+    (["tests"], "journalctl"),
     (["compare", "--softirq"], "bpftrace"),
     (["set"], "conf.d"),
     (["add"], "conf.d"),
