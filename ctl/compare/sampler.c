@@ -8,7 +8,7 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
-#include "link.h"
+#include "interface.h"
 #include "must.h"
 #include "nic_link.h"
 #include "util.h"

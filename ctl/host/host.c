@@ -12,7 +12,7 @@
 #include "boot_id.h"
 #include "cpus.h"
 #include "field.h"
-#include "link.h"
+#include "interface.h"
 #include "text.h"
 #include "util.h"
 

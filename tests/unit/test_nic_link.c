@@ -6,7 +6,7 @@
 
 #include "field.h"
 #include "figure.h"
-#include "link.h"
+#include "interface.h"
 #include "nic_link.h"
 #include "util.h"
 

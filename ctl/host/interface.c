@@ -1,5 +1,5 @@
 /* See link.h. */
-#include "link.h"
+#include "interface.h"
 
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
