@@ -32,7 +32,8 @@ FIGURE(CYCLE, cycle_of(row),
 	.name = "connections_over_rate_ns", .title = "cycle", .unit = "us",
 	.words = "connections over rate",
 	.meaning = "open connections over the rate (of requests, else of operations): the "
-		   "time from one request of a connection to its next, which is the round trip if it has one request in flight at a time",
+		   "time from one request of a connection to its next, which is the round trip if it has one request in flight at a time; "
+		   "not over UDP, where clients that have gone count as open for a time",
 	.scale = 1e-3, .apart = true, .rank = 5)
 FIGURE(P50, latency(&row->latency, 0.5),
 	.name = "p50_ns", .title = "p50", .unit = "us", .words = "p50",

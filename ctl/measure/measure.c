@@ -127,11 +127,15 @@ void measures_set_connections(struct measures *m, unsigned first, const json_t *
 		json_t *document;
 		size_t at;
 
-		json_array_foreach(documents, at, document)
-			row->connections =
-				MAX(row->connections,
-				    field_uint(field_named(document, "listeners", row->listener),
-					       "connections.open"));
+		json_array_foreach(documents, at, document) {
+			const json_t *listener = field_named(document, "listeners", row->listener);
+
+			/* That of datagrams forgets a client only when it was silent for long:
+			 * those of earlier visits are open, too. */
+			if (!field_get(listener, "udp"))
+				row->connections = MAX(row->connections,
+						       field_uint(listener, "connections.open"));
+		}
 	}
 }
 

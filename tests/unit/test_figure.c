@@ -92,6 +92,24 @@ static void connections_over_rate_are_those_that_were_open_meanwhile(void **stat
 	json_decref(documents);
 }
 
+/* Most of a datagram listener's connections may be clients of earlier visits: it forgets them only
+ * after a time. */
+static void clients_of_datagrams_make_no_cycle(void **state)
+{
+	json_t *one = document(50), *documents = json_pack("[o]", one);
+	struct measures m = {};
+
+	(void)state;
+	json_object_set_new(json_array_get(json_object_get(one, "listeners"), 0), "udp",
+			    json_pack("{s:i}", "in", 100));
+	measures_delta(&m, NULL, one, NS_PER_S, "");
+	measures_set_connections(&m, 0, documents);
+	m.rows[0]->count = 100;
+	assert_true(isnan(figure_value(m.rows[0], FIGURE_CYCLE)));
+	measures_free(&m);
+	json_decref(documents);
+}
+
 static void threads_wait_no_longer_than_all_the_time(void **state)
 {
 	struct measure row = { .interval_ns = 1000, .machine = { .pressure_ns = 1030 } };
@@ -108,6 +126,7 @@ int main(void)
 		cmocka_unit_test(percentiles_of_short_visits_have_their_spread_over_blocks),
 		cmocka_unit_test(parts_of_cpu_time_are_unknown_below_a_second),
 		cmocka_unit_test(connections_over_rate_are_those_that_were_open_meanwhile),
+		cmocka_unit_test(clients_of_datagrams_make_no_cycle),
 		cmocka_unit_test(threads_wait_no_longer_than_all_the_time),
 	};
 
