@@ -15,6 +15,7 @@
 enum {
 	LOCK_TRIES = 100,
 	LOCK_PAUSE_US = 10 * 1000,
+	SOCKET_MODE = 0660,
 };
 
 /* The path of a socket's lock, a file of our own beside the socket.  The directory itself is no
@@ -88,16 +89,15 @@ static void lock_drop(const char *path, int lock)
 	close(lock);
 }
 
-/* Binds with mode 0660 from the first moment, by the umask.  That is process-wide, but no other
- * thread creates files. */
+/* Binds with mode SOCKET_MODE at most, from the first moment: Linux makes the file with the mode of
+ * the socket, less the umask.  The umask itself is the whole process's: other threads create files.
+ */
 static int bind_private(const struct unix_socket *s)
 {
-	mode_t mask = umask(0117);
-	int rc = bind(s->fd, (const struct sockaddr *)&s->address, sizeof(s->address));
-
-	rc = rc < 0 ? -errno : 0;
-	umask(mask);
-	return rc;
+	if (fchmod(s->fd, SOCKET_MODE) < 0 ||
+	    bind(s->fd, (const struct sockaddr *)&s->address, sizeof(s->address)) < 0)
+		return -errno;
+	return 0;
 }
 
 /* 0: no process has the socket at this path open, so that it may be replaced;
@@ -165,6 +165,9 @@ static int bind_in_place(struct unix_socket *s, gid_t group, int backlog, struct
 	if (lstat(path, &st) < 0)
 		return reason_set(reason, -errno, "stat %s: %m", path);
 	s->file = file_id_of(&st);
+	/* The umask has taken some of it away. */
+	if ((st.st_mode & ALLPERMS) != SOCKET_MODE && chmod(path, SOCKET_MODE) < 0)
+		log_warning("%s: cannot give it mode 0660: %m", path);
 	if (backlog > 0 && listen(s->fd, backlog) < 0) {
 		rc = reason_set(reason, -errno, "listen %s: %m", path);
 		unix_socket_remove(s);

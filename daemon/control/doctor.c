@@ -175,7 +175,7 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 		doctor_try(engine, &doctor_options[3], &features, &known, &no_area);
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
 		const char *needs = engine_feature_needs[f];
-		bool has = features & FEATURE_MASK(f);
+		bool has = features & FEATURE_MASK(f) || (needs && !*needs);
 		char name[64], fix[128];
 
 		if (!(known & FEATURE_MASK(f)))

@@ -9,7 +9,8 @@
  *
  * optional: the key `features` can switch the feature off, since engines work without it
  * and it has no key of its own.  needs: what the doctor says that a host without it
- * lacks; NULL: a newer kernel. */
+ * lacks; NULL: a newer kernel; "": none lacks it, and it is in use where a connection asks for it.
+ */
 #define ENGINE_FEATURES(X)                                                                         \
 	X(registered_ring, true, "Linux 5.18")                                                     \
 	X(restricted, true, "Linux 5.19")                                                          \
@@ -25,7 +26,7 @@
 	X(silent_send, true, "Linux 5.17, and a short send that says so")                          \
 	X(eager_io, true, "any Linux")                                                             \
 	X(rcvlowat, true, "any Linux")                                                             \
-	X(drop, false, "any Linux")                                                                \
+	X(drop, false, "")                                                                         \
 	X(send_zc, false, "Linux 6.1")                                                             \
 	X(zcrx, false, "Linux 7.3, CAP_NET_ADMIN, locked memory; or zero-copy-receive = no")       \
 	X(sqpoll, false, "Linux 5.11")                                                             \

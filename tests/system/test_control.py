@@ -675,3 +675,11 @@ def test_clients_that_vanish_leave_nothing_behind(daemon):
                 c.send(CONTROL + method, **flags)
     wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
     assert daemon.call("GetStatus")
+
+
+def test_the_doctor_lacks_nothing_that_every_host_has(start_daemon):
+    """Nor does it send to itself who has just asked it."""
+    report = call(start_daemon(listener("echo")).control, CONTROL + "Doctor", {"text": True})
+    missing = [check for check in report["checks"] if not check["ok"]]
+    assert not [check["name"] for check in missing if "any Linux" in check["fix"] or check["name"].endswith(": drop")]
+    assert "--doctor" not in report["text"] and "nbctl doctor" not in report["text"]

@@ -190,7 +190,7 @@ static void transports_keep_to_their_own(void **state)
 	assert_non_null(
 		strstr(refusal("transport = rdma"),
 		       "transport: expected one that this build has unless optional is yes, "
-		       "got 'rdma' (this build is without RDMA: "));
+		       "got 'rdma' (this build is without RDMA; "));
 	config_free(load(GOOD "transport = rdma\noptional = yes\nqp-type = ud\n"));
 #endif
 }

@@ -2,6 +2,8 @@
 #include "varlink_case.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -20,6 +22,53 @@ static void the_socket_is_for_its_owner_and_group(void **state)
 	assert_int_equal(lstat(w->path, &st), 0);
 	assert_true(S_ISSOCK(st.st_mode));
 	assert_int_equal(st.st_mode & 07777, 0660);
+}
+
+static _Atomic bool ended;
+
+/* Makes files meanwhile; returns one of them that has another mode than it was made with. */
+static void *make_files(void *arg)
+{
+	const char *path = arg;
+	struct stat st;
+	intptr_t wrong = 0;
+
+	while (!ended && !wrong) {
+		int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+		if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 07777) != 0666)
+			wrong = st.st_mode;
+		unlink(path);
+		close(fd);
+	}
+	return (void *)wrong;
+}
+
+/* The umask is the whole process's. */
+static void files_of_other_threads_keep_their_mode(void **state)
+{
+	mode_t mask = umask(0);
+	pthread_t thread;
+	char file[] = "/tmp/test_varlink_mode.XXXXXX", path[64];
+	void *wrong;
+
+	(void)state;
+	close(mkstemp(file));
+	snprintf(path, sizeof(path), "%s.sock", file);
+	ended = false;
+	unlink(file);
+	pthread_create(&thread, NULL, make_files, file);
+	for (unsigned i = 0; i < 5000; i++) {
+		struct unix_socket s;
+		struct reason reason;
+
+		assert_int_equal(unix_socket_open(path, (gid_t)-1, 1, &s, &reason), 0);
+		unix_socket_close(&s);
+	}
+	ended = true;
+	pthread_join(thread, &wrong);
+	umask(mask);
+	assert_null(wrong);
 }
 
 static void stop(struct world *w)
@@ -147,6 +196,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		test(out_of_descriptors_it_does_not_spin),
 		test(the_socket_is_for_its_owner_and_group),
+		cmocka_unit_test(files_of_other_threads_keep_their_mode),
 		test(a_live_socket_is_an_error_and_stays),
 		test(a_stale_socket_is_replaced),
 		test(the_owner_is_found_without_connecting),

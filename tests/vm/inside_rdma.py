@@ -803,7 +803,7 @@ def without(capability):
 CAP_DAC_OVERRIDE, CAP_IPC_LOCK = 1, 14
 MAY_PASS, WRONG = 3, 1  # the status of a start: a device or memory may come later, a right does not
 LACKS = {
-    "device": (no_devices, None, "this host has no RDMA device", "nbserved --doctor", MAY_PASS),
+    "device": (no_devices, None, "this host has no RDMA device", "rdma link add", MAY_PASS),
     "permission": (no_permission, without(CAP_DAC_OVERRIDE), "Permission denied", "DeviceAllow=", WRONG),
     "memlock": (contextlib.nullcontext, without(CAP_IPC_LOCK), "cannot register the buffers",
                 "LimitMEMLOCK=infinity", MAY_PASS),

@@ -5,7 +5,7 @@
 #include "engine.h"
 #include "rdma_keys.h"
 
-#define NO_RDMA "this build is without RDMA: build it without RDMA=no"
+#define NO_RDMA "this build is without RDMA; build it without RDMA=no"
 
 static int no_rdma_init(struct worker *w, struct reason *reason)
 {

@@ -38,8 +38,7 @@ int rdma_no_devices(struct reason *reason)
 		return reason_set(reason, -EACCES,
 				  "this host's RDMA devices cannot be opened: %s; " RDMA_ACCESS_FIX,
 				  strerror(access("/dev/infiniband", F_OK) < 0 ? errno : EACCES));
-	return reason_set(reason, -ENODEV,
-			  "this host has no RDMA device (nbserved --doctor tells how to make one)");
+	return reason_set(reason, -ENODEV, "this host has no RDMA device; " RDMA_BY_HAND);
 }
 
 /* ---- Completions and events ---- */
