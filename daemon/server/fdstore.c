@@ -228,9 +228,10 @@ int fdstore_take(struct fdstore_socket *s, const struct socket_name *wants)
 /* The listener that took s is `optional` and cannot serve: its clients would wait in vain. */
 static bool fdstore_is_unserved(const struct listeners *all, const struct fdstore_socket *s)
 {
-	const struct listener *l = listeners_find(all, s->taker);
-
-	return l && l->state == LISTENER_UNAVAILABLE;
+	for (unsigned i = 0; i < all->count; i++)
+		if (!strcmp(all->list[i]->name, s->taker))
+			return all->list[i]->state == LISTENER_UNAVAILABLE;
+	return false;
 }
 
 void fdstore_end_start(struct listeners *all, bool serves)
