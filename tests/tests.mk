@@ -121,7 +121,7 @@ check-layers: ## as root: the functions that --layers knows, against those of Li
 	$(Q)$(PYTHON) -B tests/vm/check_layers.py /proc/kallsyms $(BENCH_KERNELS:%=$(BUILD)/vm/layers/%)
 
 # Under load for long, in statistics, or between three hosts: not for each change.
-LONG_TESTS := disk_model lab reload_load reload_random verdict
+LONG_TESTS := disk_model lab pairs reload_load reload_random verdict
 .PHONY: check check-long check-all
 check: ## unit tests and system tests but the longest: under five minutes on two CPUs, with the build
 	@tools/deps.sh build test
