@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cpus.h"
 #include "generators.h"
@@ -38,14 +39,33 @@ void bench_help(FILE *to)
 	}
 }
 
+/* The word that a generator of this name measures; NULL: none. */
+static const char *word_of(const char *generator)
+{
+	size_t length = strlen(generator);
+
+	for (const struct bench *b = benches; b->word; b++)
+		for (const struct generator *g = b->generators; g->needs; g++)
+			if (strcspn(g->needs, " ") == length &&
+			    !strncmp(g->needs, generator, length))
+				return b->word;
+	return NULL;
+}
+
 static int unknown_word(const char *word)
 {
 	struct suggestion near = { .text = word };
+	const char *measured = word_of(word);
 
 	for (const struct bench *b = benches; b->word; b++)
 		suggest_try(&near, b->word);
-	fprintf(stderr, "nbserved: --bench: there is no '%s'%s; --bench help lists the words\n",
-		word, suggest_hint(&near));
+	if (measured)
+		fprintf(stderr, "nbserved: --bench: '%s' is a generator: --bench %s takes it\n",
+			word, measured);
+	else
+		fprintf(stderr,
+			"nbserved: --bench: there is no '%s'%s; --bench help lists the words\n",
+			word, suggest_hint(&near));
 	return -EINVAL;
 }
 
@@ -115,6 +135,32 @@ static void print_command(const struct run_mode *run)
 	putc('\n', stderr);
 }
 
+/* Where a disk has room; the daemon makes it there.  /tmp may be memory. */
+static char *choose_file(void)
+{
+	const char *folder = getenv("TMPDIR");
+
+	if (!folder)
+		folder = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
+	return text_new("%s/nbserved-%d.img", folder, (int)getpid());
+}
+
+/* A word of a spec, with the file and the CPU, unless it is negative. */
+static char *spec_new(const struct run_mode *run, const char *word, int cpu)
+{
+	const char *file = strstr(word, "{file}");
+	char *with_file = file ? text_new("%.*s%s%s", (int)(file - word), word, run->file,
+					  file + strlen("{file}"))
+			       : text_new("%s", word);
+	char *spec = with_file;
+
+	if (cpu >= 0) {
+		spec = text_new("%s,cpus=%d", with_file, cpu);
+		free(with_file);
+	}
+	return spec;
+}
+
 /* The next word of *rest, which it ends there; NULL: none. */
 static char *next_word(char **rest)
 {
@@ -152,10 +198,11 @@ int bench_prepare(struct run_mode *run, const char *word)
 	if (!g)
 		return not_installed(b);
 	apart = choose_cpus(&server, &generator);
+	if (b->needs_file)
+		run->file = choose_file();
 	specs = words = text_new("%s", b->spec);
 	for (char *w; run->count < RUN_SPECS_MAX && (w = next_word(&words));)
-		run->specs[run->count++] =
-			apart ? text_new("%s,cpus=%d", w, server) : text_new("%s", w);
+		run->specs[run->count++] = spec_new(run, w, apart ? server : -1);
 	free(specs);
 	words = apart ? text_new("taskset -c %d %s", generator, g->command)
 		      : text_new("%s", g->command);
@@ -176,6 +223,8 @@ void bench_end(const struct run_mode *run, int status)
 {
 	char *path = run->page && status == 0 ? realpath(run->page, NULL) : NULL;
 
+	if (run->file)
+		unlink(run->file);
 	if (path)
 		fprintf(stderr, "The page: %s\n", path);
 	free(path);

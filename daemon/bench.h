@@ -4,11 +4,15 @@
 
 #include "run.h"
 
-/* Completes *run, which has the user's options of comparing: listeners, command, CPUs, page. 0, or
- * -EINVAL or -ENOENT (no generator is installed) with the error printed. */
+#define BENCH_DEFAULT "echo"
+
+/* Completes *run, which has the user's options of comparing: listeners, command, CPUs, page, and
+ * where the file of a disk is made.  0, or -EINVAL or -ENOENT (no generator is installed) with the
+ * error printed. */
 int bench_prepare(struct run_mode *run, const char *word);
 
-/* Prints where the page is, if the comparison wrote one.  status: of run_compare(). */
+/* Removes the file, and prints where the page is, if the comparison wrote one.  status: of
+ * run_compare(). */
 void bench_end(const struct run_mode *run, int status);
 
 /* A table of the words, and with which generator each would run. */

@@ -20,8 +20,8 @@ static const char usage[] =
 	"                         serve this on 127.0.0.1, without a file; may be repeated;\n"
 	"                         --run help lists services and engines\n"
 	"      --at HOST          ... on that host, over ssh, for the command behind `--`\n"
-	"      --bench WORD       measure echo, http, nbd, ... with a generator that is installed;\n"
-	"                         --bench help lists the words\n"
+	"      --bench [WORD]     measure echo, disk, https, bulk, ... with a generator that is\n"
+	"                         installed; --bench help lists the words\n"
 	"      --check-config     say whether FILE is good, serve nothing\n"
 	"      --dump-config      print the effective configuration with its origins\n"
 	"      --doctor           check this host, and each listener and export of FILE\n"
@@ -124,7 +124,7 @@ static const struct option options[] = {
 	{ "dump-keys", no_argument, NULL, 'K' },
 	{ "doctor", no_argument, NULL, 'D' },
 	{ "run", required_argument, NULL, 'r' },
-	{ "bench", required_argument, NULL, 'b' },
+	{ "bench", optional_argument, NULL, 'b' },
 	{ "at", required_argument, NULL, 'a' },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
@@ -156,11 +156,13 @@ int options_parse(struct options *o, int argc, char **argv)
 			run->specs[run->count++] = optarg;
 			break;
 		case 'b':
-			if (!strcmp(optarg, "help")) {
+			o->bench = optarg ? optarg : BENCH_DEFAULT;
+			if (!optarg && optind < argc && argv[optind][0] != '-')
+				o->bench = argv[optind++];
+			if (!strcmp(o->bench, "help")) {
 				bench_help(stdout);
 				exit(options_finish_output());
 			}
-			o->bench = optarg;
 			break;
 		case 's':
 			if (add_sweep(run, optarg) < 0 || run_option(run, "sweep", optarg) < 0)

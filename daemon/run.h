@@ -23,6 +23,7 @@ struct run_mode {
 	const char *at;       /* the host on which it serves, as ssh takes it; NULL: here */
 	char **command;       /* the arguments after `--`, NULL-terminated; NULL: none */
 	char *page;           /* that --bench has chosen for --html; NULL: none */
+	char *file; /* that --bench lets the daemon make, and removes at its end; NULL: none */
 	/* The rest is private to run.c. */
 	struct server *server;
 	char directory[PATH_MAX]; /* directory made for the control socket; "": none */

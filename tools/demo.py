@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""make demo: a handful of the words of `nbserved --bench`, one after the other, and what a request cost on every engine.
+"""make demo: four of the words of `nbserved --bench`, one after the other, and what they decide.
 usage: demo.py [BUILD]
 
-Each word has a generator visit the engines in turn, in short runs and random order, until their costs are known or
-WORD_TIME is over.  Nothing is left in the tree but BUILD/demo.jsonl, which has the rows, and BUILD/report.html.
+Each word has a generator visit its listeners in turn, in short runs and random order, until their costs are known or
+its share of TIME is over: what a word leaves over, those after it share.  Nothing is left in the tree but
+BUILD/demo.jsonl, which has the rows, and BUILD/report.html.
 """
 
 import os
@@ -15,8 +16,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-WORDS = ("echo", "http", "https", "nbd", "nvme", "discard", "iperf3", "udp")
-WORD_TIME = 10  # seconds, unless the fewest rounds that can decide take longer
+WORDS = ("echo", "disk", "https", "bulk")
+TIME = 145  # seconds in all, unless the fewest rounds that can decide take longer
 NEXT = """
 What to try next:
 
@@ -43,10 +44,10 @@ class Demo:
     def output(self, *argv):
         return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
 
-    def measure(self, word):
+    def measure(self, word, seconds):
         """True: there are rows of it."""
         begin = time.monotonic()
-        options = ["--time", str(WORD_TIME), "--quiet", "--html", "/dev/null", "--save", str(self.rows)]
+        options = ["--time", f"{seconds:.0f}", "--quiet", "--html", "/dev/null", "--save", str(self.rows)]
         done = subprocess.run([self.nbserved, "--bench", word, *options], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)  # fmt: skip
         say(f"FAILED\n{done.stdout}" if done.returncode else f"{time.monotonic() - begin:.1f} s")
@@ -54,17 +55,15 @@ class Demo:
 
     def measure_all(self):
         """How many words failed; those without a generator did not."""
-        failures = 0
-        for line in self.output(self.nbserved, "--bench", "help").splitlines():
-            word, told = line.split(maxsplit=1)
-            what, _, generators = told.rpartition(": ")
-            if word not in WORDS:
-                continue
+        known = dict(line.split(maxsplit=1) for line in self.output(self.nbserved, "--bench", "help").splitlines())
+        failures, end = 0, time.monotonic() + TIME
+        for left, word in zip(range(len(WORDS), 0, -1), WORDS):
+            what, _, generators = known[word].rpartition(": ")
             if what.endswith("not here"):
-                say(f"  {word:8} not here: it needs {generators}")
+                say(f"  {word:6} not here: it needs {generators}")
                 continue
-            say(f"  {word:8} {what:38} {generators.split(',')[0]:16}", end=" ")
-            failures += not self.measure(word)
+            say(f"  {word:6} {what:51} {generators.split(',')[0]:16}", end=" ")
+            failures += not self.measure(word, max(1, (end - time.monotonic()) / left))
         return failures
 
     def show(self):
@@ -77,7 +76,7 @@ class Demo:
     def run(self):
         version = self.output(self.nbserved, "--version").strip()
         say(f"{version} on Linux {platform.release()}, {len(os.sched_getaffinity(0))} CPUs.")
-        say("Each word of `nbserved --bench` visits the engines in turn, in short runs, until their costs are known:")
+        say("Each word of `nbserved --bench` visits its listeners in turn, in short runs, until their costs are known:")
         failures = self.measure_all()
         if self.rows.exists():
             self.show()

@@ -24,7 +24,7 @@ struct run {
 		const char *key, *value;
 	} keys[RUN_KEYS_MAX];
 	unsigned count;
-	const char *port, *export, *engine; /* NULL: not given */
+	const char *port, *export, *engine, *name; /* NULL: not given */
 };
 
 /* ---- Reading ---- */
@@ -56,6 +56,7 @@ static int unknown_key(const struct run *run, const char *name, struct reason *r
 				  name, instead);
 	suggest_try(&near, "port");
 	suggest_try(&near, "export");
+	suggest_try(&near, "name");
 	for (unsigned i = 0; (key = config_key_at(i)); i++)
 		if (key->section != CONFIG_SERVER)
 			suggest_try(&near, key->name);
@@ -82,7 +83,8 @@ static int run_set(struct run *run, char *text, struct reason *reason)
 		const char **to;
 	} own[] = { { "port", &run->port },
 		    { "export", &run->export },
-		    { "engine", &run->engine } };
+		    { "engine", &run->engine },
+		    { "name", &run->name } };
 
 	if (!value || value == text)
 		return reason_set(reason, -EINVAL, "--run %s: expected KEY=VALUE, got '%s'",
@@ -231,13 +233,22 @@ static void write_listener(FILE *to, const struct run *run, const char *name, co
 			fprintf(to, "%s = %s\n", run->keys[i].key, run->keys[i].value);
 }
 
-/* Writes a listener's name: the service's, with the engine if several serve it, and with a number
- * from the second --run of the same name on. */
-static void write_name(char name[static CONFIG_NAME_MAX], const char *service, const char *engine,
+/* Writes a name, with the engine if several serve it, and with a number from the second on. */
+static void write_name(char name[static CONFIG_NAME_MAX], const char *first, const char *engine,
 		       unsigned number)
 {
-	snprintf(name, CONFIG_NAME_MAX, number > 1 ? "%s%s%s-%u" : "%s%s%s", service,
+	snprintf(name, CONFIG_NAME_MAX, number > 1 ? "%s%s%s-%u" : "%s%s%s", first,
 		 engine ? "-" : "", engine ? engine : "", number);
+}
+
+/* A listener has the name that --run gives it, else its service's and engine's. */
+static void write_listener_name(char name[static CONFIG_NAME_MAX], const struct run *run,
+				const char *engine, bool all, unsigned number)
+{
+	if (run->name)
+		write_name(name, run->name, all ? engine : NULL, 1);
+	else
+		write_name(name, run->service->name, engine, number);
 }
 
 /* The number of runs[index] among those of its service, from 1. */
@@ -246,29 +257,53 @@ static unsigned number_of(const struct run *runs, unsigned index)
 	unsigned number = 1;
 
 	for (unsigned i = 0; i < index; i++)
-		number += runs[i].service == runs[index].service;
+		number += runs[i].service == runs[index].service && !runs[i].name;
 	return number;
+}
+
+/* The run that writes the export of runs[index]: the first one with the same path. */
+static unsigned owner_of_export(const struct run *runs, unsigned index)
+{
+	for (unsigned i = 0; runs[index].export && i < index; i++)
+		if (runs[i].export && !strcmp(runs[i].export, runs[index].export))
+			return i;
+	return index;
+}
+
+/* The keys of an export are with the first --run that has it. */
+static int check_export(const struct run *runs, unsigned index, struct reason *reason)
+{
+	const struct run *run = &runs[index];
+	bool owns = owner_of_export(runs, index) == index;
+
+	for (unsigned i = 0; !owns && i < run->count; i++)
+		if (is_of_export(run, i))
+			return reason_set(reason, -EINVAL,
+					  "--run %s: %s: give it with the first --run of export %s",
+					  run->service->name, run->keys[i].key, run->export);
+	return 0;
 }
 
 static void write_run(FILE *to, const struct run *runs, unsigned index)
 {
 	const struct run *run = &runs[index];
+	unsigned owner = owner_of_export(runs, index);
 	bool all = run->engine && !strcmp(run->engine, "all");
 	char name[CONFIG_NAME_MAX], disk[CONFIG_NAME_MAX];
 	const char *export = (run->service->flags & SERVICE_EXPORTS) ? disk : NULL;
 	unsigned offset = 0, number = number_of(runs, index);
 
-	write_name(disk, "disk", NULL, index + 1);
-	if (export)
+	write_name(disk, "disk", NULL, owner + 1);
+	if (export && owner == index)
 		write_export(to, run, disk);
 	if (!all) {
-		write_name(name, run->service->name, run->engine, number);
+		write_listener_name(name, run, run->engine, false, number);
 		write_listener(to, run, name, run->engine, export, 0);
 	}
 	for (unsigned i = 0; all && engines[i]; i++) {
 		if (engines[i]->transport != &transport_tcp)
 			continue;
-		write_name(name, run->service->name, engines[i]->name, number);
+		write_listener_name(name, run, engines[i]->name, true, number);
 		write_listener(to, run, name, engines[i]->name, export, offset++);
 		fputs("optional = yes\n",
 		      to); /* a listener that this host cannot serve is skipped with a message */
@@ -285,8 +320,11 @@ int config_run_text(char *const *specs, unsigned count, const char *server, char
 
 	if (!runs)
 		abort();
-	for (unsigned i = 0; i < count && rc == 0; i++)
+	for (unsigned i = 0; i < count && rc == 0; i++) {
 		rc = run_parse(&runs[i], specs[i], reason);
+		if (rc == 0)
+			rc = check_export(runs, i, reason);
+	}
 	fprintf(to, "[server]\n%s", server);
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		write_run(to, runs, i);
@@ -319,5 +357,5 @@ void config_run_help(FILE *to)
 	fputs("\nEngines, by transport; engine=all takes each of tcp:\n", to);
 	for (unsigned i = 0; transports[i]; i++)
 		print_engines(to, transports[i]);
-	fputs("Other keys are those of nbserved.ini(5), and port=N and export=PATH.\n", to);
+	fputs("Other keys are those of nbserved.ini(5), and port=N, export=PATH, name=NAME.\n", to);
 }

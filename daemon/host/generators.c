@@ -9,14 +9,19 @@
 
 #include "text.h"
 
-/* Commands run for 0.1 to 0.3 s where the generator allows it: many short runs show
- * more than a few long ones. */
-#define REDIS     " -h {host} -p {port} -t set -d 512 -c 50 -P 16 -n 50000 -q"
-#define FIO_TIMED " --time_based --runtime=200ms --output-format=json"
+/* Commands run for 0.2 to 0.4 s where the generator allows it: many short visits decide
+ * more than a few long ones.  wrk takes whole seconds, and counts right when SIGINT ends it
+ * earlier; fio calibrates the CPU's clock at each start, unless another one is named. */
+#define REDIS     " -h {host} -p {port} -t set -d 512 -c 50 -P 16 -n 100000 -q"
+#define WRK       "timeout --preserve-status -s INT 0.25 wrk -t1 -d10 --latency"
+#define FIO_TIMED " --clocksource=clock_gettime --time_based --runtime=200ms --output-format=json"
 #define FIO_NET                                                                                    \
 	"fio --name=net --ioengine=net --protocol=tcp --hostname={host} --port={port} --size=1t"
-#define FIO_PACKAGES "fio", "fio"
-#define FIO_DISK     " --rw=randrw --bs=4k --iodepth=32" FIO_TIMED
+#define FIO_PACKAGES     "fio", "fio"
+#define FIO_NBD_PACKAGES "fio", "fio fio-engine-nbd"
+#define QEMU_PACKAGES    "qemu-utils qemu-block-extra", "qemu-img"
+#define FIO_DISK         " --bs=4k --iodepth=32" FIO_TIMED
+#define FIO_NBD          "fio --name=nbd --ioengine=nbd --uri={uri} --size=64m" FIO_DISK
 /* The kernel is the client, so this needs root and the kernel's module.  Its disk appears some time
  * after the connection was made.  The command disconnects also when a signal ends it. */
 #define NVME_NAME "nqn.2026-11.local.nbserved:bench"
@@ -25,66 +30,82 @@
 	"nvme connect -t tcp -a {host} -s {port} -n " NVME_NAME " >&2 || exit; "                   \
 	"for try in $(seq 100); do sleep 0.05; disk=$(grep -lxs " NVME_NAME " "                    \
 	"/sys/block/nvme*n*/device/subsysnqn | cut -d/ -f4 | grep -vm1 c) && break; done; "        \
-	"\"$@\" --filename=/dev/$disk' nvme fio --name=nvme --ioengine=libaio --direct=1 --size=16m" FIO_DISK
+	"\"$@\" --filename=/dev/$disk' nvme fio --name=nvme --ioengine=libaio --direct=1 --size=16m --rw=randrw" FIO_DISK
 /* A negative time is a number of transactions. */
 #define NETPERF                                                                                    \
 	"netperf -H {host} -p {port} -t TCP_RR -l -20000 -j -- -k "                                \
 	"THROUGHPUT,THROUGHPUT_UNITS,LOCAL_SEND_CALLS,P50_LATENCY,P90_LATENCY,P99_LATENCY"
 
+/* One file for all, which the first one makes; a host without io_uring has the other two. */
+#define DISK(store) "nbd,store=" store ",export={file},optional=yes,name=nbd-" store
+
 const struct bench benches[] = {
-	{ "echo",
-	  "512 bytes, 50 connections, 16 deep",
-	  "echo,engine=all",
-	  { { "redis-benchmark", "redis-tools", "redis", "redis-benchmark" REDIS },
-	    { "valkey-benchmark", "valkey-tools", "valkey", "valkey-benchmark" REDIS },
-	    { "fio", FIO_PACKAGES, FIO_NET " --rw=write --pingpong=1 --bs=4k" FIO_TIMED } } },
-	{ "http",
-	  "GET, 64 connections",
-	  "http,engine=all",
-	  { { "wrk", "wrk", "wrk", "wrk -t1 -c64 -d1 --latency {uri}" },
-	    { "h2load", "nghttp2-client", "nghttp2", "h2load --h1 -n 20000 -c 64 {uri}" },
-	    { "ab", "apache2-utils", "httpd-tools", "ab -k -q -n 20000 -c 64 {uri}" } } },
-	{ "https",
-	  "GET, 64 connections, without TLS and with it",
-	  "http http,tls=user",
-	  { { "wrk", "wrk", "wrk", "wrk -t1 -c64 -d1 --latency {uri}" },
-	    { "h2load", "nghttp2-client", "nghttp2", "h2load --h1 -n 20000 -c 64 {uri}" } } },
-	{ "nbd",
-	  "random blocks of 4 KiB, 32 in flight",
-	  "nbd,engine=all",
-	  { { "fio", "fio", "fio fio-engine-nbd",
-	      "fio --name=nbd --ioengine=nbd --uri={uri}disk --size=64m" FIO_DISK },
-	    { "qemu-img", "qemu-utils qemu-block-extra", "qemu-img",
-	      "qemu-img bench -f raw -n -d 32 -c 10000 {uri}disk" },
-	    { "nbdcopy", "libnbd-bin", "libnbd", "nbdcopy {uri}disk null:" } } },
-	{ "nvme",
-	  "random blocks of 4 KiB over NVMe/TCP, 32 in flight",
-	  "nvme,engine=all,size=16M,nqn=" NVME_NAME,
-	  { { "fio nvme /dev/nvme-fabrics",
-	      "fio nvme-cli, then `modprobe nvme-tcp` as root (the client of NVMe/TCP is the kernel)",
-	      "fio nvme-cli", NVME } } },
-	{ "iperf3",
-	  "receiving in bulk, 1 connection",
-	  "iperf3,engine=all",
-	  { { "iperf3", "iperf3", "iperf3", "iperf3 -c {host} -p {port} -n 512M" } } },
-	{ "netperf",
-	  "round trips of 1 byte, one at a time",
-	  "netperf,engine=all",
-	  { { "netperf", "netperf (in non-free)", NULL, NETPERF } } },
-	{ "discard",
-	  "receiving in bulk, blocks of 64 KiB",
-	  "discard,engine=all",
-	  { { "fio", FIO_PACKAGES, FIO_NET " --rw=write --bs=64k" FIO_TIMED } } },
-	{ "sockperf",
-	  "round trips over TCP, one at a time",
-	  "sockperf,engine=all",
-	  { { "sockperf", "sockperf", "sockperf",
-	      "sockperf ping-pong --tcp -i {host} -p {port} -t 1 --full-rtt" } } },
-	{ "udp",
-	  "round trips over UDP, one at a time",
-	  "sockperf,transport=udp,engine=all",
-	  { { "sockperf", "sockperf", "sockperf",
-	      "sockperf ping-pong -i {host} -p {port} -t 1 --full-rtt" } } },
+	{ .word = "echo",
+	  .summary = "512 bytes, 50 connections, 16 deep",
+	  .spec = "echo,engine=all echo,engine=io_uring,sqpoll=yes,optional=yes,name=echo-sqpoll",
+	  .generators = { { "redis-benchmark", "redis-tools", "redis", "redis-benchmark" REDIS },
+			  { "valkey-benchmark", "valkey-tools", "valkey",
+			    "valkey-benchmark" REDIS },
+			  { "fio", FIO_PACKAGES,
+			    FIO_NET " --rw=write --pingpong=1 --bs=4k" FIO_TIMED } } },
+	{ .word = "disk",
+	  .summary = "random reads of 4 KiB of a cached file, 32 in flight",
+	  .spec = DISK("io_uring") ",size=64M " DISK("threads") " " DISK("blocking"),
+	  .needs_file = true,
+	  .generators = { { "fio", FIO_NBD_PACKAGES, FIO_NBD " --rw=randread" },
+			  { "qemu-img", QEMU_PACKAGES,
+			    "qemu-img bench -f raw -d 32 -c 10000 -S 36864 {uri}" } } },
+	{ .word = "https",
+	  .summary = "GET without TLS and with it, 8 connections",
+	  .spec = "http,name=http http,tls=user,name=https",
+	  .generators = { { "wrk", "wrk", "wrk", WRK " -c8 {uri}" },
+			  { "h2load", "nghttp2-client", "nghttp2",
+			    "h2load --h1 -n 20000 -c 8 {uri}" } } },
+	{ .word = "bulk",
+	  .summary = "receiving in bulk, 1 connection",
+	  .spec = "iperf3,engine=all",
+	  .generators = { { "iperf3", "iperf3", "iperf3",
+			    "iperf3 -c {host} -p {port} -n 512M" } } },
+	{ .word = "http",
+	  .summary = "GET, 64 connections",
+	  .spec = "http,engine=all",
+	  .generators = { { "wrk", "wrk", "wrk", WRK " -c64 {uri}" },
+			  { "h2load", "nghttp2-client", "nghttp2",
+			    "h2load --h1 -n 20000 -c 64 {uri}" },
+			  { "ab", "apache2-utils", "httpd-tools",
+			    "ab -k -q -n 20000 -c 64 {uri}" } } },
+	{ .word = "nbd",
+	  .summary = "random blocks of 4 KiB, 32 in flight",
+	  .spec = "nbd,engine=all",
+	  .generators = { { "fio", FIO_NBD_PACKAGES, FIO_NBD " --rw=randrw" },
+			  { "qemu-img", QEMU_PACKAGES,
+			    "qemu-img bench -f raw -n -d 32 -c 10000 {uri}" },
+			  { "nbdcopy", "libnbd-bin", "libnbd", "nbdcopy {uri} null:" } } },
+	{ .word = "nvme",
+	  .summary = "random blocks of 4 KiB over NVMe/TCP, 32 in flight",
+	  .spec = "nvme,engine=all,size=16M,nqn=" NVME_NAME,
+	  .generators = { { "fio nvme /dev/nvme-fabrics",
+			    "fio nvme-cli, then `modprobe nvme-tcp` as root (the client of "
+			    "NVMe/TCP is the kernel)",
+			    "fio nvme-cli", NVME } } },
+	{ .word = "netperf",
+	  .summary = "round trips of 1 byte, one at a time",
+	  .spec = "netperf,engine=all",
+	  .generators = { { "netperf", "netperf (in non-free)", NULL, NETPERF } } },
+	{ .word = "discard",
+	  .summary = "receiving in bulk, blocks of 64 KiB",
+	  .spec = "discard,engine=all",
+	  .generators = { { "fio", FIO_PACKAGES, FIO_NET " --rw=write --bs=64k" FIO_TIMED } } },
+	{ .word = "sockperf",
+	  .summary = "round trips over TCP, one at a time",
+	  .spec = "sockperf,engine=all",
+	  .generators = { { "sockperf", "sockperf", "sockperf",
+			    "sockperf ping-pong --tcp -i {host} -p {port} -t 1 --full-rtt" } } },
+	{ .word = "udp",
+	  .summary = "round trips over UDP, one at a time",
+	  .spec = "sockperf,transport=udp,engine=all",
+	  .generators = { { "sockperf", "sockperf", "sockperf",
+			    "sockperf ping-pong -i {host} -p {port} -t 1 --full-rtt" } } },
 	{ .word = NULL },
 };
 

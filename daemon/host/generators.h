@@ -18,6 +18,7 @@ struct bench {
 	const char *word;
 	const char *summary; /* what is measured */
 	const char *spec;    /* as of --run, several with a space between */
+	bool needs_file;     /* {file} in `spec` stands for a new one */
 	struct generator generators[BENCH_GENERATORS_MAX + 1]; /* ends with needs NULL */
 };
 

@@ -9,11 +9,11 @@ import subprocess
 import pytest
 from conftest import NBSERVED, TIMEOUT, requires, rows_of
 
-WORDS = {"echo", "http", "https", "nbd", "nvme", "iperf3", "netperf", "discard", "sockperf", "udp"}
+WORDS = {"echo", "disk", "https", "bulk", "http", "nbd", "nvme", "netperf", "discard", "sockperf", "udp"}
 
 
-def bench(tmp_path, *arguments, path=None, check=0, preexec=None):
-    env = {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
+def bench(tmp_path, *arguments, path=None, check=0, preexec=None, environment=None):
+    env = {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock"), **(environment or {})}
     if path is not None:
         env["PATH"] = str(path)
     done = subprocess.run([str(NBSERVED), "--bench", *map(str, arguments)], cwd=tmp_path, env=env, capture_output=True,
@@ -58,16 +58,35 @@ def test_a_page_of_the_users_choice(tmp_path):
 
 @pytest.mark.parametrize("no_io_uring", [errno.ENOSYS], ids=["absent"], indirect=True)
 @pytest.mark.parametrize("word, program", [("echo", "fio"), ("http", "wrk"), ("http", "h2load"), ("http", "ab"),
-                                           ("https", "h2load"), ("nbd", "fio"), ("nbd", "qemu-img"),
-                                           ("nbd", "nbdcopy"), ("iperf3", "iperf3"),
+                                           ("https", "wrk"), ("https", "h2load"), ("disk", "fio"),
+                                           ("disk", "qemu-img"), ("nbd", "fio"), ("nbd", "qemu-img"),
+                                           ("nbd", "nbdcopy"), ("bulk", "iperf3"),
                                            ("discard", "fio"), ("sockperf", "sockperf"),
                                            ("udp", "sockperf"), ("netperf", "netperf")])  # fmt: skip
 def test_every_generator_measures_its_word(tmp_path, no_io_uring, word, program):
     """The one that is installed is taken.  One engine is enough."""
-    done = bench(tmp_path, word, "--repeat", 1, "--json", path=only(tmp_path, program, "taskset"), preexec=no_io_uring)
+    done = bench(tmp_path, word, "--repeat", 1, "--json", path=only(tmp_path, program, "taskset", "timeout"), preexec=no_io_uring)
     assert f" {program} " in done.stderr.split("\n")[0]
     for row in rows_of(json.loads(done.stdout)):
         assert row["generator"]["name"] == program and row["listener_count"] > 0
+
+
+def test_a_disk_is_one_file_that_is_gone_afterwards(tmp_path):
+    """Listeners that differ in the store share it."""
+    requires("fio")
+    done = bench(tmp_path, "disk", "--repeat", 1, "--json", "--html", "/dev/null", environment={"TMPDIR": str(tmp_path)})
+    assert len(set(re.findall(f"export=({tmp_path}/[^,]*[.]img)", done.stderr))) == 1
+    rows = rows_of(json.loads(done.stdout))
+    assert {row["listener"] for row in rows} >= {"nbd-threads", "nbd-blocking"}
+    assert all(row["listener_count"] > 0 for row in rows) and not list(tmp_path.iterdir())
+
+
+def test_without_a_word_it_measures_echo(tmp_path):
+    requires("redis-benchmark")
+    for arguments in ((), ("--bench=echo",)):
+        done = bench(tmp_path, "--repeat", 1, "--json", *arguments)
+        assert "--run echo,engine=all" in done.stderr.split("\n")[0]
+        assert {row["service"] for row in rows_of(json.loads(done.stdout))} == {"echo"}
 
 
 def test_without_a_generator_it_says_how_to_get_one(tmp_path):
@@ -93,6 +112,11 @@ def test_nvme_says_that_the_kernel_is_its_client(tmp_path):
 def test_an_unknown_word(tmp_path):
     done = bench(tmp_path, "htp", check=2)
     assert "there is no 'htp' (did you mean 'http'?); --bench help lists the words" in done.stderr
+
+
+def test_a_generator_is_no_word(tmp_path):
+    done = bench(tmp_path, "iperf3", check=2)
+    assert done.stderr == "nbserved: --bench: 'iperf3' is a generator: --bench bulk takes it\n"
 
 
 def test_the_doctor_lists_the_generators(tmp_path):

@@ -287,6 +287,18 @@ def test_wrong_command_lines(tmp_path):
     assert done.returncode == 2 and "--load is given twice" in done.stderr
 
 
+def test_names_and_a_shared_export(tmp_path):
+    """Two disks of one path are one export, whose keys the first --run has."""
+    disk = tmp_path / "disk"
+    done = run(tmp_path, "--run", f"nbd,export={disk},size=1M,name=one", "--run", f"nbd,export={disk},store=threads",
+               "--run", f"nbd,engine=all,export={disk},name=all", "--repeat", "1", "--json", "--", requires("nbdcopy"),
+               "{uri}", "null:")  # fmt: skip
+    rows = rows_of(json.loads(done.stdout))
+    assert {row["listener"] for row in rows} == {"one", "nbd", *(f"all-{engine}" for engine in ENGINES)}
+    done = run(tmp_path, "--run", f"nbd,export={disk}", "--run", f"nbd,export={disk},size=1M", check=1)
+    assert f"--run nbd: size: give it with the first --run of export {disk}" in done.stderr
+
+
 def test_help_lists_services_and_engines(tmp_path):
     text = run(tmp_path, "--run", "help").stdout
     assert {"echo", "nbd", "perftest-lat"} <= set(text.split())
