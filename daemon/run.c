@@ -41,14 +41,25 @@ static bool is_in_use(const char *path)
 	return used;
 }
 
-/* Chooses the control socket: this user's path, where nbctl looks first, unless another daemon uses
- * it; else one in a new directory. */
+/* May a socket be made there? */
+static bool is_free(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1,
+		 slash ? path : ".");
+	return access(*folder ? folder : "/", W_OK) == 0 && !is_in_use(path);
+}
+
+/* Chooses the control socket: that of the environment, or this user's path, where nbctl looks
+ * first, unless another daemon uses it; else one in a new directory. */
 static int find_control(struct run_mode *run, char *path, size_t bytes)
 {
 	const char *told = getenv("NBSERVED_SOCKET");
 	char *slash;
 
-	if (told && *told) {
+	if (told && *told && is_free(told)) {
 		snprintf(path, bytes, "%s", told);
 		return 0;
 	}
@@ -311,9 +322,13 @@ static void print_example(const struct listener *l)
 static void print_where(const struct run_mode *run)
 {
 	const struct server *s = run->server;
+	const char *told = getenv("NBSERVED_SOCKET"); /* by which nbctl finds it */
 	char found[PATH_MAX];
 
-	runtime_find_socket(found, sizeof(found));
+	if (told && *told)
+		snprintf(found, sizeof(found), "%s", told);
+	else
+		runtime_find_socket(found, sizeof(found));
 	puts("Serving.  Try, in another terminal:");
 	for (unsigned i = 0; i < s->listeners.count; i++)
 		print_example(s->listeners.list[i]);

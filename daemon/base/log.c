@@ -99,12 +99,13 @@ void log_open(int level)
 {
 	log_set_level(level);
 	log_open_stderr();
-	if (log_stderr_is_journal() && journal_open(JOURNAL_SOCKET) == 0)
-		log_target = LOG_TO_JOURNAL;
-	else if (getenv("INVOCATION_ID"))
-		log_target = LOG_TO_STDERR_PREFIXED;
-	else
+	/* Not by INVOCATION_ID, which a terminal inherits from whatever service it runs in. */
+	if (!log_stderr_is_journal())
 		log_target = LOG_TO_STDERR;
+	else if (journal_open(JOURNAL_SOCKET) == 0)
+		log_target = LOG_TO_JOURNAL;
+	else
+		log_target = LOG_TO_STDERR_PREFIXED;
 }
 
 /* Writes a line.  False: the pipe is full because its reader does not read.  The

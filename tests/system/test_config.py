@@ -268,6 +268,12 @@ def test_a_file_that_may_not_be_read_is_said():
     assert result.stderr == f"nbserved: error: {path}: Permission denied\n"
 
 
+def test_messages_have_no_level_but_in_the_journal(tmp_path):
+    """INVOCATION_ID says nothing: all that a service starts inherits it, such as a terminal in a CI runner."""
+    result = nbserved("-c", tmp_path / "none.ini", env={**os.environ, "INVOCATION_ID": "1" * 32})
+    assert result.stderr.startswith("nbserved: error: "), result.stderr
+
+
 def test_drop_ins_override_key_by_key(tmp_path):
     (tmp_path / "conf.d").mkdir()
     path = tmp_path / "nbserved.ini"

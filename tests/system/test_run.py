@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import pytest
-from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, requires, rows_of, twin_address
+from conftest import ENGINES, NBCTL, NBSERVED, TIMEOUT, listener, requires, rows_of, twin_address
 
 
 def environment(tmp_path):
@@ -285,6 +285,23 @@ def test_wrong_command_lines(tmp_path):
     assert "unexpected argument 'redis-benchmark': a command comes behind ` -- `" in done.stderr
     done = subprocess.run([str(NBCTL), "compare", "--load", "a", "--load", "b"], capture_output=True, text=True)
     assert done.returncode == 2 and "--load is given twice" in done.stderr
+
+
+def test_a_socket_of_the_environment_that_is_taken(tmp_path, start_daemon):
+    """Exported for nbctl, it is a daemon's, or of a folder that is not there: --run makes one of its own."""
+    daemon = start_daemon(listener("echo"))
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    for socket_path in (daemon.control, str(tmp_path / "none" / "control.sock")):
+        done = subprocess.run([str(NBSERVED), "--run", "echo", "--repeat", "1", "--", *redis()], capture_output=True,
+                              env={**env, "NBSERVED_SOCKET": socket_path}, text=True, timeout=TIMEOUT)  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        with subprocess.Popen([str(NBSERVED), "--run", "echo"], env={**env, "NBSERVED_SOCKET": socket_path},
+                              stdout=subprocess.PIPE, text=True) as process:  # fmt: skip
+            said = "".join(iter(lambda: process.stdout.readline(), "Ctrl-C ends it, and shows what was served.\n"))
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=TIMEOUT)
+        assert f"nbctl -s {tmp_path}/nbserved-" in said
+    assert not list(tmp_path.iterdir())
 
 
 def test_names_and_a_shared_export(tmp_path):
