@@ -80,15 +80,21 @@ dpkg --purge nbserved-rdma
 [ "$(systemctl show -P PrivateDevices nbserved.service)" = yes ]
 active nbserved.service active
 
-say "Removing"
+say "Removing, with the socket in use"
+systemctl stop nbserved.service
+systemctl enable --now nbserved.socket
+active nbserved.socket active
 dpkg --remove nbserved nbctl
 active nbserved.service inactive
+active nbserved.socket inactive
+[ -z "$(ss -Hltn sport = :7007)" ]
 [ -e /etc/nbserved/nbserved.ini ] && [ -e /var/lib/nbserved/disk0.img ]
 [ ! -e /usr/sbin/nbserved ] && [ ! -e /usr/bin/nbctl ]
 
 say "Purging"
 dpkg --purge nbserved nbctl
 left=$(find / -xdev \( -name '*nbserved*' -o -name '*nbctl*' \) -not -path '/run/nspawn/*' -not -path '/proc/*')
+left+=$(find /run -xdev -name '*nbserved*' -not -path '/run/nspawn/*')
 echo "left: ${left:-nothing}"
 [ -z "$left" ]
 id nbserved

@@ -60,14 +60,20 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 PRISTINE = { [ ! -e $(CONFDIR)/nbserved.ini ] || \
 	     cmp -s $(CONFDIR)/nbserved.ini $(SHAREDIR)/nbserved.ini; }
 
+# Ends the units that are these files, and not those of a package.
+UNITS_INSTALLED = nbserved.service nbserved.socket nbserved-metrics.service
+END_UNITS = for unit in $(UNITS_INSTALLED); do \
+	    [ ! "$$(systemctl show -P FragmentPath $$unit)" -ef $(UNITDIR)/$$unit ] || \
+		systemctl disable --now --quiet $$unit; done
+
 .PHONY: uninstall
-uninstall: ## remove the installed files, but not an edited configuration
+uninstall: ## end the service, remove the installed files, but not an edited configuration
+	$(if $(DESTDIR),,$(Q)! [ -d /run/systemd/system ] || { $(END_UNITS); })
 	$(Q)if $(PRISTINE); then rm -f $(CONFDIR)/nbserved.ini; else \
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited"; fi
-	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(DESTDIR)$(UNITDIR)/nbserved.service \
-		$(DESTDIR)$(UNITDIR)/nbserved.socket \
-		$(DESTDIR)$(UNITDIR)/nbserved-metrics.service $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
+	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(UNITS_INSTALLED:%=$(DESTDIR)$(UNITDIR)/%) $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
 		$(SHELL_FILES_INSTALLED) $(SHAREDIR)/nbserved.ini $(MONITORING:%=$(SHAREDIR)/%) \
 		$(SHAREDIR)/nbserved-rdma.conf $(SHAREDIR)/apparmor.nbserved
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(CONFDIR))
+	$(if $(DESTDIR),,$(Q)! [ -d /run/systemd/system ] || systemctl daemon-reload)

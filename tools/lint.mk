@@ -3,7 +3,7 @@ HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) $(CTL_ROOMS:%=ctl/%/
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
 C_FILES   := $(wildcard daemon/*.c $(LAYERS:%=daemon/%/*.c)) $(CTL_SRC) $(HEADERS) $(wildcard tests/*/*.[ch])
 SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion \
-	      packaging/*.sh packaging/debian/*.post* packaging/debian/tests/service)
+	      packaging/*.sh packaging/debian/*.p[or]* packaging/debian/tests/service)
 PY_FILES    = $(wildcard tests/*/*.py tests/*.py tools/*.py)
 TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c) $(SRC) $(CTL_SRC) \
 	     $(TEST_SRC))
