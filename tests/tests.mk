@@ -11,7 +11,7 @@ endif
 TEST_INC := $(INC_main) $(sort $(INC_engine/rdma/ud) -Idaemon/engine/rdma/ud -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
-PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider -rs
+PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider
 # The tests wait most of the time: so TEST_JOBS files of them at once, where pytest-xdist is there.
 TEST_JOBS ?= $(shell echo $$((3 * $$(nproc))))
 ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))
@@ -47,7 +47,7 @@ units: $(UNIT_RUNS) ## run the unit tests (UNITS='ini worker%': of these names; 
 
 .PHONY: system
 system: all ## run the system tests (TESTS=FILE for one of them)
-	$(Q)$(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) $(TEST_SKIP:%=--ignore=tests/system/test_%.py) tests/system)
+	$(Q)NBSERVED_UNIT_LOGS='$(abspath $(UNIT_LOGS))' $(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) $(TEST_SKIP:%=--ignore=tests/system/test_%.py) tests/system)
 
 .PHONY: check-fast
 check-fast: ## units, and the system tests of what differs from HEAD (or BASE=COMMIT): under 2 minutes
@@ -120,15 +120,15 @@ check-layers: ## as root: the functions that --layers knows, against those of Li
 		NBSERVED_VM_SUITE=$$suite tests/vm/vm.sh $(BUILD)/vm/layers cp /proc/kallsyms /vm/$$suite; done
 	$(Q)$(PYTHON) -B tests/vm/check_layers.py /proc/kallsyms $(BENCH_KERNELS:%=$(BUILD)/vm/layers/%)
 
-# Under load for long, in statistics, or between three hosts: not for each change.
-LONG_TESTS := disk_model lab pairs reload_load reload_random verdict
+# Under load for long, in statistics, between three hosts, or with packages that start servers: not for each change.
+LONG_TESTS := container disk_model lab monitoring pairs reload_load reload_random verdict
 .PHONY: check check-long check-all
 check: ## unit tests and system tests but the longest: under five minutes on two CPUs, with the build
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) all units
-	$(AGAIN) TEST_SKIP='$(LONG_TESTS)' system
+	$(AGAIN) TEST_SKIP='$(LONG_TESTS)' UNIT_LOGS='$(UNIT:%=%.log)' system
 check-long: ## the system tests that `check` leaves out
-	@tools/deps.sh build test
+	@tools/deps.sh build test long
 	$(AGAIN) $(JOBS) all
 	$(Q)$(PYTEST) $(ABREAST) $(LONG_TESTS:%=tests/system/test_%.py)
 # One after the other: each installs packages of its own.
@@ -162,7 +162,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_o
 # engine.  Left out are tests of scripts, of nbctl's texts, of load that only takes time there, and between three
 # hosts (`remote` has the bridge on this one); under TSan all of nbctl, which has one thread.
 check-asan: TEST_ENGINES := io_uring
-check-asan: TEST_SKIP := bench builds completion install interrupt lab layers notify options oracle reload_load report run sweep verdict
+check-asan: TEST_SKIP := bench builds completion container install interrupt lab layers monitoring notify options oracle reload_load report run sweep verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
@@ -189,7 +189,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	$(Q)tests/vm/vm.sh -S -t 3600 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
-check-tsan: TEST_SKIP := bench builds completion config container generator_rows install interrupt lab layers metrics \
+check-tsan: TEST_SKIP := bench builds completion config container generator_rows install interrupt lab layers metrics monitoring \
 	nbctl nbctl_compare nbctl_stats options oracle reload_random remote report run sweep top verdict
 # The unit tests that have more than one thread.
 check-tsan: UNITS := admission conn% iperf3 notify pressure% proc ring_short services session store tls% uring worker%

@@ -12,7 +12,7 @@ set -euo pipefail
 # group, or group:PART with a variable of the Makefile that leaves it out; then the package on
 # Debian/Ubuntu, Fedora and Arch (`-`: nothing of its own there), the library that pkg-config must find,
 # and the machines that it is made for, where these are few: Debian's names, then Fedora's.
-# CLANG: the version of the `clang` package.
+# CLANG: the version of the `clang` package.  `netperf?`: where the archive has it.
 table() {
 	cat <<-'END'
 	build     gcc                  gcc                       gcc
@@ -30,12 +30,8 @@ table() {
 	build:RDMA libibverbs-dev      rdma-core-devel           rdma-core       libibverbs
 	demo      redis-tools          /usr/bin/redis-benchmark  valkey
 	demo      fio                  fio                       fio
-	demo      iperf                iperf                     iperf
 	demo      iperf3               iperf3                    iperf3
 	demo      wrk                  -                         wrk
-	demo      sockperf             sockperf                  -
-	demo      libnbd-bin           libnbd                    libnbd
-	demo      qemu-utils           qemu-img                  qemu-img
 	demo      -                    fio-engine-nbd            -
 	demo      python3              python3                   python
 	test      libcmocka-dev        libcmocka-devel           cmocka
@@ -52,6 +48,9 @@ table() {
 	test      nghttp2-client       nghttp2                   nghttp2
 	test      apache2-utils        httpd-tools               apache
 	test      hey                  -                         -
+	test      file                 file                      file
+	test      systemd              systemd                   systemd
+	test      netperf?             -                         netperf
 	test      iproute2             iproute                   iproute2
 	test      openssl              openssl                   openssl
 	test      python3-libnbd       python3-libnbd            libnbd
@@ -85,10 +84,13 @@ table() {
 	vm        nvme-cli             nvme-cli                  nvme-cli
 	vm        dmsetup              device-mapper             device-mapper
 	vm        xfsprogs             xfsprogs                  xfsprogs
-	monitor   prometheus           -                         prometheus
+	long      prometheus           -                         prometheus
+	long      kubernetes-client    -                         kubectl
 	deb       debhelper            -                         -
 	deb       dpkg-dev             -                         -
 	check-deb mmdebstrap           -                         -
+	newcomer  mmdebstrap           -                         -
+	newcomer  make                 -                         -
 	rpm       rpm                  rpm-build                 -
 	rpm       rpmlint              rpmlint                   -
 	rpm       -                    systemd-rpm-macros        -
@@ -183,14 +185,18 @@ clang_version() {
 		grep -oE 'clang-[0-9]+' | head -n 1 | cut -d- -f2
 }
 
-# Puts the version in; drops the row where the run-time library is part of another package.
-resolve_clang() {
+# Puts the version in; drops the row where the run-time library is part of another package, or where the
+# archive does not have the package.
+resolve() {
 	local line version=
 	while read -r line; do
 		if [[ $line == *CLANG* ]]; then
 			version=${version:-$(clang_version || true)}
 			line=${line//CLANG/${version:-14}}
 			[ "$1" != check ] || apt-cache show "$line" >/dev/null 2>&1 || continue
+		elif [[ $line == *\? ]]; then
+			line=${line%?}
+			dpkg-query -W "$line" >/dev/null 2>&1 || apt-cache show "$line" 2>/dev/null | grep -q . || continue
 		fi
 		echo "$line"
 	done
@@ -204,7 +210,7 @@ print_commands() {
 	deps: missing for $*: ${missing[*]}${lack:+ (pkg-config does not find $lack)}
 	Install them, then run the same command again:
 	  Debian, Ubuntu:  ${sudo}apt-get install --no-install-recommends $(
-		wanted "$@" | column 1 | resolve_clang no | xargs)
+		wanted "$@" | column 1 | resolve no | xargs)
 	  Fedora:          ${sudo}dnf install $(wanted "$@" | column 2 | xargs)
 	  Arch:            ${sudo}pacman -S --needed $(wanted "$@" | column 3 | xargs)
 	RDMA=no, ISAL=no and TLS=no build without a part, NB_DEPS=no goes on without programs.
@@ -236,7 +242,7 @@ find_missing() {
 	lack=$(awk -v missing=" $(missing_libraries "$@" | sed 's/ //g' | xargs) " '$4 && index(missing, " " $4 " ")' <<<"$rows")
 	rows=$(awk '!$4' <<<"$rows")
 	if command -v dpkg-query >/dev/null; then
-		mapfile -t missing < <(column 1 <<<"$lack"; column 1 <<<"$rows" | resolve_clang "$clang" | missing_debian)
+		mapfile -t missing < <(column 1 <<<"$lack"; column 1 <<<"$rows" | resolve "$clang" | missing_debian)
 	elif command -v rpm >/dev/null; then
 		mapfile -t missing < <(column 2 <<<"$lack"; column 2 <<<"$rows" | missing_fedora)
 	elif command -v pacman >/dev/null; then

@@ -4,12 +4,14 @@ NBSERVED_BUILD names the build to test (default: build/), so that the same tests
 builds.  A sanitizer's report, a crash or a wrong exit status fails the test that started the daemon.
 """
 
+import collections
 import ctypes
 import errno
 import os
 import pathlib
 import pwd
 import random
+import re
 import resource
 import select
 import shutil
@@ -63,8 +65,38 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: -getattr(item.module, "MINUTES", 0))
 
 
+# What a test is skipped for, by its reason, and the command that makes it run.
+SKIPPED_FOR = (
+    (r"non-free", "a program that this Debian has in non-free alone"),
+    (r"\(make deps|not installed|this fio|this iperf", "a program that is missing (make deps)"),
+    (r"\broot\b", "root (sudo make check)"),
+    (r"\bbuild (has|is)|built without", "a part that this build leaves out (make without RDMA=no and its like)"),
+    ("", "another kernel or host (make check-vm: in VMs)"),
+)
+
+
+def skipped_line(reasons, units):
+    """One line: how many tests were skipped, what for, and what makes them run."""
+    counts = collections.Counter(
+        next(what for pattern, what in SKIPPED_FOR if re.search(pattern, reason)) for reason in reasons
+    )
+    counts[SKIPPED_FOR[-1][1]] += units
+    each = ", ".join(f"{count} for {what}" for what, count in counts.most_common() if count)
+    return f"skipped {sum(counts.values())}: {each}; PYTEST_ADDOPTS=-rs names them" if each else ""
+
+
+def skipped_units():
+    """Tests that the units skipped, as cmocka counts them in their logs."""
+    logs = [pathlib.Path(log) for log in os.environ.get("NBSERVED_UNIT_LOGS", "").split()]
+    texts = [log.read_text(errors="replace") for log in logs if log.exists()]
+    return sum(int(count) for text in texts for count in re.findall(r"SKIPPED \] (\d+) test", text))
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Tests that passed only when .ci/run repeated them: they have a defect, which is to be fixed."""
+    """What was skipped; tests that passed only when .ci/run repeated them: they have a defect, which is to be fixed."""
+    line = skipped_line([report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])], skipped_units())
+    if line:
+        terminalreporter.write_line(line)
     repeated = terminalreporter.stats.get("rerun", [])
     for report in repeated:
         terminalreporter.section(f"failed the first time: {report.nodeid}")

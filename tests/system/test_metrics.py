@@ -1,18 +1,14 @@
-"""Metrics: `nbctl stats --openmetrics` and `nbctl metrics`, read by promtool and by a real Prometheus,
-and the Grafana dashboard that queries them."""
+"""Metrics: `nbctl stats --openmetrics` and `nbctl metrics`, and the Grafana dashboard that queries them.
+
+test_monitoring.py has Prometheus read them."""
 
 import http.client
 import http.server
 import json
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import threading
-import urllib.error
-import urllib.parse
-import urllib.request
 
 import pytest
 from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, Daemon, listener, wait_until
@@ -25,13 +21,6 @@ CONFIG = (
 DASHBOARD = ROOT / "conf/grafana-nbserved.json"
 RULES = ROOT / "conf/prometheus-nbserved.rules.yml"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-def requires_prometheus(tool):
-    path = shutil.which(tool)
-    if not path:
-        pytest.skip(f"{tool} is not installed (make deps DEPS=monitor)")
-    return path
 
 
 class Exporter:
@@ -87,28 +76,6 @@ def echo_some(daemon, name, count=100):
 
 def openmetrics(daemon):
     return daemon.nbctl("stats", "--openmetrics").stdout
-
-
-# ---- promtool ----
-
-
-def check_metrics(text):
-    done = subprocess.run(
-        [requires_prometheus("promtool"), "check", "metrics"],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_promtool_finds_no_fault(daemon, exporter):
-    for engine in ENGINES:
-        echo_some(daemon, f"echo-{engine}")
-    check_metrics(openmetrics(daemon))
-    check_metrics(exporter.request()[1])
 
 
 # ---- The exporter ----
@@ -207,89 +174,7 @@ def test_an_address_in_use_exits_2(daemon, exporter):
     assert done.returncode == 2 and "Address already in use" in done.stdout
 
 
-# ---- A real Prometheus ----
-
-
-class Prometheus:
-    """Scrapes `targets`, {job: HOST:PORT}, every second."""
-
-    def __init__(self, directory, host, port, targets):
-        jobs = [
-            {"job_name": job, "static_configs": [{"targets": [target]}]}
-            for job, target in targets.items()
-        ]
-        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}}
-        path = directory / "prometheus.yml"
-        path.write_text(json.dumps({**config, "scrape_configs": jobs}))  # JSON is YAML, too
-        self.url = f"http://{host}:{port}"
-        self.log_path = directory / "prometheus.log"
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    requires_prometheus("prometheus"),
-                    f"--config.file={path}",
-                    f"--storage.tsdb.path={directory / 'data'}",
-                    f"--web.listen-address={host}:{port}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-
-    def get(self, path, **parameters):
-        url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(url, timeout=TIMEOUT) as reply:
-                return json.load(reply)["data"]
-        except urllib.error.HTTPError as error:
-            pytest.fail(f"{parameters}: {error.read().decode()}")
-
-    def query(self, text):
-        return self.get("/api/v1/query", query=text)["result"]
-
-    def is_ready(self):
-        assert self.process.poll() is None, self.log_path.read_text()
-        try:
-            urllib.request.urlopen(f"{self.url}/-/ready", timeout=TIMEOUT).close()
-        except OSError:
-            return False
-        return True
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(TIMEOUT)
-
-
-class OpenMetricsServer(http.server.BaseHTTPRequestHandler):
-    """Serves `stats --openmetrics` as what it says that it is, so that the other parser reads it."""
-
-    def do_GET(self):
-        body = openmetrics(self.server.daemon).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", OPENMETRICS)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def prometheus(daemon, exporter, loopback_ports, tmp_path):
-    requires_prometheus("prometheus")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OpenMetricsServer)
-    server.daemon = daemon
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    targets = {
-        "exporter": f"127.0.0.1:{exporter.port}",
-        "file": f"127.0.0.1:{server.server_port}",
-    }
-    one = Prometheus(tmp_path, *loopback_ports, targets)
-    yield one
-    one.stop()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+# ---- The dashboard ----
 
 
 def queries(dashboard):
@@ -299,50 +184,6 @@ def queries(dashboard):
     for text in found:
         text = text.replace("$__rate_interval", "30s").replace("$__interval", "30s")
         yield re.sub(r"\$(instance|listener|export)\b", ".*", text)
-
-
-def test_prometheus_scrapes_both_and_the_dashboard_has_data(daemon, prometheus):
-    wait_until(prometheus.is_ready, "Prometheus")
-    stop = threading.Event()
-
-    def keep_busy():
-        while not stop.is_set():
-            for engine in ENGINES:
-                echo_some(daemon, f"echo-{engine}", 20)
-
-    thread = threading.Thread(target=keep_busy)
-    thread.start()
-    try:
-        for job in ("exporter", "file"):
-            rate = f'rate(nbserved_operations_total{{job="{job}"}}[30s])'
-            wait_until(
-                lambda: len([r for r in prometheus.query(f"{rate} > 0")]) == len(ENGINES),
-                f"{job}: operations of each listener\n{prometheus.get('/api/v1/targets')}",
-            )
-            labels = f'{{job="{job}", service="echo"}}'
-            buckets = f"rate(nbserved_operation_latency_seconds_bucket{labels}[30s])"
-            median = f"histogram_quantile(0.5, {buckets})"
-            # On a busy machine a scrape may have been too slow, or none was sampled yet.
-            wait_until(lambda up=f'up{{job="{job}"}} == 1': prometheus.query(up), f"{job} is up")
-            wait_until(
-                lambda some=f"{median} > 0 < 10": len(prometheus.query(some)) == len(ENGINES),
-                f"{job}: latencies of each listener",
-            )
-        types = prometheus.get("/api/v1/metadata")
-        assert types["nbserved_operations_total"][0]["type"] == "counter"
-        assert types["nbserved_operation_latency_seconds"][0]["type"] == "histogram"
-        assert types["nbserved_connections_open"][0]["type"] == "gauge"
-        for text in queries(json.loads(DASHBOARD.read_text())):
-            # An annotation has something only after a restart.  On a busy machine a scrape may
-            # have been too slow, and then there is nothing for a moment.
-            if not text.startswith("resets("):
-                wait_until(lambda query=text: prometheus.query(query), f"no data: {text}")
-    finally:
-        stop.set()
-        thread.join()
-
-
-# ---- The dashboard ----
 
 
 def test_every_metric_of_the_dashboard_exists(daemon):
@@ -381,14 +222,6 @@ def test_lines_of_several_hosts_are_apart():
 # ---- The alerts ----
 
 
-def test_the_configuration_in_the_page_is_one(tmp_path):
-    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "doc/lab.md").read_text(), re.S)
-    (tmp_path / "prometheus.yml").write_text(text.replace(f"/usr/share/nbserved/{RULES.name}", str(RULES)))
-    done = subprocess.run([requires_prometheus("promtool"), "check", "config", tmp_path / "prometheus.yml"],
-                          capture_output=True, text=True, timeout=TIMEOUT)  # fmt: skip
-    assert done.returncode == 0 and "6 rules found" in done.stdout, done.stdout + done.stderr
-
-
 def test_every_metric_of_the_alerts_exists(start_daemon):
     lost = listener("lost", address="203.0.113.7:9", optional="yes")  # an address that no host has
     daemon = start_daemon(CONFIG + listener("udp", transport="udp") + lost)
@@ -398,20 +231,6 @@ def test_every_metric_of_the_alerts_exists(start_daemon):
     assert len(used) == 5
     assert used <= have, used - have
     assert 'nbserved_listener_info{listener="lost"' in text and 'state="unavailable"' in text
-
-
-def test_alerts_fire_for_the_host_that_is_in_trouble(tmp_path):
-    cases = (ROOT / "tests/system/prometheus_rules.yml").read_text()
-    (tmp_path / "cases.yml").write_text(cases.replace("[RULES]", json.dumps([str(RULES)])))
-    for words in (["check", "rules", str(RULES)], ["test", "rules", str(tmp_path / "cases.yml")]):
-        done = subprocess.run(
-            [requires_prometheus("promtool"), *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_histograms_have_few_buckets_and_always_the_same(daemon):
