@@ -17,7 +17,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORDS = ("echo", "disk", "https", "bulk")
-TIME = 145  # seconds in all, unless the fewest rounds that can decide take longer
+TIME = 140  # seconds in all, unless the fewest rounds that can decide take longer
 NEXT = """
 What to try next:
 

@@ -47,6 +47,15 @@ check-deb: ## as root: the packages built in a minimal Debian, and installed, up
 	$(AGAIN) deb-source
 	$(Q)packaging/check_deb.sh $(DEB) $(VERSION)
 
+# ---- README's first commands in a new minimal Debian: 12 as root, 13 as a user -------------------
+.PHONY: check-newcomer newcomer-bookworm newcomer-trixie
+check-newcomer: newcomer-bookworm newcomer-trixie ## as root: README's first commands in new minimal Debians, 12 as root, 13 as a user
+newcomer-bookworm newcomer-trixie: export TEST_JOBS := $(TEST_JOBS)
+newcomer-bookworm:
+	$(Q)packaging/check_newcomer.sh bookworm
+newcomer-trixie:
+	$(Q)packaging/check_newcomer.sh trixie newcomer
+
 # ---- Other compilers, options and machines: the table in packaging/check_cross.sh -----------------
 CROSS     = $(BUILD)/cross
 .PHONY: check-cross

@@ -1,4 +1,4 @@
-"""Each row of the table in doc/generators.md has a test that runs its generator, and README's rows are of that table."""
+"""Each row of the table in doc/generators.md has a test that runs its generator."""
 
 import pathlib
 import re
@@ -76,11 +76,3 @@ def test_the_test_of_a_row_is_there(key):
     text = (ROOT / "tests" / name).read_text()
     assert f"def {function}(" in text
     assert re.search(rf"(?<![\w-]){re.escape(key.split()[0])}(?![\w-])", text), "it does not name the generator"
-
-
-def test_the_rows_of_the_readme_are_of_the_table():
-    whole = rows("doc/generators.md")
-    readme = rows("README.md")
-    assert readme and not [row for row in readme if row not in whole]
-    others = re.search(r"(\d+) more commands", (ROOT / "README.md").read_text())
-    assert int(others[1]) == len(whole) - len(readme)

@@ -592,6 +592,23 @@ def late():
         CONFIG.write_text(good)
 
 
+def readme():
+    """README's commands for a service, in their order, with its drop-in; what is left of them at the end."""
+    told = json.loads(Path(__file__).with_name("readme.json").read_text())
+    Path(told["drop_in"]).write_text(told["keys"])
+    environment = {**os.environ, **told["environment"]}
+    results = []
+    for command in told["commands"]:
+        if "uninstall" in command:
+            must("systemctl", "start", "nbserved-metrics.service")
+        done = subprocess.run(["bash", "-euc", f'sudo() {{ "$@"; }}; {command}'], cwd=told["top"], env=environment,
+                              capture_output=True, text=True, timeout=5 * LIMIT_SECONDS, stdin=subprocess.DEVNULL)  # fmt: skip
+        results.append([command, done.returncode, done.stdout + done.stderr])
+    found = must("find", "/usr", "/etc", "-xdev", "-name", "*nbserved*", "-o", "-xdev", "-name", "*nbctl*")
+    units = must("systemctl", "list-units", "--all", "--no-legend", "--state=active", "nbserved*")
+    return {"results": results, "left": sorted(set(found.split())), "units": units}
+
+
 def journal():
     """Everything the daemon said, with its fields: found by what it sends itself, for journald does not
     know the unit and the name of a process that has ended when it looks."""
@@ -603,7 +620,7 @@ def main():
     facts = {}
     for step in (users, analyze, start, traffic, storage, control, unix_socket, paths, restart, reload,
                  activation, low_port, metrics, kill, blocks, watchdog, stalled, silence, stop,
-                 bad_config, late,
+                 bad_config, late, readme,
                  journal):
         begin = time.monotonic()
         try:

@@ -4,9 +4,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "system"))
+import readme  # noqa: E402
 
 MINUTES = 5
 
@@ -36,6 +40,10 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 def facts(tmp_path_factory):
     where = tmp_path_factory.mktemp("nspawn")
     shutil.copy(TOP / "tests/vm/inside_systemd.py", where)
+    (where / "readme.json").write_text(json.dumps({
+        "commands": readme.OF_SERVICE, "top": str(TOP), "drop_in": readme.DROP_IN, "keys": readme.KEYS,
+        "environment": {"BUILD": str(BUILD), "NB_DEPS": "no", "WERROR": os.environ.get("WERROR", "")},
+    }))  # fmt: skip
     install = f'make --no-print-directory -C "{TOP}" BUILD="{BUILD}" DESTDIR="$ROOT" install'
     done = subprocess.run([TOP / "tests/vm/nspawn.sh", "-t", "300", "-p", install, where, "/usr/bin/python3",
                            "/run/nspawn/inside_systemd.py"], capture_output=True, text=True)
@@ -52,6 +60,15 @@ def step(facts):
         assert name not in facts.get("failed", {}), facts["failed"][name]
         return facts[name]
     return get
+
+
+def test_the_commands_of_the_readme_run_and_uninstalling_leaves_what_is_the_users(step):
+    """And ends the metrics, which the page does not start, as well as the service."""
+    seen = step("readme")
+    assert len(seen["results"]) >= 6
+    assert not [result for result in seen["results"] if result[1] != 0]
+    assert seen["left"] == ["/etc/nbserved"], "the drop-in is the user's"
+    assert seen["units"] == ""
 
 
 def test_sysusers_and_tmpfiles_make_user_and_state_directory(step):
