@@ -27,7 +27,7 @@ CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers resu
 $(patsubst %,$(BUILD)/unit/test_%,compare_table figure generator generator_sum judging layers measure metrics nic_link openmetrics render report result rounds sweep top_model top_view verdict): $(CTL_TESTED)
 $(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
 $(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
-$(BUILD)/unit/test_nic_link: $(BUILD)/ctl/host/link.o
+$(BUILD)/unit/test_nic_link: $(BUILD)/ctl/host/interface.o
 $(BUILD)/unit/test_characters: $(BUILD)/ctl/bridge/characters.o
 $(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
