@@ -19,6 +19,7 @@ if [ ! -e "$base" ]; then
 fi
 root=$(mktemp -d "$cache/$suite.XXXXXX")
 trap 'rm -rf "$root"' EXIT
+trap 'exit 1' INT TERM
 # The devices are this host's.
 tar --extract --file "$base" --directory "$root" --exclude='./dev/*'
 cp /etc/resolv.conf "$root/etc"
