@@ -47,10 +47,10 @@ struct top {
 	bool by_worker; /* each row is a worker */
 	/* Only rows with this text in their listener, engine or service are shown. */
 	char filter[TOP_TEXT];
-	bool typing;             /* the user is typing the filter */
-	char selected[TOP_TEXT]; /* name of the selected listener; "" while there is none */
-	char trouble[TOP_TEXT];  /* the reason why no document comes; "": they come */
-	char notice[TOP_TEXT];   /* a message that is shown until the next key */
+	bool typing;                /* the user is typing the filter */
+	char selected[TOP_TEXT];    /* name of the selected listener; "" while there is none */
+	char trouble[2 * TOP_TEXT]; /* why no document comes and from where; "": they come */
+	char notice[TOP_TEXT];      /* a message that is shown until the next key */
 };
 
 /* Keys beyond characters. */
