@@ -21,8 +21,9 @@ struct file_lock {
 	struct file_lock *next; /* next and `users` are protected by locks_mutex */
 	struct file_id id;
 	unsigned users;
-	_Atomic bool fresh;    /* a user made the file, and nothing is served from it yet */
+	_Atomic bool kept;     /* a user serves the file, or has served it: it is never emptied */
 	pthread_mutex_t mutex; /* protects the fields below; held during fcntl() and the making */
+	bool made;             /* by a user: it was empty before */
 	unsigned writers;
 	int fd;     /* holds the lock, and is open for writing if there are writers; -1: none yet */
 	short type; /* F_RDLCK, F_WRLCK; F_UNLCK: the file system has no locks */
@@ -134,6 +135,12 @@ static bool lock_is_sole(const struct file_lock *l)
 	return sole;
 }
 
+/* A user made the file, and nobody has served it.  The caller holds l->mutex. */
+static bool is_fresh(const struct file_lock *l)
+{
+	return l->made && !atomic_load(&l->kept);
+}
+
 static void lock_leave(struct file_lock *l)
 {
 	bool last;
@@ -187,10 +194,9 @@ void file_lock_put(struct file_lock *l, bool to_write)
 	pthread_mutex_lock(&l->mutex);
 	l->writers -= to_write;
 	/* If it fails the file keeps its size, which the next configuration may refuse. */
-	if (atomic_load(&l->fresh) && lock_is_sole(l) && ftruncate(l->fd, 0) == 0)
-		atomic_store(&l->fresh, false);
-	if (l->writers == 0 && l->type == F_WRLCK && !atomic_load(&l->fresh) &&
-	    lock_fd(l->fd, F_RDLCK) == 0)
+	if (is_fresh(l) && lock_is_sole(l) && ftruncate(l->fd, 0) == 0)
+		l->made = false;
+	if (l->writers == 0 && l->type == F_WRLCK && !is_fresh(l) && lock_fd(l->fd, F_RDLCK) == 0)
 		l->type = F_RDLCK;
 	pthread_mutex_unlock(&l->mutex);
 	lock_leave(l);
@@ -206,13 +212,12 @@ void file_lock_end(struct file_lock *l, bool made)
 {
 	if (!l)
 		return;
-	if (made)
-		atomic_store(&l->fresh, true);
+	l->made |= made;
 	pthread_mutex_unlock(&l->mutex);
 }
 
 void file_lock_keep(struct file_lock *l)
 {
 	if (l)
-		atomic_store(&l->fresh, false);
+		atomic_store(&l->kept, true);
 }

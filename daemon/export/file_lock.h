@@ -28,5 +28,6 @@ void file_lock_put(struct file_lock *lock, bool to_write);
  * now has a size.  lock may be NULL. */
 void file_lock_begin(struct file_lock *lock);
 void file_lock_end(struct file_lock *lock, bool made);
-/* Clients are served from the file: it stays.  Never waits; lock may be NULL. */
+/* Clients are served from the file: it stays, even if a later user makes it again, as after
+ * truncate(1).  Never waits; lock may be NULL. */
 void file_lock_keep(struct file_lock *lock);

@@ -104,6 +104,25 @@ static void a_file_that_nobody_served_is_emptied_by_its_last_user(void **state)
 	assert_int_equal(size_of("disk"), 0);
 }
 
+/* As when a reload is refused after it has opened its exports. */
+static void a_served_file_is_not_emptied_after_a_refused_reload_made_it_again(void **state)
+{
+	struct config *config = two_exports("disk\n" MAKES, "./disk\nread-only = yes\n");
+	struct config *refused = two_exports("disk\n" MAKES, "./disk\nread-only = yes\n");
+	struct exports served = { 0 }, candidates = { 0 };
+
+	(void)state;
+	assert_int_equal(exports_open(&served, config), 0);
+	exports_keep(&served);
+	assert_int_equal(truncate(path_of("disk"), 0), 0);
+	assert_int_equal(exports_open(&candidates, refused), 0);
+	assert_int_equal(candidates.list[0]->error, 0);
+	assert_int_equal(size_of("disk"), 1 << 20);
+	close_all(&candidates, refused);
+	close_all(&served, config);
+	assert_int_equal(size_of("disk"), 1 << 20);
+}
+
 static void a_file_that_was_there_is_never_emptied(void **state)
 {
 	struct config *config = two_exports("disk\n" MAKES, "./disk\n" MAKES);
@@ -185,6 +204,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 		T(a_refused_export_leaves_the_file_that_another_one_serves),
 		T(a_file_that_nobody_served_is_emptied_by_its_last_user),
+		T(a_served_file_is_not_emptied_after_a_refused_reload_made_it_again),
 		T(a_file_that_was_there_is_never_emptied),
 		T(a_lock_is_held_while_it_becomes_exclusive),
 		T(two_names_of_a_file_have_one_writer),
