@@ -327,12 +327,11 @@ static json_t *visit_of(const struct conditions *c, const json_t *conditions, st
 	char setup[17];
 
 	snprintf(setup, sizeof(setup), "%016" PRIx64, setup_of(c, conditions));
-	return json_pack("{s:s, s:i, s:i, s:I, s:s, s:s, s:I, s:I, s:I, s:i}", "run", c->run,
-			 "round", (int)place.round, "position", (int)place.position, "seed",
+	return json_pack("{s:s, s:i, s:i, s:I, s:s, s:s, s:I, s:I, s:I}", "run", c->run, "round",
+			 (int)place.round, "position", (int)place.position, "seed",
 			 (json_int_t)place.seed, "setup", setup, "build", c->build, "since_ns",
 			 (json_int_t)(place.fresh ? 0 : seen->since_ns), "generation",
-			 (json_int_t)seen->generation, "changed", (json_int_t)seen->changed,
-			 "failed", (int)place.failed);
+			 (json_int_t)seen->generation, "changed", (json_int_t)seen->changed);
 }
 
 int conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,

@@ -48,9 +48,8 @@ void conditions_fini(struct conditions *c);
  * its result; NULL: none was run.  May ask the daemon's host with -H, hence the exit code. */
 struct place {
 	unsigned round, position;
-	uint64_t seed;   /* of the order of visits; 0: none */
-	bool fresh;      /* the daemon was started for this round */
-	unsigned failed; /* visits of the listener before */
+	uint64_t seed; /* of the order of visits; 0: none */
+	bool fresh;    /* the daemon was started for this round */
 };
 int conditions_set(struct conditions *c, struct measures *m, unsigned first, struct place place,
 		   char *const *argv, const struct generator_run *run);

@@ -126,53 +126,50 @@ static const char *pair_of(const struct visit *v, const struct targets *t, const
 
 enum { FAILING_MAX = 3 }; /* one after the other, of one listener */
 
-/* Of a row and a point of the sweep; owned by the caller. */
-static char *failed_key(const struct visit *v, const struct targets *t, const char *listener)
+/* Of a point of the sweep, by the label of its rows, and a row; owned by the caller. */
+static char *failed_key(const char *label, const char *row)
+{
+	return text_new("%s\t%s", label, row);
+}
+
+static unsigned counted(const json_t *counts, const char *key)
+{
+	return (unsigned)json_integer_value(json_object_get(counts, key));
+}
+
+/* Notes whether COMMAND failed in a visit.  May the run go on?  If it fails in the first round, it
+ * is wrong itself, or the listener is; or if the listener has none but such visits. */
+static bool goes_on_after(struct visit *v, const struct targets *t, const char *listener,
+			  bool failed)
 {
 	json_t *row = targets_row(t, listener);
-	char *key = text_new("%s\t%s", point_of(v)->label, json_string_value(row));
+	char *key = failed_key(point_of(v)->label, json_string_value(row));
+	unsigned failing = failed ? counted(v->failing, key) + 1 : 0;
 
+	json_object_set_new(v->failing, key, json_integer(failing));
+	json_object_set_new(v->failed, key, json_integer(counted(v->failed, key) + failed));
+	free(key);
 	json_decref(row);
-	return key;
+	return !failed || (v->round > 0 && failing <= FAILING_MAX);
 }
 
-static unsigned counted(const json_t *counts, const struct visit *v, const struct targets *t,
-			const char *listener)
+/* At the end of the run, as visits after the last good one may have failed, too. */
+static void set_failed(const struct visit *v)
 {
-	char *key = failed_key(v, t, listener);
-	unsigned count = (unsigned)json_integer_value(json_object_get(counts, key));
+	for (unsigned i = 0; i < v->measures->count; i++) {
+		struct measure *row = v->measures->rows[i];
+		char *key = failed_key(row->label, row->listener);
 
-	free(key);
-	return count;
-}
-
-static void set_count(json_t *counts, const struct visit *v, const struct targets *t,
-		      const char *listener, unsigned count)
-{
-	char *key = failed_key(v, t, listener);
-
-	json_object_set_new(counts, key, json_integer(count));
-	free(key);
-}
-
-/* May the run go on without a visit in which COMMAND failed?  In the first round it is wrong
- * itself, or the listener; later it is counted, unless the listener has none but such visits. */
-static bool goes_on_without(struct visit *v, const struct targets *t, const char *listener)
-{
-	unsigned failing = counted(v->failing, v, t, listener) + 1;
-
-	if (v->round == 0 || failing > FAILING_MAX || child_interrupted())
-		return false;
-	set_count(v->failing, v, t, listener, failing);
-	set_count(v->failed, v, t, listener, counted(v->failed, v, t, listener) + 1);
-	return true;
+		row->visit.failed = counted(v->failed, key);
+		free(key);
+	}
 }
 
 /* ---- Rows of a visit ---- */
 
 /* Makes the rows of one visit of a listener. */
-static int visit_rows(struct visit *v, const struct targets *t, const char *listener,
-		      const struct sampler *s, char *const *argv, const struct generator_run *run)
+static int visit_rows(struct visit *v, const struct targets *t, const struct sampler *s,
+		      char *const *argv, const struct generator_run *run)
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
@@ -187,10 +184,10 @@ static int visit_rows(struct visit *v, const struct targets *t, const char *list
 	sampler_set(s, m, first);
 	for (unsigned i = first; i < m->count; i++)
 		measure_check_requests(m->rows[i]);
-	rc = conditions_set(v->conditions, m, first,
-			    (struct place){ v->round + 1, v->position + 1, v->rounds->seed,
-					    v->c->serve, counted(v->failed, v, t, listener) },
-			    argv, run);
+	rc = conditions_set(
+		v->conditions, m, first,
+		(struct place){ v->round + 1, v->position + 1, v->rounds->seed, v->c->serve }, argv,
+		run);
 	for (unsigned i = first; i < m->count; i++) {
 		const char *pair = pair_of(v, t, m->rows[i]->listener);
 
@@ -228,7 +225,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	if (rc == CTL_DONE && child->status == 0 && !child->timed_out) {
 		rc = sampler_end(&sampler, &child->use);
 		if (rc == CTL_DONE)
-			rc = visit_rows(v, all, t->listener, &sampler, commands[0], &run);
+			rc = visit_rows(v, all, &sampler, commands[0], &run);
 		if (!generator_name(commands[0]) && child->output && child->output[0] &&
 		    !v->ctl->values[VALUE_QUIET] && !v->ctl->out.json) {
 			progress_end();
@@ -262,10 +259,9 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 		progress(v, target);
 		rc = visit(v, t, target, commands, ret_status);
 		generator_command_free(commands);
-		if (rc == CTL_DONE && *ret_status > 0 && goes_on_without(v, t, target->listener))
+		if (rc == CTL_DONE && !child_interrupted() &&
+		    goes_on_after(v, t, target->listener, *ret_status != 0))
 			*ret_status = 0;
-		else if (rc == CTL_DONE && *ret_status == 0)
-			set_count(v->failing, v, t, target->listener, 0);
 		if (rc != CTL_DONE || *ret_status != 0)
 			break;
 	}
@@ -473,6 +469,7 @@ int visits_run(struct ctl *ctl, struct compare *c, struct conditions *conditions
 		if (!c->serve)
 			v.late = leave_timed_out(&v, &t);
 		rc = rc == CTL_DONE ? v.late : rc;
+		set_failed(&v);
 		add_absent(&v);
 		sort_rows(&v);
 	}

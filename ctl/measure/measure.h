@@ -68,7 +68,7 @@ struct measure_visit {
 	 * configuration's number; 1: either of them, or the listener's workers, changed within the
 	 * visit.  All 0: unknown. */
 	uint64_t since_ns, generation, changed;
-	uint64_t failed; /* visits of the listener before it, in its run, in which COMMAND failed */
+	uint64_t failed; /* visits of the row, in all of its run, in which COMMAND failed */
 };
 
 struct measure {

@@ -210,21 +210,18 @@ static bool takes_longer_inside(const struct result_row *row)
 
 static unsigned failed_visits(const struct measure *row)
 {
-	unsigned most = 0, sum = 0;
+	unsigned sum = 0;
 	const char *run = "";
 
-	/* Visits count those before them in their run. */
+	/* Each visit has those of all of its run. */
 	for (unsigned i = 0; i < measure_visits(row); i++) {
-		const struct measure *visit = measure_visit_at(row, i);
+		const struct measure_visit *visit = &measure_visit_at(row, i)->visit;
 
-		if (strcmp(visit->visit.run, run) != 0) {
-			sum += most;
-			most = 0;
-			run = visit->visit.run;
-		}
-		most = MAX(most, (unsigned)visit->visit.failed);
+		if (strcmp(visit->run, run) != 0)
+			sum += (unsigned)visit->failed;
+		run = visit->run;
 	}
-	return sum + most;
+	return sum;
 }
 
 static void find_doubt(const struct result_group *g, struct result_row *row, double usual)

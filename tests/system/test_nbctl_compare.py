@@ -314,6 +314,12 @@ def test_a_visit_that_fails_is_left_out_and_counted(daemon, tmp_path):
     assert len(rows.read_text().splitlines()) == 23
     assert "failed_visits" in [warning["kind"] for warning in document["warnings"]]
     assert {row["doubt"] for row in rows_of(document)} == {"none"}
+    visits.write_text("")
+    last = command.replace("-ne 9", "-lt 23")  # both of the last round: no good visit comes after them
+    done = nbctl(daemon, "compare", "--repeat", "12", "--save", rows, "--json", *names, "--", "sh", "-c", last, "{port}")
+    assert done.returncode == 0 and [row["failed"] for row in rows_of(json.loads(done.stdout))] == [1, 1]
+    loaded = json.loads(nbctl(daemon, "compare", "--load", rows, "--json").stdout)
+    assert sum(row["failed"] for row in rows_of(loaded)) == 3  # of both runs
     visits.write_text("\n" * 100)
     done = nbctl(daemon, "compare", "--repeat", "12", *names, "--", "sh", "-c", f"echo >>{visits}; exit 3", "{port}")
     assert done.returncode == 3 and len(visits.read_text()) == 101  # in the first round it ends the run
