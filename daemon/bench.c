@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,14 +136,30 @@ static void print_command(const struct run_mode *run)
 	putc('\n', stderr);
 }
 
-/* Where a disk has room; the daemon makes it there.  /tmp may be memory. */
-static char *choose_file(void)
+/* Makes an empty file where a disk has room; /tmp may be memory.  The daemon gives it its size.
+ * NULL: failed, and printed. */
+static char *make_file(void)
 {
-	const char *folder = getenv("TMPDIR");
+	const char *folder = run_folder(access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp");
+	char *path;
+	int fd;
 
-	if (!folder)
-		folder = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
-	return text_new("%s/nbserved-%d.img", folder, (int)getpid());
+	if (*folder != '/' || strpbrk(folder, ", \t\n")) {
+		fprintf(stderr,
+			"nbserved: --bench: TMPDIR: expected an absolute path without white space "
+			"or ',', got '%s'\n",
+			folder);
+		return NULL;
+	}
+	path = text_new("%s/nbserved-XXXXXX.img", folder);
+	fd = mkostemps(path, strlen(".img"), O_CLOEXEC);
+	if (fd >= 0) {
+		close(fd);
+		return path;
+	}
+	fprintf(stderr, "nbserved: --bench: cannot make %s: %s\n", path, strerror(errno));
+	free(path);
+	return NULL;
 }
 
 /* A word of a spec, with the file and the CPU, unless it is negative. */
@@ -198,8 +215,11 @@ int bench_prepare(struct run_mode *run, const char *word)
 	if (!g)
 		return not_installed(b);
 	apart = choose_cpus(&server, &generator);
-	if (b->needs_file)
-		run->file = choose_file();
+	if (b->needs_file) {
+		run->file = make_file();
+		if (!run->file)
+			return -EIO;
+	}
 	specs = words = text_new("%s", b->spec);
 	for (char *w; run->count < RUN_SPECS_MAX && (w = next_word(&words));)
 		run->specs[run->count++] = spec_new(run, w, apart ? server : -1);

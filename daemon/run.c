@@ -52,6 +52,13 @@ static bool is_free(const char *path)
 	return access(*folder ? folder : "/", W_OK) == 0 && !is_in_use(path);
 }
 
+const char *run_folder(const char *other)
+{
+	const char *folder = getenv("TMPDIR");
+
+	return folder && *folder ? folder : other;
+}
+
 /* Chooses the control socket: that of the environment, or this user's path, where nbctl looks
  * first, unless another daemon uses it; else one in a new directory. */
 static int find_control(struct run_mode *run, char *path, size_t bytes)
@@ -77,8 +84,7 @@ static int find_control(struct run_mode *run, char *path, size_t bytes)
 		*slash = '/';
 	if (*path && !is_in_use(path))
 		return 0;
-	snprintf(run->directory, sizeof(run->directory), "%s/nbserved-XXXXXX",
-		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	snprintf(run->directory, sizeof(run->directory), "%s/nbserved-XXXXXX", run_folder("/tmp"));
 	if (!mkdtemp(run->directory)) {
 		int error = errno;
 

@@ -23,12 +23,15 @@ struct run_mode {
 	const char *at;       /* the host on which it serves, as ssh takes it; NULL: here */
 	char **command;       /* the arguments after `--`, NULL-terminated; NULL: none */
 	char *page;           /* that --bench has chosen for --html; NULL: none */
-	char *file; /* that --bench lets the daemon make, and removes at its end; NULL: none */
+	char *file;           /* that --bench makes, and removes at its end; NULL: none */
 	/* The rest is private to run.c. */
 	struct server *server;
 	char directory[PATH_MAX]; /* directory made for the control socket; "": none */
 	pid_t child;              /* nbctl; 0: none */
 };
+
+/* $TMPDIR, or the other if that is not set or empty. */
+const char *run_folder(const char *other);
 
 /* The configuration for specs, with a usable control socket; NULL: failed, and logged. */
 struct config *run_config(struct run_mode *run);

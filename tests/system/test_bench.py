@@ -81,6 +81,23 @@ def test_a_disk_is_one_file_that_is_gone_afterwards(tmp_path):
     assert all(row["listener_count"] > 0 for row in rows) and not list(tmp_path.iterdir())
 
 
+def test_the_file_of_a_disk_is_in_no_folder_that_cannot_be_told(tmp_path):
+    requires("fio")
+    for folder in ("a b", "a,size=1M"):
+        (tmp_path / folder).mkdir()
+        done = bench(tmp_path, "disk", check=1, environment={"TMPDIR": str(tmp_path / folder)})
+        assert done.stderr.startswith("nbserved: --bench: TMPDIR: expected an absolute path"), done.stderr
+        assert not list((tmp_path / folder).iterdir())
+
+
+def test_an_empty_tmpdir_is_none(tmp_path):
+    """The printed command has the name of the file, which nobody can foresee."""
+    requires("fio")
+    done = bench(tmp_path, "disk", "--repeat", 1, "--html", "/dev/null", environment={"TMPDIR": ""})
+    (path,) = set(re.findall("export=(/[^,]*[.]img)", done.stderr))
+    assert re.fullmatch("(/var)?/tmp/nbserved-[A-Za-z0-9]{6}[.]img", path) and not os.path.exists(path)
+
+
 def test_without_a_word_it_measures_echo(tmp_path):
     requires("redis-benchmark")
     for arguments in ((), ("--bench=echo",)):
