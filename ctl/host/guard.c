@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,6 +43,23 @@ static bool has_mark(const char *pid, char *text)
 	return bytes > 0 && memmem(text, (size_t)bytes, mark, strlen(mark) + 1);
 }
 
+/* Kills the process if it has the mark: the pidfd is of the process that is then looked at, and no
+ * later one of its id gets the signal.  False: it has no mark. */
+static bool kill_if_marked(const char *name, char *text)
+{
+	pid_t pid = (pid_t)strtol(name, NULL, 10);
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* before Linux 5.3: -1 */
+	bool marked = has_mark(name, text);
+
+	if (marked && pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+	else if (marked)
+		kill(pid, SIGKILL);
+	if (pidfd >= 0)
+		close(pidfd);
+	return marked;
+}
+
 /* Kills what has the mark; false: nothing has it. */
 static bool kill_marked(char *text)
 {
@@ -49,11 +68,8 @@ static bool kill_marked(char *text)
 	bool any = false;
 
 	while (all && (entry = readdir(all)))
-		if (*entry->d_name >= '1' && *entry->d_name <= '9' &&
-		    has_mark(entry->d_name, text)) {
-			kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
-			any = true;
-		}
+		if (*entry->d_name >= '1' && *entry->d_name <= '9')
+			any |= kill_if_marked(entry->d_name, text);
 	if (all)
 		closedir(all);
 	return any;
@@ -65,7 +81,7 @@ static void wipe(char **words)
 		memset(*words, 0, strlen(*words));
 }
 
-/* The guard: waits for the end of the process that holds the other end of the pipe.  It keeps no
+/* The guard: waits for the end of the process that holds the other end of the socket.  It keeps no
  * file open, ignores what a terminal sends, and has neither the name of the process, by which it
  * may be killed, nor its environment, in which another guard may find its own mark. */
 static void watch(int fd, char **argv)
@@ -94,33 +110,47 @@ static void watch(int fd, char **argv)
 
 static int other_end;
 
+/* If there is no guard any more, as when memory was short, this must not end by SIGPIPE. */
 static void dismiss(void)
 {
-	if (write(other_end, "", 1) < 0)
-		return; /* there is no guard any more */
+	send(other_end, "", 1, MSG_NOSIGNAL);
+}
+
+/* Starts the guard, which is no child of this process: that ends all of its children. */
+static bool guard_fork(const int ends[2], char **argv)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0) {
+		close(ends[1]);
+		pid = fork();
+		if (pid == 0)
+			watch(ends[0], argv);
+		_exit(pid < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+	}
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	return pid > 0 && status == 0;
 }
 
 void guard_start(char **argv)
 {
 	struct siphash_key random;
 	int ends[2];
-	pid_t pid;
+	bool started;
 
-	if (*mark || siphash_key_init(&random) < 0 || pipe2(ends, O_CLOEXEC) < 0)
+	if (*mark || siphash_key_init(&random) < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return;
 	snprintf(mark, sizeof(mark), "NBCTL_RUN=%016" PRIx64, random.words[0]);
-	/* It is no child of this process, which ends all of its children. */
-	pid = fork();
-	if (pid == 0) {
-		close(ends[1]);
-		if (fork() == 0)
-			watch(ends[0], argv);
-		_exit(EXIT_SUCCESS);
-	}
+	started = guard_fork(ends, argv);
 	close(ends[0]);
+	if (!started) {
+		close(ends[1]);
+		return;
+	}
 	other_end = ends[1]; /* open until this process ends */
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
 	putenv(mark);
 	atexit(dismiss);
 }

@@ -319,3 +319,24 @@ def test_a_killed_nbctl_leaves_nothing_of_its_command(daemon, tmp_path, remote):
                 os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=TIMEOUT)
     wait_gone(left)
+
+
+def test_nbctl_ends_as_usual_without_its_guard(daemon, tmp_path):
+    """The guard may be killed where memory is short."""
+    go, begun = tmp_path / "go", tmp_path / "begun"
+    script = f"touch {begun}; until test -e {go}; do sleep 0.01; done; true"
+    with subprocess.Popen([str(NBCTL), "-s", daemon.control, "compare", "--", "sh", "-c", script],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:  # fmt: skip
+        wait_until(begun.exists, "the command to start")
+        (guard,) = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if is_guard_of(pid, process.pid)]
+        os.kill(guard, signal.SIGKILL)
+        wait_gone([guard])
+        go.touch()
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode >= 0
+
+
+def is_guard_of(pid, session):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text() == "guard\n" and os.getsid(pid) == session
+    return False
