@@ -281,13 +281,15 @@ struct judging {
 	double usual;      /* bytes per request */
 };
 
-/* A count of 0 is half of the least that can be seen: its logarithm is not known otherwise. */
+/* A count of 0 is half of the least that can be seen: its logarithm is not known otherwise.  What a
+ * count is divided by, the CPU time is, too: see choose_figures(). */
 static double value_in(const struct judging *j, const struct measure *visit)
 {
 	double value = figure_value(visit, j->figure);
 
-	if (j->of_counts && visit->generator.result.requests > 0 && !(value > 0))
-		value = 0.5 / visit->generator.result.requests;
+	if (j->of_counts && value == 0) /* false for NaN: an unknown count */
+		value = 0.5 * figure_value(visit, j->group->figures[JUDGED_COST]) /
+			(double)visit->cpu_ns;
 	if (j->by_generator)
 		value /= figure_value(visit, FIGURE_GENERATOR_PER_REQUEST);
 	return value;

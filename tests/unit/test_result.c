@@ -234,6 +234,44 @@ static void sentences_do_not_contradict_rows(void **state)
 	}
 }
 
+/* Half a call for each visit, by what the calls of the others are divided by: operations. */
+static void a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure(void **state)
+{
+	const struct kind a = of_calls("a", "epoll", 0), b = of_calls("b", "io_uring", 0.2);
+	const double half = 0.5 / (REQUESTS / 10), calls = 0.2 * 10;
+	struct measures m = {};
+	struct result *r;
+
+	(void)state;
+	add_visits_of(&m, &a);
+	for (unsigned i = add_visits_of(&m, &b); i < m.count; i++)
+		m.rows[i]->generator.result.requests = 0;
+	for (unsigned i = 0; i < m.count; i++)
+		m.rows[i]->batch = false;
+	r = judged_merged(&m);
+	assert_int_equal(r->groups[0].figures[JUDGED_CALLS], FIGURE_SYSCALLS_PER_OP);
+	assert_true(fabs(row_of(r, "b")->verdicts[JUDGED_CALLS].change / (calls / half) - 1) <
+		    0.05);
+	done(r, &m);
+}
+
+/* Rows of an earlier release have no context switches. */
+static void an_unknown_count_is_not_judged(void **state)
+{
+	struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
+	struct measures m = {};
+	struct result *r;
+
+	(void)state;
+	a.switches = 0;
+	add_visits_of(&m, &a);
+	add_visits_of(&m, &b);
+	r = judged_merged(&m);
+	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_SWITCHES].is, VERDICT_TOO_FEW_ROUNDS);
+	assert_int_equal(r->finding_count, 0);
+	done(r, &m);
+}
+
 /* ---- Doubts ---- */
 
 static struct result *with_bytes(struct measures *m, const char *listener, unsigned odd)
@@ -502,6 +540,8 @@ int main(void)
 		cmocka_unit_test(the_largest_differences_come_first_and_counts_before_times),
 		cmocka_unit_test(what_fewer_calls_cost_follows_them),
 		cmocka_unit_test(sentences_do_not_contradict_rows),
+		cmocka_unit_test(a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure),
+		cmocka_unit_test(an_unknown_count_is_not_judged),
 		cmocka_unit_test(bytes_of_others_leave_no_verdict),
 		cmocka_unit_test(one_odd_visit_is_left_out),
 		cmocka_unit_test(a_listener_that_changed_has_no_verdict),
