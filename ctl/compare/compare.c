@@ -57,7 +57,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct result *
 		print_answer(&ctl->out, r);
 		reasons_render(&ctl->out, m->unavailable);
 	}
-	print_gates(&beside, r, has_pairs(ctl));
+	print_gates(&beside, r);
 }
 
 static int no_such_listener(const struct measures *m, const char *name)

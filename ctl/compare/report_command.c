@@ -19,7 +19,7 @@ static int show(struct ctl *ctl, const struct measures *m, const struct measures
 		report_html(ctl->out.file, result, m);
 	/* Standard output has the page: what the exit status says is on stderr. */
 	beside.file = stderr;
-	print_gates(&beside, result, false);
+	print_gates(&beside, result);
 	result_free(result);
 	return rc;
 }

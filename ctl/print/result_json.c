@@ -226,7 +226,7 @@ static json_t *gates_to_json(const struct result *r)
 		json_object_set_new(made, "against", json_string(gate_names[r->against_gate]));
 	if (r->limits)
 		json_object_set_new(made, "limits", json_string(gate_names[r->limits->gate]));
-	if (r->gated)
+	if (r->pairs)
 		json_object_set_new(made, "pairs", json_string(gate_names[r->pairs_gate]));
 	return made;
 }

@@ -345,12 +345,12 @@ static void print_limits(struct output *out, const struct limits *l)
 			       counts[GATE_NOT_COMPARABLE]);
 }
 
-void print_gates(struct output *out, const struct result *r, bool pairs)
+void print_gates(struct output *out, const struct result *r)
 {
 	if (r->against)
 		then_render(out, r);
 	if (r->limits)
 		print_limits(out, r->limits);
-	if (pairs)
+	if (r->pairs)
 		say(out, gate_styles[r->pairs_gate], words_pairs_summary(r));
 }

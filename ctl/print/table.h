@@ -22,5 +22,5 @@ void print_result(struct output *out, const struct result *r, const struct measu
 		  column_set wanted);
 /* What the run ends in; nothing, if nothing is judged. */
 void print_answer(struct output *out, const struct result *r);
-/* What decides the exit status; pairs: of --pair and --build, too. */
-void print_gates(struct output *out, const struct result *r, bool pairs);
+/* What decides the exit status. */
+void print_gates(struct output *out, const struct result *r);

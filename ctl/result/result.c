@@ -181,14 +181,14 @@ static void set_gate(struct result *r, const struct result_options *o)
 
 	if (r->against)
 		counts[r->against_gate]++;
-	if (o->pairs) {
+	r->pairs = o->pairs;
+	if (r->pairs) {
 		r->pairs_gate = pairs_gate(r);
 		counts[r->pairs_gate]++;
 	}
 	if (r->limits)
 		counts[r->limits->gate]++;
-	r->gated = r->against || o->pairs || r->limits;
-	r->gate = r->gated ? gate_of_all(counts) : GATE_PASSED;
+	r->gate = r->against || r->pairs || r->limits ? gate_of_all(counts) : GATE_PASSED;
 	if (r->gate == GATE_UNDECIDED && o->undecided_passes)
 		r->gate = GATE_PASSED;
 }

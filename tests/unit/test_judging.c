@@ -404,7 +404,7 @@ static enum gate limited(const char *text, unsigned rounds, char **ret_said)
 	limit.text = (char *)text;
 	r = result_new(&m, &options);
 	out.file = open_memstream(ret_said, &bytes);
-	print_gates(&out, r, false);
+	print_gates(&out, r);
 	fclose(out.file);
 	gate = r->gate;
 	result_free(r);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "measure_case.h"
+#include "result_json.h"
 #include "util.h"
 #include "words.h"
 
@@ -473,6 +474,11 @@ static struct result *beside(struct measures *now, struct measures *then, double
 	return result_new(now, &options);
 }
 
+static json_t *gate_in(const json_t *document, const char *name)
+{
+	return json_object_get(json_object_get(document, "gates"), name);
+}
+
 static void a_slower_machine_is_no_worse_server(void **state)
 {
 	static const struct {
@@ -492,9 +498,15 @@ static void a_slower_machine_is_no_worse_server(void **state)
 		struct measures now = {}, then = {};
 		struct result *r = beside(&now, &then, cases[i].machine, cases[i].server);
 		const struct then *t = row_of(r, "a")->then;
+		json_t *document;
 
 		assert_int_equal(r->machine_changed, cases[i].changed);
 		assert_int_equal(r->gate, cases[i].gate);
+		document = result_to_json(r, &now);
+		assert_string_equal(json_string_value(gate_in(document, "against")),
+				    gate_names[r->gate]);
+		assert_null(gate_in(document, "pairs")); /* no one asked for these */
+		json_decref(document);
 		assert_true(fabs(t->generator_now / t->generator_before / cases[i].machine - 1) <
 			    0.05);
 		assert_int_equal(warned(r, "machine_changed") != NULL, cases[i].changed);
