@@ -60,7 +60,8 @@ struct then {
 	unsigned runs_before, runs_now;
 	bool other_setup; /* saved rows are of another command, host, kernel or configuration */
 	/* The generator's CPU time per request, if it is known on both sides: the machine's speed,
-	 * as it does the same work.  `verdict` is on the ratio of the cost to it then. */
+	 * where it does the same work, which it may not in another setup.  `verdict` is on the
+	 * ratio of the cost to it then. */
 	double generator_before, generator_now;
 	bool machine_changed; /* these differ by more than `within` */
 	struct verdict verdict;

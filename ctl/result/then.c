@@ -128,12 +128,13 @@ static void find_pair(struct result *r, struct result_row *row, const struct mea
 
 /* ---- Judging ---- */
 
-/* The verdict is on the cost itself, or on its ratio to the generator's CPU time: that is the same
- * work then and now, so the machine's speed cancels. */
+/* The verdict is on the cost itself, or on its ratio to the generator's CPU time: in the same setup
+ * that is the same work then and now, so the machine's speed cancels. */
 static void judge_runs(struct then *t, struct runs *past, struct runs *now, bool by_requests,
 		       unsigned comparisons, double within)
 {
 	bool known = by_requests && past->count && now->count && all_known(past) && all_known(now);
+	bool same_work = known && !t->other_setup;
 
 	t->runs_before = past->count;
 	t->runs_now = now->count;
@@ -141,11 +142,12 @@ static void judge_runs(struct then *t, struct runs *past, struct runs *now, bool
 		t->generator_before = median_of(past->generators, past->count);
 		t->generator_now = median_of(now->generators, now->count);
 		t->machine_changed =
+			same_work &&
 			fabs(log(t->generator_now / t->generator_before)) > log1p(within);
 	}
-	for (unsigned i = 0; known && i < past->count; i++)
+	for (unsigned i = 0; same_work && i < past->count; i++)
 		past->costs[i] /= past->generators[i];
-	for (unsigned i = 0; known && i < now->count; i++)
+	for (unsigned i = 0; same_work && i < now->count; i++)
 		now->costs[i] /= now->generators[i];
 	t->verdict = verdict_of_runs(past->costs, past->count, now->costs, now->count, comparisons,
 				     within);
@@ -166,8 +168,10 @@ static void judge(struct result *r, struct result_row *row, const struct measure
 	struct runs past = { 0 }, now = { 0 };
 
 	for (unsigned j = 0; j < then->count; j++)
-		if (is_past_of(then->rows[j], row->row, force || t->other_setup))
+		if (is_past_of(then->rows[j], row->row, force || t->other_setup)) {
+			t->other_setup |= !is_past_of(then->rows[j], row->row, false);
 			runs_add(&past, then->rows[j], cost, row->row);
+		}
 	runs_add(&now, row->row, cost, NULL);
 	/* Runs that are in both files are shown, though not judged. */
 	t->before =
@@ -177,7 +181,7 @@ static void judge(struct result *r, struct result_row *row, const struct measure
 	if ((t->other_setup && !force) || t->machine_changed || row->doubt != DOUBT_NONE)
 		withdraw(t);
 	t->gate = gate_of(&t->verdict, r->within);
-	if (isnan(t->verdict.change) || t->other_setup)
+	if (isnan(t->verdict.change) || t->verdict.is == VERDICT_NOT_COMPARABLE)
 		t->verdict.change = t->now / t->before - 1;
 	r->machine_changed |= t->machine_changed;
 	runs_free(&past);

@@ -456,12 +456,13 @@ static void add_run(struct measures *m, const char *run, double cost_ns, double 
 	}
 }
 
-/* Five runs each, of a machine that is so much slower now, and a server that costs so much more. */
+/* Five runs each, of a machine that is so much slower now, and a server that costs so much more.
+ * setup: of those now; another one than then is judged by force. */
 static struct result *beside(struct measures *now, struct measures *then, double machine,
-			     double server)
+			     double server, const char *setup)
 {
 	static const char *const runs[] = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10" };
-	const struct result_options options = { .then = then };
+	const struct result_options options = { .then = then, .force = *setup };
 
 	for (unsigned i = 0; i < 5; i++) {
 		double mood = about(0.02);
@@ -469,6 +470,8 @@ static struct result *beside(struct measures *now, struct measures *then, double
 		add_run(then, runs[i], 1000, 500);
 		add_run(now, runs[5 + i], 1000 * machine * server * mood, 500 * machine * mood);
 	}
+	for (unsigned i = 0; i < now->count; i++)
+		now->rows[i]->visit.setup = setup;
 	measures_merge(now);
 	measures_merge(then);
 	return result_new(now, &options);
@@ -496,7 +499,7 @@ static void a_slower_machine_is_no_worse_server(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct measures now = {}, then = {};
-		struct result *r = beside(&now, &then, cases[i].machine, cases[i].server);
+		struct result *r = beside(&now, &then, cases[i].machine, cases[i].server, "");
 		const struct then *t = row_of(r, "a")->then;
 		json_t *document;
 
@@ -510,6 +513,31 @@ static void a_slower_machine_is_no_worse_server(void **state)
 		assert_true(fabs(t->generator_now / t->generator_before / cases[i].machine - 1) <
 			    0.05);
 		assert_int_equal(warned(r, "machine_changed") != NULL, cases[i].changed);
+		result_free(r);
+		measures_free(&now);
+		measures_free(&then);
+	}
+}
+
+/* Its generator does other work, which tells nothing of the machine. */
+static void another_setup_is_judged_by_the_cost_itself(void **state)
+{
+	static const double generators[] = { 1.03, 1.5 };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(generators); i++) {
+		struct measures now = {}, then = {};
+		struct result *r =
+			beside(&now, &then, generators[i], 1.2 / generators[i], "another");
+		const struct then *t = row_of(r, "a")->then;
+
+		assert_true(t->other_setup);
+		assert_false(r->machine_changed);
+		assert_null(warned(r, "machine_changed"));
+		assert_int_equal(t->verdict.is, VERDICT_MORE);
+		assert_true(t->verdict.low < 0.2 && t->verdict.high > 0.2);
+		assert_true(t->verdict.low <= t->verdict.change &&
+			    t->verdict.change <= t->verdict.high);
 		result_free(r);
 		measures_free(&now);
 		measures_free(&then);
@@ -561,6 +589,7 @@ int main(void)
 		cmocka_unit_test(a_latency_above_the_round_trip_leaves_no_verdict),
 		cmocka_unit_test(four_times_the_rounds_see_half_the_difference),
 		cmocka_unit_test(a_slower_machine_is_no_worse_server),
+		cmocka_unit_test(another_setup_is_judged_by_the_cost_itself),
 		cmocka_unit_test(builds_are_judged_by_the_generators_time),
 	};
 
