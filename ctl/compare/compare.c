@@ -159,7 +159,7 @@ static int finish(struct ctl *ctl, struct compare *c, struct measures *m)
 	if (m->count || good)
 		show(ctl, c, r, m);
 	if (c->html.file && rc == CTL_DONE)
-		rc = rows_report(c->html.file, ctl->values[VALUE_HTML], r, m);
+		rc = rows_report(&c->html, r, m);
 	if (rc == CTL_DONE)
 		rc = rows_gate(r->gate);
 	result_free(r);

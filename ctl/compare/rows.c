@@ -17,6 +17,25 @@ int rows_file_error(const char *path, int error)
 	return CTL_USAGE;
 }
 
+static bool is_at(const struct stat *st, const char *path)
+{
+	struct stat there;
+
+	return stat(path, &there) == 0 && there.st_dev == st->st_dev && there.st_ino == st->st_ino;
+}
+
+/* Other runs may write to the file, too.  Half a row would make all of it unreadable.  One that has
+ * written nothing may have removed it: then it is made again.  NULL with errno. */
+static FILE *lock_file(FILE *to, const char *path)
+{
+	struct stat st;
+
+	while (to && flock(fileno(to), LOCK_EX) == 0 && fstat(fileno(to), &st) == 0 &&
+	       !is_at(&st, path))
+		to = freopen(path, "ae", to);
+	return to;
+}
+
 /* Empties the file; EINVAL: a pipe, which needs no truncation. */
 static int write_begin(FILE *to, const char *path)
 {
@@ -62,24 +81,14 @@ void rows_close(struct rows_file *f)
 
 	if (!f->file)
 		return;
-	/* Under the lock: another run may be about to append to it, see lock_file(). */
+	/* Under the lock: another run may be about to write to it, see lock_file().  One of those
+	 * may have made the file again. */
 	flock(fileno(f->file), LOCK_EX);
-	if (f->made && fstat(fileno(f->file), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0)
+	if (f->made && fstat(fileno(f->file), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0 &&
+	    is_at(&st, f->path))
 		unlink(f->path);
 	fclose(f->file);
 	f->file = NULL;
-}
-
-/* Other runs may append to the file, too.  Half a row would make all of it unreadable.  One that
- * has saved nothing may have removed it: then it is made again.  NULL with errno. */
-static FILE *lock_file(FILE *to, const char *path)
-{
-	struct stat st;
-
-	while (to && flock(fileno(to), LOCK_EX) == 0 && fstat(fileno(to), &st) == 0 &&
-	       st.st_nlink == 0)
-		to = freopen(path, "ae", to);
-	return to;
 }
 
 int rows_save(struct rows_file *f, const struct measures *m)
@@ -126,14 +135,18 @@ int rows_load(const char *path, struct measures *m)
 	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
 }
 
-int rows_report(FILE *to, const char *path, const struct result *result, const struct measures *m)
+int rows_report(struct rows_file *f, const struct result *result, const struct measures *m)
 {
-	int rc = write_begin(to, path);
+	FILE *to = f->file = lock_file(f->file, f->path);
+	int rc = to ? write_begin(to, f->path) : rows_file_error(f->path, errno);
 
-	if (rc != CTL_DONE)
-		return rc;
-	report_html(to, result, m);
-	return write_end(to, path);
+	if (rc == CTL_DONE) {
+		report_html(to, result, m);
+		rc = write_end(to, f->path);
+	}
+	if (to)
+		flock(fileno(to), LOCK_UN);
+	return rc;
 }
 
 int rows_gate(enum gate gate)

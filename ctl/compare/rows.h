@@ -28,9 +28,8 @@ void rows_close(struct rows_file *f);
 /* Appends the rows with operations, one per line.  Returns an exit code. */
 int rows_save(struct rows_file *f, const struct measures *m);
 
-/* Writes the page of the result over what the file had; path is used in messages.  Returns
- * an exit code. */
-int rows_report(FILE *to, const char *path, const struct result *result, const struct measures *m);
+/* Writes the page of the result over what the file had.  Returns an exit code. */
+int rows_report(struct rows_file *f, const struct result *result, const struct measures *m);
 
 /* The exit code. */
 int rows_gate(enum gate gate);

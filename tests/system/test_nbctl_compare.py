@@ -432,8 +432,9 @@ def test_files_that_were_to_be_written_do_not_stay_empty(start_daemon, tmp_path)
     assert not saved.exists()
 
 
-def test_a_file_of_rows_that_another_run_removed_is_made_again(start_daemon, tmp_path):
-    daemon, saved = start_daemon(listener("echo")), tmp_path / "rows"
-    script = f"import os, socket; os.unlink({str(saved)!r}); s = socket.create_connection(('127.0.0.1', {daemon.port('echo')})); s.send(b'x'); s.recv(1)"
-    assert nbctl(daemon, "compare", "--save", saved, "--", "/usr/bin/python3", "-c", script).returncode == 0
-    assert len(saved.read_text().splitlines()) == 1
+@pytest.mark.parametrize("begin", ["", "open({!r}, 'x');"], ids=["removed", "replaced"])
+def test_a_file_that_another_run_removed_is_made_again(start_daemon, tmp_path, begin):
+    daemon, saved, page = start_daemon(listener("echo")), tmp_path / "rows", tmp_path / "page"
+    script = f"import os, socket; os.unlink({str(saved)!r}); os.unlink({str(page)!r}); {begin.format(str(page))} s = socket.create_connection(('127.0.0.1', {daemon.port('echo')})); s.send(b'x'); s.recv(1)"
+    assert nbctl(daemon, "compare", "--save", saved, "--html", page, "--", "/usr/bin/python3", "-c", script).returncode == 0
+    assert len(saved.read_text().splitlines()) == 1 and "</html>" in page.read_text()
