@@ -212,8 +212,7 @@ static int serve(struct config *config, struct run_mode *run)
 {
 	static struct daemon daemon;
 	struct server *s = &daemon.server;
-	bool ended;
-	int rc;
+	int rc, status;
 
 	/* Listeners' counters and histograms are large and mostly unused, so they are always mapped
 	 * afresh rather than taken from memory that earlier reloads have freed. */
@@ -231,17 +230,26 @@ static int serve(struct config *config, struct run_mode *run)
 		rc = server_start(s, config);
 	if (rc == 0)
 		rc = serve_until_end(&daemon);
-	ended = control_stop(&daemon.control);
-	if (!server_stop(s) || !ended) {
+	control_stop(&daemon.control);
+	if (!server_stop(s)) {
 		log_error("ended with threads that did not");
 		/* Without exit handlers: workers that hang may still use any memory. */
 		_exit(EXIT_FAILURE);
 	}
+	status = rc >= 0                              ? EXIT_SUCCESS
+		 : !run && server_may_start_later(rc) ? EXIT_LATER
+						      : EXIT_FAILURE;
+	if (!control_end(&daemon.control)) {
+		log_warning("ended while the examination of a Doctor call hangs");
+		if (run)
+			run_end(run);
+		fflush(stdout);
+		_exit(status); /* without exit handlers: it may still use any memory */
+	}
 	sd_event_unref(s->event);
-	if (rc < 0)
-		return !run && server_may_start_later(rc) ? EXIT_LATER : EXIT_FAILURE;
-	log_info("ended");
-	return EXIT_SUCCESS;
+	if (rc >= 0)
+		log_info("ended");
+	return status;
 }
 
 static int serve_run(struct run_mode *run)

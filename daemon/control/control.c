@@ -235,11 +235,11 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 }
 
 /* Workers may still own requests of ListConnections: c itself must stay valid, see control.h. */
-bool control_stop(struct control *c)
+void control_stop(struct control *c)
 {
 	varlink_free(c->varlink);
 	c->varlink = NULL;
 	free(c->description);
 	c->description = NULL;
-	return control_doctor_stop(c);
+	control_doctor_stop(c);
 }

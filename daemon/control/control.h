@@ -33,6 +33,10 @@ struct control {
 int control_start(struct control *c, struct server *s, struct reason *reason);
 
 /* Ends all calls and removes the socket.  Outstanding answers of workers arrive later, by the
- * mailbox.  May be called twice, or without control_start().  False: the thread of a Doctor still
- * runs, in a file system or a driver. */
-bool control_stop(struct control *c);
+ * mailbox.  The thread of a Doctor is told to end.  Never waits for it; may be called twice, or
+ * without control_start(). */
+void control_stop(struct control *c);
+
+/* After control_stop(), when the mailbox has ended: waits for the thread of a Doctor.  False: it
+ * hangs, in a file system or a driver: the process must _exit(). */
+bool control_end(struct control *c);

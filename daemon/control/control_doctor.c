@@ -8,19 +8,21 @@
 
 #include "control_internal.h"
 #include "doctor.h"
-#include "watchdog.h"
+#include "util.h"
 
 /* Time for an examination that was told to stop, when the daemon ends. */
-#define EXAMINATION_END_NS ((uint64_t)10 * NS_PER_S)
+#define EXAMINATION_END_NS ((uint64_t)2 * NS_PER_S)
 
 struct examination {
-	struct call answer; /* posted by the thread as it ends */
+	struct call answer; /* posted by the thread as it ends, unless it is left */
 	struct control *control;
 	struct config *config; /* a reference */
 	json_t *report;
 	pthread_t thread;
 	sem_t ended;
 	_Atomic bool stop;
+	_Atomic bool
+		decided; /* whether it answers: the thread, at its end, or control_doctor_stop() */
 };
 
 /* Adds "text": the report as nbserved's option prints it. */
@@ -45,7 +47,8 @@ static void *examination_thread(void *arg)
 
 	pthread_setname_np(pthread_self(), "doctor");
 	x->report = doctor_check(x->config, &x->stop);
-	mailbox_post(&x->control->server->listeners.mailbox, &x->answer);
+	if (!atomic_exchange(&x->decided, true))
+		mailbox_post(&x->control->server->listeners.mailbox, &x->answer);
 	sem_post(&x->ended); /* x is freed when this thread has been joined */
 	return NULL;
 }
@@ -142,12 +145,28 @@ void control_doctor(struct varlink_call *call, json_t *parameters)
 		answer_all(c, NULL);
 }
 
-bool control_doctor_stop(struct control *c)
+/* The mailbox is about to end.  If the thread was first, its answer is posted when this returns. */
+void control_doctor_stop(struct control *c)
+{
+	struct examination *x = c->examination;
+
+	if (!x || atomic_exchange(&x->stop, true))
+		return;
+	if (atomic_exchange(&x->decided, true))
+		while (sem_wait(&x->ended) < 0)
+			; /* EINTR */
+}
+
+bool control_end(struct control *c)
 {
 	struct examination *x = c->examination;
 
 	if (!x)
 		return true;
-	atomic_store(&x->stop, true);
-	return watchdog_wait(&x->ended, clock_ns() + EXAMINATION_END_NS);
+	if (!sem_wait_until(&x->ended, clock_ns() + EXAMINATION_END_NS))
+		return false;
+	pthread_join(x->thread, NULL);
+	c->examination = NULL;
+	examination_free(x);
+	return true;
 }

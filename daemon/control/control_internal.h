@@ -29,7 +29,7 @@ void control_get_stats(struct varlink_call *call, json_t *parameters);
 
 /* control_doctor.c */
 void control_doctor(struct varlink_call *call, json_t *parameters);
-bool control_doctor_stop(struct control *c); /* see control_stop() */
+void control_doctor_stop(struct control *c); /* see control_stop() */
 
 /* control_connections.c */
 enum { CONNECTIONS_LIMIT = 100, CONNECTIONS_LIMIT_MAX = 10000 };

@@ -157,8 +157,17 @@ static const char *fix_of(const json_t *checks, const char *name)
 	return ENGINE_FIX;
 }
 
-static void check_engine(json_t *checks, const struct engine *engine, const json_t *found)
+static bool is_told_to_stop(const _Atomic bool *stop)
 {
+	return stop && atomic_load(stop);
+}
+
+static void check_engine(json_t *checks, const struct engine *engine, const json_t *found,
+			 const _Atomic bool *stop)
+{
+	const bool tried[] = { false, engine->features & FEATURE_BIT(sqpoll),
+			       engine_carries(engine, &transport_udp),
+			       engine->keys == &ring_key_table };
 	struct reason reason = { "" }, no_area = { "" };
 	uint64_t features = 0, known = 0;
 	int rc = doctor_try(engine, &doctor_options[0], &features, &known, &reason);
@@ -167,12 +176,10 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 		   reason.text, error_fix(rc, fix_of(found, NULL)));
 	if (rc < 0)
 		return;
-	if (engine->features & FEATURE_BIT(sqpoll))
-		doctor_try(engine, &doctor_options[1], &features, &known, &reason);
-	if (engine_carries(engine, &transport_udp))
-		doctor_try(engine, &doctor_options[2], &features, &known, &reason);
-	if (engine->keys == &ring_key_table)
-		doctor_try(engine, &doctor_options[3], &features, &known, &no_area);
+	for (unsigned i = 0; i < ARRAY_SIZE(tried) && !is_told_to_stop(stop); i++)
+		if (tried[i])
+			doctor_try(engine, &doctor_options[i], &features, &known,
+				   i == 3 ? &no_area : &reason);
 	for (unsigned f = 0; f < FEATURE_COUNT; f++) {
 		const char *needs = engine_feature_needs[f];
 		bool has = features & FEATURE_MASK(f) || (needs && !*needs);
@@ -192,11 +199,6 @@ static void check_found(void *checks, const struct engine_finding *f)
 	doctor_add(checks, f->name, f->ok, f->value, f->reason, f->fix);
 }
 
-static bool is_told_to_stop(const _Atomic bool *stop)
-{
-	return stop && atomic_load(stop);
-}
-
 /* Adds each engine's own findings. */
 static void check_engines(json_t *checks, const _Atomic bool *stop)
 {
@@ -205,7 +207,7 @@ static void check_engines(json_t *checks, const _Atomic bool *stop)
 
 		if (engines[i]->examine)
 			engines[i]->examine(check_found, found);
-		check_engine(checks, engines[i], found);
+		check_engine(checks, engines[i], found, stop);
 		json_array_extend(checks, found);
 		json_decref(found);
 	}
@@ -411,7 +413,7 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 	doctor_nic(checks, config);
 	for (unsigned i = 0; i < config->listener_count && !is_told_to_stop(stop); i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
-	exports = check_exports(config);
+	exports = is_told_to_stop(stop) ? json_array() : check_exports(config);
 	return json_pack("{s:b, s:o, s:o, s:o}", "passed",
 			 all_served(listeners) && all_served(exports), "checks", checks,
 			 "listeners", listeners, "exports", exports);

@@ -1,8 +1,8 @@
 /* Preloaded into the daemon by tests: file calls of the store `threads` that fail as the file named
  * by FAULTY says, a line of words at a time: `fdatasync EIO`, `pwrite ENOSPC`, `pread short`; or
  * that wait as long as it says so: `pread wait`, `open wait` (of files named disk...), `again wait`
- * (of a file that is open).  `lseek same`: the file system says that a hole begins wherever it is
- * asked for one. */
+ * (of a file that is open), `sysctl wait` (of net.core, as a Doctor of UDP reads it).  `lseek
+ * same`: the file system says that a hole begins wherever it is asked for one. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* as in the daemon: open() is open64() here */
 #include <dlfcn.h>
@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -67,6 +68,15 @@ int open(const char *path, int flags, ...)
 int __open64_2(const char *path, int flags)
 {
 	return open(path, flags, 0);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+	FILE *(*real)(const char *, const char *) = dlsym(RTLD_NEXT, "fopen64");
+
+	if (!strncmp(path, "/proc/sys/net/core/", 19))
+		fault("sysctl");
+	return real(path, mode);
 }
 
 off_t lseek(int fd, off_t offset, int whence)

@@ -294,6 +294,20 @@ def test_a_doctor_is_about_the_configuration_in_force(beside_doctors):
     assert "doctor\n" not in threads
 
 
+def test_a_doctor_that_hangs_does_not_make_the_end_a_failure(faulty):
+    """The daemon ends its clients first, and does not wait for ever."""
+    faulty.write_config(listener("udp", engine="epoll", transport="udp"))
+    assert faulty.nbctl("reload").returncode == 0
+    faulty.say("sysctl wait")
+    with Connection(faulty.control) as client:
+        client.send(CONTROL + "Doctor")
+        tasks = pathlib.Path(f"/proc/{faulty.pid}/task")
+        wait_until(lambda: "doctor\n" in {(task / "comm").read_text() for task in tasks.iterdir()}, "it examines")
+        faulty.process.send_signal(signal.SIGTERM)
+        assert faulty.process.wait(TIMEOUT) == 0
+    assert "ended while the examination of a Doctor call hangs" in faulty.log()
+
+
 @needs_root
 def test_a_client_may_leave_its_doctor(beside_doctors):
     daemon, patients, root = beside_doctors
