@@ -37,7 +37,7 @@ struct listener {
 	struct listener *next; /* in listeners->leaving */
 	uint64_t started_ns;   /* CLOCK_MONOTONIC: the begin of its counters */
 	enum listener_state state;
-	bool starting;        /* see listener_begin() */
+	bool starting;        /* from listener_begin() to listeners_listen() */
 	int error;            /* -errno: it cannot start */
 	struct reason reason; /* for error, and for LISTENER_UNAVAILABLE */
 	/* The engine in use (chosen if `auto`); NULL when unavailable. */
@@ -100,6 +100,12 @@ int listener_make_drained(struct listeners *all, const struct listener_config *c
  * start is replaced in the list by one without workers, in state LISTENER_UNAVAILABLE with the
  * reason, and with `error` set unless it is `optional`. */
 void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going);
+
+/* Lets clients connect to the listeners that have started.  It is the last thing that may refuse a
+ * start or a reload: a client that has connected to a socket which is then closed is reset.  Hence
+ * it ends with the first listener that fails and is not `optional`.  Those that fail are replaced
+ * as above. */
+void listeners_listen(struct listener **list, unsigned count, struct listener *const *going);
 
 /* The store by which a listener that serves reaches config->exports[index]. */
 const struct store *listener_store(const struct listener *l, unsigned index);

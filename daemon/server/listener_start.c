@@ -303,26 +303,47 @@ static struct listener *listener_replace(struct listener *failed, uint64_t end_n
 	return l;
 }
 
-/* Three passes, so that the waits overlap: all workers start, then all failed listeners are asked
- * to stop, then those are waited for. */
-void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going)
+/* Two passes, so that the waits overlap: all failed listeners are asked to stop, then they are
+ * waited for. */
+static void listeners_replace_failed(struct listener **list, unsigned count,
+				     struct listener *const *going)
 {
-	uint64_t end_ns = clock_ns() + WORKER_START_NS;
+	uint64_t end_ns;
 
 	for (unsigned i = 0; i < count; i++) {
-		if (!list[i]->starting)
-			continue;
-		listener_await_start(list[i], end_ns);
-		list[i]->starting = list[i]->error != 0;
-	}
-	for (unsigned i = 0; i < count; i++) {
-		if (!list[i]->starting)
+		if (!list[i]->starting || !list[i]->error)
 			continue;
 		listening_return(list[i], going);
 		listener_request_stop(list[i]);
 	}
 	end_ns = clock_ns() + LISTENERS_END_NS;
 	for (unsigned i = 0; i < count; i++)
-		if (list[i]->starting)
+		if (list[i]->starting && list[i]->error)
 			list[i] = listener_replace(list[i], end_ns);
+}
+
+void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going)
+{
+	uint64_t end_ns = clock_ns() + WORKER_START_NS;
+
+	for (unsigned i = 0; i < count; i++)
+		if (list[i]->starting)
+			listener_await_start(list[i], end_ns);
+	listeners_replace_failed(list, count, going);
+}
+
+void listeners_listen(struct listener **list, unsigned count, struct listener *const *going)
+{
+	bool good = true;
+
+	for (unsigned i = 0; good && i < count; i++) {
+		struct listener *l = list[i];
+
+		if (!l->starting)
+			continue;
+		l->error = listening_begin(l, &l->reason);
+		l->starting = l->error != 0;
+		good = !l->error || l->config->optional;
+	}
+	listeners_replace_failed(list, count, going);
 }

@@ -357,16 +357,18 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 
 int listening_begin(const struct listener *l, struct reason *reason)
 {
+	bool streams = l->config->transport->socket_type == SOCK_STREAM;
 	int rc = 0;
 
-	for (unsigned i = 0; rc == 0 && i < l->worker_count; i++)
+	for (unsigned i = 0; streams && rc == 0 && i < l->worker_count; i++)
 		for (unsigned j = 0; rc == 0 && j < l->workers[i].accept.count; j++) {
 			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
 			const struct bound *bound = &l->addresses[a->address];
 
-			rc = bound->joins ? 0 : socket_start(a->fd, NULL);
-			if (rc < 0)
-				reason_set(reason, rc, "listen %s: %s", bound->text, strerror(-rc));
+			/* bind_rest() has given the first socket to the first worker. */
+			if (!bound->joins)
+				rc = socket_listen(a->fd, i == 0, &bound->sa, l->all->bind_end_ns,
+						   reason);
 		}
 	return rc;
 }

@@ -20,8 +20,7 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 		   struct reason *reason);
 
 /* Calls listen() for the sockets of l, whose workers have started, that share no port with a
- * listener that serves.  It is the last thing that may refuse a start or a reload: a client that
- * has connected to a socket which is then closed is reset.  0, or -errno with the reason. */
+ * listener that serves.  0, or -errno with the reason. */
 int listening_begin(const struct listener *l, struct reason *reason);
 
 /* Undoes the taking over: l was to replace listeners of `going`, and will not. */

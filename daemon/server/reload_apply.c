@@ -183,6 +183,23 @@ static int prepare_new(struct reload_next *n, const struct listener_config *lc,
 			      reason);
 }
 
+/* Adds the errors of listeners that cannot start; false: there are some. */
+static bool report_listeners(const struct reload_next *n, json_t *errors)
+{
+	bool good = true;
+
+	for (unsigned i = 0; i < n->listener_count; i++) {
+		const struct listener *l = n->listeners[i];
+
+		if (!l->error && !cannot_resume(n, l))
+			continue;
+		good = false;
+		if (n->resume || exports_are_there(&n->exports, l->config))
+			add_error(errors, &l->config->section, "listener", l->name, l->reason.text);
+	}
+	return good;
+}
+
 /* Prepares all listeners even after an error, so that every error is reported at once. */
 static bool prepare_listeners(struct reload_next *n, json_t *errors)
 {
@@ -204,32 +221,7 @@ static bool prepare_listeners(struct reload_next *n, json_t *errors)
 		n->listeners[n->listener_count++] = l;
 	}
 	listeners_await_start(n->listeners, n->listener_count, n->going);
-	for (unsigned i = 0; i < n->listener_count; i++) {
-		const struct listener *l = n->listeners[i];
-
-		if (!l->error && !cannot_resume(n, l))
-			continue;
-		good = false;
-		if (n->resume || exports_are_there(&n->exports, l->config))
-			add_error(errors, &l->config->section, "listener", l->name, l->reason.text);
-	}
-	return good;
-}
-
-/* The last step, when nothing else can refuse the reload. */
-static bool listen_all(struct reload_next *n, json_t *errors)
-{
-	struct reason reason;
-
-	for (unsigned i = 0; i < n->listener_count; i++) {
-		const struct listener *l = n->listeners[i];
-
-		if (is_running(n->server, l) || listening_begin(l, &reason) == 0)
-			continue;
-		add_error(errors, &l->config->section, "listener", l->name, reason.text);
-		return false;
-	}
-	return true;
+	return report_listeners(n, errors) && good;
 }
 
 /* Undoes prepare(): ends the new listeners, which never accepted, and closes their exports.
@@ -271,7 +263,10 @@ static bool prepare(struct reload_next *n, json_t *errors)
 		find_removed(n);
 		good = prepare_exports(n, errors);
 		good &= prepare_listeners(n, errors);
-		good = good && listen_all(n, errors);
+		if (good) {
+			listeners_listen(n->listeners, n->listener_count, n->going);
+			good = report_listeners(n, errors);
+		}
 		exports_release(&n->exports);
 	}
 	if (!good)

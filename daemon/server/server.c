@@ -61,8 +61,26 @@ static void server_refuse(const struct listener *l, const struct reason *reason)
 		  l->config->section.line, reason->text);
 }
 
-/* Starts all listeners even after an error, so that every error is reported at once.  Returns an
- * error that a later start would meet again, if there is one; else one that may pass. */
+/* Reports the listeners that cannot start.  Returns an error that a later start would meet again,
+ * if there is one; else one that may pass; else 0. */
+static int server_report(const struct listeners *all)
+{
+	int result = 0;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct listener *l = all->list[i];
+
+		if (!l->error)
+			continue;
+		if (result == 0 || server_may_start_later(result))
+			result = l->error;
+		if (exports_are_there(&all->exports, l->config))
+			server_refuse(l, &l->reason);
+	}
+	return result;
+}
+
+/* Starts all listeners even after an error, so that every error is reported at once. */
 static int server_prepare(struct server *s)
 {
 	struct listeners *all = &s->listeners;
@@ -85,24 +103,12 @@ static int server_prepare(struct server *s)
 		all->count++;
 	}
 	listeners_await_start(all->list, all->count, NULL);
+	result = server_report(all);
+	if (result == 0) {
+		listeners_listen(all->list, all->count, NULL);
+		result = server_report(all);
+	}
 	exports_release(&all->exports);
-	for (unsigned i = 0; i < all->count; i++) {
-		const struct listener *l = all->list[i];
-
-		if (!l->error)
-			continue;
-		if (result == 0 || server_may_start_later(result))
-			result = l->error;
-		if (exports_are_there(&all->exports, l->config))
-			server_refuse(l, &l->reason);
-	}
-	for (unsigned i = 0; result == 0 && i < all->count; i++) {
-		struct reason reason;
-
-		result = listening_begin(all->list[i], &reason);
-		if (result < 0)
-			server_refuse(all->list[i], &reason);
-	}
 	return result;
 }
 

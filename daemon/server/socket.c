@@ -85,7 +85,8 @@ static int refuse_port(const struct sockaddr_storage *sa, int type, struct reaso
 /* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */
 
 /* The first socket of an address is bound without SO_REUSEPORT, so that an address in use is an
- * error even if another nbserved has it; the workers' other sockets then join it. */
+ * error even if another nbserved has it; the workers' other sockets then join it.  Here the kernel
+ * looks only for sockets that listen: socket_listen() asks it again. */
 static int tcp_open(const struct sockaddr_storage *sa, bool first)
 {
 	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
@@ -235,6 +236,30 @@ int socket_start(int fd, const struct sockaddr_storage *late)
 	if (rc == 0 && listen(fd, WORKER_BACKLOG) < 0 && errno != EOPNOTSUPP)
 		rc = -errno;
 	return rc;
+}
+
+/* The kernel looks for conflicts in listen(2), too, and there it knows the sockets that another
+ * process has bound at the same time. */
+int socket_listen(int fd, bool first, const struct sockaddr_storage *sa, uint64_t end_ns,
+		  struct reason *reason)
+{
+	struct address_wait wait = { .type = SOCK_STREAM, .end_ns = end_ns };
+	bool guard = first && sa->ss_family != AF_UNIX;
+	char text[ADDRESS_TEXT_MAX];
+	int on = 1, off = 0, rc;
+
+	if (guard)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &off, sizeof(off));
+	do
+		rc = socket_start(fd, NULL);
+	while (rc == -EADDRINUSE && wait_for_address(&wait, sa));
+	if (guard && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 && rc == 0)
+		rc = -errno;
+	if (rc == -EADDRINUSE)
+		return refuse_port(sa, SOCK_STREAM, reason);
+	return rc < 0 ? reason_set(reason, rc, "listen %s: %s", socket_text(sa, text),
+				   strerror(-rc))
+		      : 0;
 }
 
 /* Connections inherit all of it from the listening socket, so it costs none of them a system call.

@@ -43,6 +43,12 @@ char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TE
  * no effect on UDP sockets: they receive as soon as they are bound.  0 or -errno. */
 int socket_start(int fd, const struct sockaddr_storage *late);
 
+/* listen(2) for a socket of connections that socket_bind() has bound to sa.  first: it is the first
+ * one of the address, and fails with EADDRINUSE if any other process listens there.  end_ns as in
+ * socket_bind().  0, or -errno with the reason. */
+int socket_listen(int fd, bool first, const struct sockaddr_storage *sa, uint64_t end_ns,
+		  struct reason *reason);
+
 /* Sets how long the kernel keeps TCP connections whose clients do not answer, for
  * connections accepted from now on.  Such a client acknowledges neither data nor, while
  * nothing is sent, the kernel's probes, or it does not open the window that it has closed.

@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 import varlink_client
-from conftest import ENGINES, LATER, NBSERVED, TIMEOUT, as_nobody, listener
+from conftest import ENGINES, LATER, NBSERVED, TIMEOUT, as_nobody, listener, wait_until
 from traffic import connect, echo, noise
 
 CONF = pathlib.Path(__file__).resolve().parents[2] / "conf" / "nbserved.ini"
@@ -417,6 +417,25 @@ def test_a_port_of_another_nbserved_is_in_use(start_daemon, engine):
         echo(s)
         s.close()
     first.wait_closed("echo")
+
+
+@pytest.mark.parametrize("optional", ["no", "yes"])
+def test_two_daemons_that_start_together_share_no_port(start_daemon, optional, loopback_ports):
+    """An optional listener that loses its port is unavailable, and does not end the start of the others."""
+    host, first = loopback_ports
+    shared = [listener("echo", address=f"{host}:{first + i}", workers=2, optional=optional) for i in range(10)]
+    pairs = [[start_daemon(text + listener("own"), ready=False) for _ in range(2)] for text in shared]
+    for daemons in pairs:
+        for daemon in daemons:
+            daemon.may_fail = optional == "no"
+            wait_until(lambda d=daemon: d.process.poll() is not None or ": serving " in d.log(), "it does not start")
+        serving = [d for d in daemons if d.process.poll() is None]
+        assert [d.status("echo")["state"] for d in serving].count("serving") == 1
+        if optional == "no":
+            assert sorted(d.process.poll() or 0 for d in daemons) == [0, LATER]
+        else:
+            assert [d.status("own")["state"] for d in serving] == ["serving"] * 2
+        assert sum(": Address already in use" in d.log() for d in daemons) == 1
 
 
 def test_the_control_socket_of_another_nbserved_is_in_use(start_daemon, tmp_path):
