@@ -480,7 +480,6 @@ def test_without_rdma_optional_listeners_are_unavailable(start_daemon):
     assert len(RDMA_NAMES) == 6
     (reason,) = {daemon.status(name)["reason"] for name in RDMA_NAMES}
     assert "no RDMA device" in reason or "without RDMA: build" in reason, reason
-    assert len(reason) < 100
     lines = daemon.log().splitlines()
     told = [line for line in lines if "unavailable: " in line]
     names = ", ".join(f"'{name}'" for name in RDMA_NAMES)
