@@ -56,6 +56,9 @@ static void worker_do_drain(struct call *call)
 	w->drain.deadline_ns = deadline_ns;
 	if (!w->engine->connectionless) /* see worker_end_accept() */
 		worker_stop_accepting(w);
+	else if (w->accept.ended)
+		w->owner->accept_ended(w);
+	w->accept.left = w->accept.ended;
 	worker_arm(w, &w->drain.timer, 0);
 	for (struct conn *c = w->conns; c; c = c->next) {
 		/* Running c lets sources stop and finished connections end.  It counts as activity:

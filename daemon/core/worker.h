@@ -67,7 +67,8 @@ struct worker_owner {
 	void (*paused)(struct worker *w, int error);
 	/* The worker drains and has closed its listening sockets: no new connection can arrive at
 	 * it any more, and the kernel now wakes other workers for connections in a shared queue.
-	 * A connectionless one reads no socket any more that was handed to another worker. */
+	 * A connectionless one reads no socket any more that was handed to another worker; it says
+	 * so once for each request to drain, as more may be handed over while it drains. */
 	void (*accept_ended)(struct worker *w);
 	/* After accept_ended(), when no connection is left. */
 	void (*drained)(struct worker *w);

@@ -289,6 +289,16 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		worker_request(&l->workers[i], REQUEST_DRAIN, deadline_ns);
 }
 
+void listener_leave_given(struct listener *l, uint64_t end_ns)
+{
+	/* First what the workers said when the drain began. */
+	listener_await_accept_ended(l, end_ns);
+	l->accept_ended_count = 0;
+	for (unsigned i = 0; i < l->worker_count; i++)
+		worker_request(&l->workers[i], REQUEST_DRAIN,
+			       atomic_load(&l->workers[i].requests[REQUEST_DRAIN].value));
+}
+
 void listener_await_accept_ended(struct listener *l, uint64_t end_ns)
 {
 	while (l->accept_ended_count < l->worker_count && watchdog_wait(&l->accept_ended, end_ns))

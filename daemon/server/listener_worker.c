@@ -52,12 +52,14 @@ static void listener_paused(struct worker *w, int error)
 
 /* ---- Messages of workers to the main thread ---- */
 
-/* Posts a call that is a part of w, so it needs no memory and cannot fail.  Each is posted at most
- * once in the life of w. */
+/* Posts a call that is a part of w, so it needs no memory and cannot fail.  Each is posted once in
+ * the life of w. */
 static void listener_tell(struct worker *w, enum worker_told what, void (*fn)(struct call *))
 {
 	const struct listener *l = w->owner_context;
 
+	if (w->told[what].fn)
+		return;
 	w->told[what].fn = fn;
 	mailbox_post(&l->all->mailbox, &w->told[what]);
 }

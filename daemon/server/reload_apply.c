@@ -276,9 +276,12 @@ static bool prepare(struct reload_next *n, json_t *errors)
 
 /* ---- Commit: nothing fails from here on ---- */
 
-/* The file of a Unix socket now belongs to the heir, so that the drain of l does not remove it. */
-static void hand_over(struct listener *l)
+/* The file of a Unix socket now belongs to the heir, so that the drain of l does not remove it.  A
+ * listener of datagrams that drains already is asked to read no more what it has handed over. */
+static void hand_over(struct listener *l, uint64_t end_ns)
 {
+	bool given = false;
+
 	for (unsigned i = 0; i < l->address_count; i++) {
 		struct bound *a = &l->addresses[i];
 
@@ -288,14 +291,17 @@ static void hand_over(struct listener *l)
 		a->file = (struct unix_socket){ 0 };
 		a->heir = NULL;
 		listening_give(l, i);
+		given = true;
 	}
+	if (given && l->state == LISTENER_DRAINING && l->config->transport->datagrams)
+		listener_leave_given(l, end_ns);
 }
 
 /* Ends a listener that was replaced or removed. */
 static void retire_listener(struct server *s, struct listener *l, uint64_t deadline_ns,
 			    uint64_t end_ns)
 {
-	hand_over(l);
+	hand_over(l, end_ns);
 	listener_drain(l, deadline_ns);
 	if (l->state != LISTENER_DRAINING) {
 		listeners_end_one(l, end_ns);
@@ -350,7 +356,7 @@ static void commit(struct reload_next *n)
 	s->generation += n->diff.count > 0;
 	log_set_level(s->config->server.log_level);
 	for (struct listener *l = s->listeners.leaving; l; l = l->next)
-		hand_over(l);
+		hand_over(l, clock_ns() + ACCEPT_END_WAIT_NS);
 	for (unsigned i = 0; i < n->going_count; i++)
 		if (n->going[i]->state > LISTENER_DRAINING)
 			listener_request_stop(n->going[i]);
