@@ -303,6 +303,11 @@ static void uring_readable(struct op *op, int res, uint32_t flags)
 	struct conn *c = container_of(op, struct conn, recv_op);
 
 	(void)flags;
+	if (res < 0 && res != -ECANCELED) {
+		uring_poll_ended(c);
+		conn_failed(c, -res);
+		return;
+	}
 	if (res < 0 || (c->flags & (CONN_RECV_OFF | CONN_CLOSING))) {
 		uring_poll_ended(c);
 	} else {

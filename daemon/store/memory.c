@@ -136,12 +136,18 @@ static int memory_clear(struct io *io)
 		memset((uint8_t *)e->memory + at, 0, (size_t)bytes);
 		page_map_set(e->pages, at / PAGE_MAP_BYTES, page_up(at + bytes));
 	} else {
+		uint64_t first = page_up(at), end = (at + bytes) / PAGE_MAP_BYTES;
+
 		io->calls++;
-		page_map_clear(e->pages, page_up(at),
-			       at + bytes == e->size ? page_up(e->size)
-						     : (at + bytes) / PAGE_MAP_BYTES);
-		if (fallocate(e->fd, mode, (off_t)at, (off_t)bytes) < 0)
-			return -errno;
+		if (at + bytes == e->size)
+			end = page_up(e->size);
+		page_map_clear(e->pages, first, end);
+		if (fallocate(e->fd, mode, (off_t)at, (off_t)bytes) < 0) {
+			int rc = -errno;
+
+			page_map_set(e->pages, first, end); /* the data are still there */
+			return rc;
+		}
 	}
 	io->progress += bytes;
 	return io->progress < io->length;

@@ -156,6 +156,13 @@ static void numbers_of_32_bits_begin_again(void **state)
 	assert_int_equal(a.high, (1ULL << 32) + 5);
 	assert_int_equal(a.order, 2); /* UINT32_MAX and 4 came late */
 	assert_int_equal(a.lost, 1);  /* 3 */
+	/* Behind the first one there is nothing. */
+	a = (struct iperf3_arrivals){ 0 };
+	iperf3_build_header(header, false, 0, UINT32_MAX);
+	iperf3_arrived(&a, header, false, 0);
+	assert_int_equal(a.high, 0);
+	assert_int_equal(a.lost, 0);
+	assert_int_equal(a.order, 1);
 }
 
 /* RFC 1889, 6.3.1; no clock of the client's is ours. */

@@ -367,6 +367,8 @@ void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide,
 		number = MIN(get_be64(header + 8), COUNT_MAX);
 	else
 		number = a->high + (uint64_t)(int32_t)(get_be32(header + 8) - (uint32_t)a->high);
+	if (number > COUNT_MAX)
+		number = 0; /* before the first one: late */
 	if (number > a->high) {
 		a->lost += number - a->high - 1;
 		a->high = number;
