@@ -1,5 +1,5 @@
-/* ctl/measure/nic_link.c: how near to its speed an interface came, and what is said of it;
- * ctl/host/link.c: what this host tells. */
+/* ctl/measure/nic_interface.c: how near to its speed an interface came, and what is said of it;
+ * ctl/host/interface.c: what this host tells. */
 #include "measure_case.h"
 
 #include <stdio.h>
