@@ -1,4 +1,4 @@
-/* ctl/measure/nic_interface.c: how near to its speed an interface came, and what is said of it;
+/* ctl/measure/nic_link.c: how near to its speed an interface came, and what is said of it;
  * ctl/host/interface.c: what this host tells. */
 #include "measure_case.h"
 
