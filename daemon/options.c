@@ -1,6 +1,7 @@
 /* See options.h. */
 #include "options.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -145,6 +146,7 @@ int options_parse(struct options *o, int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "+c:hV", options, &index)) >= 0) {
 		switch (c) {
 		case 'r':
+			assert(optarg); /* the option requires it */
 			if (run->count == RUN_SPECS_MAX) {
 				fprintf(stderr, "nbserved: at most %d --run\n", RUN_SPECS_MAX);
 				return -EINVAL;
