@@ -110,13 +110,14 @@ static int file_examine(struct export *e, struct reason *reason)
 /* The file's or device's own size, bytes. */
 static int file_size(struct export *e, struct reason *reason)
 {
+	bool device = e->block_device;
 	struct stat st;
-	int rc = e->block_device ? ioctl(e->fd, BLKGETSIZE64, &e->size) : fstat(e->fd, &st);
+	int rc = device ? ioctl(e->fd, BLKGETSIZE64, &e->size) : fstat(e->fd, &st);
 
 	if (rc < 0)
 		return reason_set(reason, -errno, "%s: cannot tell its size: %s", e->options->path,
 				  strerror(errno));
-	if (!e->block_device)
+	if (!device)
 		e->size = (uint64_t)st.st_size;
 	return 0;
 }
