@@ -1,6 +1,5 @@
 /* Locks on files.  See file_lock.h. */
 #include "file_lock.h"
-#include "file_id.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -431,6 +431,8 @@ void listening_keep(struct listener *l)
 	for (unsigned i = 0; i < l->worker_count; i++)
 		room += l->workers[i].accept.count;
 	l->kept = calloc(room, sizeof(*l->kept));
+	if (!l->kept)
+		return;
 	for (unsigned i = 0; i < l->worker_count; i++)
 		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
 			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
@@ -438,7 +440,7 @@ void listening_keep(struct listener *l)
 
 			if (a->given)
 				continue;
-			fd = l->kept ? fcntl(a->fd, F_DUPFD_CLOEXEC, 0) : -1;
+			fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
 			if (fd < 0) {
 				listening_forget(l);
 				return;

@@ -117,7 +117,7 @@ static int server_prepare(struct server *s)
 int server_start(struct server *s, struct config *config)
 {
 	struct listeners *all = &s->listeners;
-	sd_event_source *source;
+	sd_event_source *source = NULL;
 	int rc;
 
 	s->config = config;
