@@ -96,10 +96,10 @@ static json_t *link_of(const json_t *readings, const char *name, const json_t *n
 	static const uint64_t mbit = 1000 * 1000;
 	const json_t *first = json_array_get(readings, 0);
 	const json_t *last = json_array_get(readings, json_array_size(readings) - 1);
-	uint64_t mtu = field_uint(nic, "mtu");
+	uint64_t mtu = field_uint(nic, "mtu"), speed_bps = field_uint(nic, "speed_mbit") * mbit;
 
 	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "interface", name, "speed_bps",
-			 (json_int_t)(field_uint(nic, "speed_mbit") * mbit), "received_bps",
+			 (json_int_t)speed_bps, "received_bps",
 			 (json_int_t)median_rate(readings, name, &received, mtu), "sent_bps",
 			 (json_int_t)median_rate(readings, name, &sent, mtu), "segments",
 			 (json_int_t)grown(first, last, "segments_sent"), "retransmitted",
