@@ -60,7 +60,8 @@ static json_t *describe(const char *name)
 		json_object_set_new(made, "firmware", json_string(driver.fw_version));
 	if (!is_card(&driver) || !ask_driver(name, &settings))
 		return made;
-	speed_mbit = ethtool_cmd_speed(&settings);
+	/* Not by the kernel's function, which shifts an int. */
+	speed_mbit = (uint32_t)settings.speed_hi << 16 | settings.speed;
 	if (speed_mbit && speed_mbit != (uint32_t)SPEED_UNKNOWN)
 		json_object_set_new(made, "speed_mbit", json_integer(speed_mbit));
 	return made;

@@ -70,12 +70,12 @@ static void drop_minor(json_t *loads, json_t *minor)
 {
 	json_t *counts, *count;
 	const char *load, *name;
-	void *next;
+	void *after;
 
 	json_object_foreach(loads, load, counts) {
 		uint64_t all = field_sum(counts, "");
 
-		json_object_foreach_safe(counts, next, name, count) {
+		json_object_foreach_safe(counts, after, name, count) {
 			uint64_t some = field_uint(count, "");
 
 			if (some >= all / 50)
