@@ -216,7 +216,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	if (!w->shared)
 		abort();
 	admin = connect_admin(&d);
-	for (uint16_t i = 0; i < DISK_CLIENTS; i++)
+	for (unsigned i = 0; i < DISK_CLIENTS; i++)
 		connect_queue(&d, &d.clients[i], (uint16_t)(i + 1),
 			      nvme_of(admin)->member->controller->cntlid);
 	while (in.bytes > 0)

@@ -64,8 +64,14 @@ static void the_smallest_limit_of_all_groups_counts(void **state)
 		assert_int_equal(cpus_granted(path, root), cases[i].granted);
 	}
 	assert_int_equal(cpus_granted("/nonexistent", root), 0);
-	snprintf(path, sizeof(path), "rm -rf %s", root);
-	assert_int_equal(system(path), 0);
+	assert_int_equal(unlink(path), 0);
+	for (unsigned i = ARRAY_SIZE(folders); i-- > 0;) {
+		snprintf(path, sizeof(path), "%s/%s/cpu.max", root, folders[i]);
+		assert_int_equal(unlink(path), 0);
+		snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
+		assert_int_equal(rmdir(path), 0);
+	}
+	assert_int_equal(rmdir(root), 0);
 }
 
 static void at_least_one_cpu_is_usable(void **state)

@@ -239,7 +239,7 @@ static void sentences_do_not_contradict_rows(void **state)
 static void a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure(void **state)
 {
 	const struct kind a = of_calls("a", "epoll", 0), b = of_calls("b", "io_uring", 0.2);
-	const double half = 0.5 / (REQUESTS / 10), calls = 0.2 * 10;
+	const double half = 0.5 * 10 / REQUESTS, calls = 0.2 * 10;
 	struct measures m = {};
 	struct result *r;
 

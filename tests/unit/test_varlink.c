@@ -155,9 +155,11 @@ static void a_call_is_read_whole(void **state)
 
 static void missing_fields_and_null_are_alike(void **state)
 {
-	static const char *const texts[] = { CALL, "{\"method\":\"a\",\"parameters\":null}",
-					     "{\"method\":\"a\",\"more\":null,\"oneway\":null,"
-					     "\"upgrade\":null}",
+	static const char *const texts[] = { CALL,
+					     "{\"method\":\"a\",\"parameters\":null}",
+					     "{\"method\":\"a\",\"more\":null}",
+					     "{\"method\":\"a\",\"oneway\":null}",
+					     "{\"method\":\"a\",\"upgrade\":null}",
 					     "{\"method\":\"a\",\"upgrade\":false}" };
 	struct varlink_request q;
 

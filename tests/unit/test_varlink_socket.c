@@ -26,22 +26,22 @@ static void the_socket_is_for_its_owner_and_group(void **state)
 
 static _Atomic bool ended;
 
-/* Makes files meanwhile; returns one of them that has another mode than it was made with. */
+/* Makes files meanwhile; not NULL: one of them had another mode than it was made with. */
 static void *make_files(void *arg)
 {
 	const char *path = arg;
 	struct stat st;
-	intptr_t wrong = 0;
+	bool wrong = false;
 
 	while (!ended && !wrong) {
 		int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 
 		if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 07777) != 0666)
-			wrong = st.st_mode;
+			wrong = true;
 		unlink(path);
 		close(fd);
 	}
-	return (void *)wrong;
+	return wrong ? arg : NULL;
 }
 
 /* The umask is the whole process's. */
