@@ -75,7 +75,7 @@ endif
 RDMA_LEVELS := engine/rdma/verbs engine/rdma engine/rdma/ud
 SERVICES := simple http block nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
 LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) tls registry config varlink export server control
-INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, network interfaces, the schema of statistics: knows only libc (and the journal)
+INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, the schema of statistics: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
 INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move over TCP: epoll, uring*, uring_poll; readiness.c is shared by the reactors

@@ -12,7 +12,6 @@
 #include "control_internal.h"
 #include "document.h"
 #include "log.h"
-#include "nic.h"
 #include "runtime.h"
 #include "util.h"
 
@@ -31,14 +30,6 @@ static void get_status(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
 	varlink_reply(call, document_status(control_server(call)));
-}
-
-/* Asks drivers, which may wait for their card. */
-static void get_interfaces(struct varlink_call *call, json_t *parameters)
-{
-	(void)parameters;
-	varlink_reply(call, json_pack("{s:o}", "interfaces",
-				      document_interfaces(control_server(call), true)));
 }
 
 /* Adds "text": the configuration as nbserved's option prints it. */
@@ -172,12 +163,10 @@ static const struct varlink_method control_methods[] = {
 	{ "GetStats", VARLINK_READ, true,
 	  PARAMETERS(OPTIONAL("listeners", STRINGS, .max = CONFIG_LISTENERS_MAX),
 		     OPTIONAL("by_worker", BOOL),
-		     OPTIONAL("interfaces", STRINGS, .max = NIC_NAMES_MAX),
 		     OPTIONAL("interval_ms", INT, .min = STATS_INTERVAL_MIN_MS, .max = STATS_INTERVAL_MAX_MS)),
 	  control_get_stats },
 	{ "ListConnections", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(CONNECTIONS_LIMIT_MAX)),
 	  control_list_connections },
-	{ "GetInterfaces", VARLINK_READ, false, NULL, get_interfaces },
 	{ "GetConfig", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), get_config },
 	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), control_doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("level", STRING)), set_log_level },

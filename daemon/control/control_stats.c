@@ -4,7 +4,6 @@
 
 #include "control_internal.h"
 #include "document.h"
-#include "nic_traffic.h"
 
 enum { US_PER_MS = 1000 };
 
@@ -19,13 +18,8 @@ struct stream {
 /* The document that a call with these parameters asks for. */
 static json_t *make_document(struct server *s, const json_t *parameters)
 {
-	const json_t *interfaces = json_object_get(parameters, "interfaces");
-	json_t *document = document_stats(s, json_object_get(parameters, "listeners"),
-					  json_is_true(json_object_get(parameters, "by_worker")));
-
-	if (interfaces)
-		nic_traffic_add(document, interfaces);
-	return document;
+	return document_stats(s, json_object_get(parameters, "listeners"),
+			      json_is_true(json_object_get(parameters, "by_worker")));
 }
 
 static void stream_free(struct stream *stream)

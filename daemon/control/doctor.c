@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "config.h"
-#include "doctor_nic.h"
 #include "doctor_report.h"
 #include "document.h"
 #include "exports.h"
@@ -410,7 +409,6 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 	check_engines(checks, stop);
 	check_kernel_tls(checks);
 	check_modules(checks, config);
-	doctor_nic(checks, config);
 	for (unsigned i = 0; i < config->listener_count && !is_told_to_stop(stop); i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
 	exports = is_told_to_stop(stop) ? json_array() : check_exports(config);

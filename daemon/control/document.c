@@ -16,7 +16,6 @@
 #include "owner.h"
 #include "ring_keys.h"
 #include "server.h"
-#include "snmp.h"
 #include "store.h"
 #include "util.h"
 
@@ -305,28 +304,10 @@ static json_t *document_new(const struct server *s)
 			 "time", json_time());
 }
 
-/* NULL: no listener has datagrams. */
-static json_t *host_to_json(const struct server *s)
-{
-	struct snmp_counters n;
-	bool wanted = false;
-
-	for (unsigned i = 0; i < s->listeners.count; i++)
-		wanted |= s->listeners.list[i]->config->transport->datagrams;
-	if (!wanted)
-		return NULL;
-	snmp_read(&n);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "no_port", json_count(n.no_port),
-			 "receive_errors", json_count(n.receive_errors), "receive_buffer",
-			 json_count(n.receive_buffer), "checksum", json_count(n.checksum),
-			 "send_buffer", json_count(n.send_buffer), "unreachable",
-			 json_count(n.unreachable));
-}
-
 /* Workers that sleep with unreaped sends count them first, which takes some milliseconds. */
 json_t *document_stats(struct server *s, const json_t *names, bool by_worker)
 {
-	json_t *document = document_new(s), *listeners = json_array(), *host;
+	json_t *document = document_new(s), *listeners = json_array();
 
 	listeners_flush_counters(&s->listeners);
 	for (unsigned i = 0; i < s->listeners.count; i++) {
@@ -336,9 +317,6 @@ json_t *document_stats(struct server *s, const json_t *names, bool by_worker)
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "exports", document_exports_stats(s, names));
 	json_object_set_new(document, "reload", reload_document(s));
-	host = host_to_json(s);
-	if (host)
-		json_object_set_new(document, "host_udp", host);
 	return document;
 }
 
@@ -368,7 +346,6 @@ json_t *document_status(struct server *s)
 		json_array_append_new(listeners, listener_to_status(s->listeners.list[i]));
 	for (struct listener *l = s->listeners.leaving; l; l = l->next)
 		json_array_append_new(leaving, listener_to_status(l));
-	json_object_set_new(document, "interfaces", document_interfaces(s, false));
 	json_object_set_new(document, "log_level", json_string(log_level_name(log_get_level())));
 	json_object_set_new(document, "stopping", json_boolean(s->listeners.stopping));
 	json_object_set_new(document, "listeners", listeners);

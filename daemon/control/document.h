@@ -17,10 +17,6 @@ json_t *document_stats(struct server *s, const json_t *names, bool by_worker);
 /* GetStatus. */
 json_t *document_status(struct server *s);
 
-/* The interfaces that have a listener's address, but for loopback: "name", "listeners"; facts:
- * "nic", for which drivers are asked, see nic_describe(). */
-json_t *document_interfaces(const struct server *s, bool facts);
-
 /* Names of the features in use (bits of enum engine_feature), and `-NAME` of those in `off`. */
 json_t *document_features(uint64_t mask, uint64_t off);
 

@@ -147,9 +147,8 @@ def test_every_declared_method_exists_and_takes_only_what_is_declared(daemon, in
 
 def test_every_reply_is_as_declared(daemon, interface):
     with echo_client(daemon):
-        for method in ("GetStatus", "GetStats", "GetInterfaces", "ListConnections", "GetConfig", "Doctor"):
+        for method in ("GetStatus", "GetStats", "ListConnections", "GetConfig", "Doctor"):
             interface.check_reply(method, daemon.call(method))
-    interface.check_reply("GetStats", daemon.call("GetStats", interfaces=["lo"]))
     for method in ("GetConfig", "Doctor"):
         interface.check_reply(method, daemon.call(method, text=True))
     interface.check_reply("SetLogLevel", daemon.call("SetLogLevel", level="debug"))
@@ -169,31 +168,6 @@ def test_a_removed_method_names_its_replacement_and_changes_nothing(daemon, meth
     name, parameters = error_of(daemon, CONTROL + method, {})
     assert name == CONTROL + "ReloadRefused" and "conf.d" in parameters["message"]
     assert daemon.call("GetConfig") == before
-
-
-def test_interfaces_of_listeners_are_told(start_daemon, interface):
-    """Those that have an address, for a listener on all; loopback, where no card is, not."""
-    daemon = start_daemon(listener("all", address="0.0.0.0:0") + listener("loopback"))
-    reply = daemon.call("GetInterfaces")
-    interface.check_reply("GetInterfaces", reply)
-    here = {name for name in os.listdir("/sys/class/net") if name != "lo"}
-    assert {one["name"] for one in reply["interfaces"]} <= here
-    assert all(one["listeners"] == ["all"] and one["nic"]["name"] == one["name"] for one in reply["interfaces"])
-    known = [{key: one[key] for key in ("name", "listeners")} for one in reply["interfaces"]]
-    assert daemon.call("GetStatus")["interfaces"] == known
-
-
-def test_counters_of_interfaces_come_on_request(daemon):
-    assert not {"interfaces", "host_tcp"} & set(daemon.call("GetStats"))
-    before = daemon.call("GetStats", interfaces=["lo", "none"])
-    with echo_client(daemon):
-        after = daemon.call("GetStats", interfaces=["lo"])
-    assert [one["name"] for one in before["interfaces"]] == ["lo"], "what does not exist is left out"
-    for name in ("received_bytes", "received_packets", "sent_bytes", "sent_packets"):
-        assert after["interfaces"][0][name] > before["interfaces"][0][name]
-    assert after["host_tcp"]["segments_sent"] > before["host_tcp"]["segments_sent"]
-    names = ["lo"] * 17
-    assert error_of(daemon, CONTROL + "GetStats", {"interfaces": names})[0] == SERVICE + "InvalidParameter"
 
 
 def test_declared_errors_are_as_declared(daemon, interface):

@@ -140,9 +140,7 @@ def test_datagrams_that_are_too_long_are_dropped_and_counted(start_daemon, engin
 
 
 def test_datagrams_dropped_by_the_kernel_are_reported(start_daemon, engine):
-    """The counts of the socket and of the host, which may have dropped other datagrams as well."""
     daemon = start_daemon(udp("discard", engine=engine, service="discard"))
-    before = daemon.call("GetStats")["host_udp"]
     with client(daemon.addresses("discard")[0]) as s:
         room = 2 * int(Path("/proc/sys/net/core/rmem_max").read_text())
         count = min(room, 8 << 20) // 9000 + 500
@@ -152,10 +150,7 @@ def test_datagrams_dropped_by_the_kernel_are_reported(start_daemon, engine):
         os.kill(daemon.pid, signal.SIGCONT)
         wait_until(lambda: sum(stats_of(daemon, "discard")[key] for key in ("in", "overflowed")) == count, "all of them")
     overflowed = stats_of(daemon, "discard")["overflowed"]
-    after = daemon.call("GetStats")["host_udp"]
     assert overflowed > 0
-    for key in ("receive_buffer", "receive_errors"):
-        assert after[key] - before[key] >= overflowed
     assert "lost (full queue of the socket)" in " ".join(daemon.nbctl("stats").stdout.split())
 
 

@@ -1,11 +1,11 @@
-"""Clients of perftest and of rdma-core, on the kernel's software devices; `nbctl compare --layers`; a network card."""
+"""Clients of perftest and of rdma-core, on the kernel's software devices; `nbctl compare --layers`."""
 import pytest
 
 from virtual import check, files, names_in, results  # noqa: F401
 
 MINUTES = 5
 
-INSIDE = files("far", "exchange", "layers", "card")
+INSIDE = files("far", "exchange", "layers")
 
 
 @pytest.mark.parametrize("name", names_in(INSIDE))

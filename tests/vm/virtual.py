@@ -60,7 +60,7 @@ def results(request):
 
 
 def run_inside(inside, shared):
-    run = [HERE / "vm.sh", "-n", "-t", "1800", shared, "env", *ENVIRONMENT, sys.executable, "-B", "-m",
+    run = [HERE / "vm.sh", "-t", "1800", shared, "env", *ENVIRONMENT, sys.executable, "-B", "-m",
            "pytest", "-p", "no:cacheprovider", "-p", "conftest", "-q", "-rs", "--durations=8",
            "--junitxml=/vm/results.xml", *inside]
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

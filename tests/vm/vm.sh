@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-k WORDS] [-i] [-n] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
+# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-k WORDS] [-i] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
 #
 # -i: its clock counts instructions, a nanosecond each, and follows the host's only while all wait:
 #     what it measures hardly depends on what else the host does.  -S: under this host's systemd as the first process, as a unit.
-# -n: with a network card, an Intel 82574 behind a PCIe port, of which 10.0.2.2 is the only peer.
 # -k: more words of the kernel's command line, in place of those that switch audit and AppArmor off.
 #
 # The VM's root is this host's, with whatever it changes kept in memory: what was built here runs
@@ -12,16 +11,14 @@
 # 125 when the VM died.  The CPU is emulated (TCG), so no host needs to lend its own.
 set -euo pipefail
 
-seconds=300 cpus=1 memory=1536 systemd='' threads=multi words='audit=0 apparmor=0' clock=() card=()
-while getopts t:p:m:k:inS option; do
+seconds=300 cpus=1 memory=1536 systemd='' threads=multi words='audit=0 apparmor=0' clock=()
+while getopts t:p:m:k:iS option; do
 	case $option in
 	t) seconds=$OPTARG ;;
 	p) cpus=$OPTARG ;;
 	m) memory=$OPTARG ;;
 	k) words=$OPTARG ;;
 	i) threads=single clock=(-icount "shift=0,sleep=on") ;;
-	n) card=(-netdev "user,id=n,restrict=on" -device "pcie-root-port,id=cardport,chassis=1"
-		-device "e1000e,netdev=n,bus=cardport") ;;
 	S) systemd=yes ;;
 	*) exit 2 ;;
 	esac
@@ -91,7 +88,7 @@ for attempt in 1 2 3; do
 	# shellcheck disable=SC2046 # options
 	setpriv --pdeathsig TERM timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none \
 		-no-reboot -machine q35,usb=off,hpet=off,i8042=off \
-		-accel "tcg,thread=$threads,tb-size=512" "${clock[@]}" "${card[@]}" \
+		-accel "tcg,thread=$threads,tb-size=512" "${clock[@]}" \
 		-cpu max -smp "$cpus" -m "$memory" -kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" \
 		-append "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr \
 nmi_watchdog=0 no_timer_check tsc=$tsc selinux=0 random.trust_cpu=on \
