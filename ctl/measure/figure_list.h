@@ -62,21 +62,31 @@ FIGURE(TURN_P99, is_busy(row) ? latency(&row->turn, 0.99) : NAN,
 	.meaning = "the 99th percentile of the length of a worker's turn, while the "
 		   "workers are busy: a request may wait that long in its socket before p50 and p99 begin to count",
 	.scale = 1e-3, .pooled = true, .rank = 6)
-FIGURE(CPU_PER_REQUEST, PER_REQUEST(row->cpu_ns),
+FIGURE(CPU_PER_REQUEST, PER_REQUEST(measure_serving_ns(row)),
 	.name = "cpu_ns_per_request", .title = "CPU/req", .unit = "us",
 	.words = "CPU per request",
 	.meaning = "CPU time of the listener's threads, and of the kernel's that work for "
-		   "them, per request of the generator",
+		   "them, per request of the generator; TLS handshakes have columns of their own",
 	.scale = 1e-3, .apart = true, .answer = true)
-FIGURE(CPU_PER_OP, PER_OP(row->cpu_ns),
+FIGURE(CPU_PER_OP, PER_OP(measure_serving_ns(row)),
 	.name = "cpu_ns_per_operation", .title = "CPU/op", .unit = "us",
 	.words = "CPU per operation",
 	.meaning = "the same per operation of the listener",
 	.scale = 1e-3, .apart = true)
-FIGURE(CPU_PER_BYTE, RATIO(row->cpu_ns, bytes_of(row)),
+FIGURE(CPU_PER_BYTE, RATIO(measure_serving_ns(row), bytes_of(row)),
 	.name = "cpu_ns_per_byte", .title = "CPU/GB", .unit = "ms", .words = "CPU per GB",
 	.meaning = "the same per byte received or sent; the column is per GB",
 	.scale = 1e3)
+FIGURE(HANDSHAKE_RATE, known(PER_S(row->handshakes)),
+	.name = "handshakes_per_s", .title = "handshakes", .unit = "/s",
+	.words = "TLS handshakes",
+	.meaning = "TLS handshakes per second",
+	.scale = 1, .apart = true, .answer = true, .rank = 1)
+FIGURE(CPU_PER_HANDSHAKE, known(RATIO(row->handshake_cpu_ns, row->handshakes)),
+	.name = "cpu_ns_per_handshake", .title = "CPU/handshake", .unit = "us",
+	.words = "CPU per TLS handshake",
+	.meaning = "CPU time of a TLS handshake, which is not in the CPU time of requests",
+	.scale = 1e-3, .answer = true)
 FIGURE(USER_SHARE, OF_TICKS(RATIO(row->cpu_user_ns, row->cpu_ns)),
 	.name = "cpu_user_share", .title = "user", .unit = "%", .words = "in user space",
 	.meaning = "the part of the CPU time in user space; the kernel tells it by clock "
@@ -85,12 +95,12 @@ FIGURE(USER_SHARE, OF_TICKS(RATIO(row->cpu_user_ns, row->cpu_ns)),
 FIGURE(USER_PER_OP, OF_TICKS(PER_OP(row->cpu_user_ns)),
 	.name = "cpu_user_ns_per_operation", .title = "user", .unit = "us",
 	.words = "user CPU per operation",
-	.meaning = "CPU time in user space per operation, by the same ticks",
+	.meaning = "CPU time in user space per operation, by the same ticks; with TLS handshakes",
 	.scale = 1e-3, .pooled = true, .rank = 13)
 FIGURE(SYSTEM_PER_OP, OF_TICKS(PER_OP(row->cpu_system_ns)),
 	.name = "cpu_system_ns_per_operation", .title = "system", .unit = "us",
 	.words = "system CPU per operation",
-	.meaning = "CPU time in the kernel per operation, by the same ticks",
+	.meaning = "CPU time in the kernel per operation, by the same ticks; with TLS handshakes",
 	.scale = 1e-3, .pooled = true, .rank = 13)
 FIGURE(SYSCALLS_PER_OP, PER_OP(row->syscalls),
 	.name = "syscalls_per_operation", .title = "calls", .unit = "/op",

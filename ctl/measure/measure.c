@@ -181,6 +181,8 @@ static void set_cost(struct measure *row, const json_t *before, const json_t *af
 	row->cpu_user_ns = delta(before, after, "cost.cpu_user_ns");
 	row->cpu_system_ns = delta(before, after, "cost.cpu_system_ns");
 	row->cpu_ns = row->cpu_user_ns + row->cpu_system_ns;
+	row->handshakes = delta(before, after, "sessions.handshakes");
+	row->handshake_cpu_ns = delta(before, after, "sessions.handshake_cpu_ns");
 	row->workers = field_uint(after, "workers");
 	row->syscalls =
 		grown(field_sum(before, "cost.syscalls"), field_sum(after, "cost.syscalls"));
@@ -475,6 +477,12 @@ void measure_check_requests(struct measure *row)
 		return;
 	g->refused_requests = (uint64_t)r->requests;
 	g->result.requests = 0;
+}
+
+/* The two are of different clocks, the whole one of ticks scaled by the kernel. */
+uint64_t measure_serving_ns(const struct measure *row)
+{
+	return row->cpu_ns - MIN(row->cpu_ns, row->handshake_cpu_ns);
 }
 
 bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)

@@ -88,7 +88,8 @@ struct measure {
 	/* Of the service, without what TLS adds to them. */
 	uint64_t bytes_in, bytes_out;
 	uint64_t cpu_ns, syscalls, turns;
-	uint64_t switches;   /* of its threads, voluntary or not; 0: unknown */
+	uint64_t handshakes, handshake_cpu_ns; /* of TLS, the latter a part of cpu_ns */
+	uint64_t switches;                     /* of its threads, voluntary or not; 0: unknown */
 	uint64_t bytes_read; /* of exports; 0 also if the document has several listeners */
 	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */
@@ -225,6 +226,10 @@ bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
 
 /* The value at `quantile`; false: too few samples (ten must lie beyond it). */
 bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns);
+
+/* The CPU time that is divided by requests, operations or bytes: without TLS handshakes, which are
+ * the price of connections. */
+uint64_t measure_serving_ns(const struct measure *row);
 
 /* The round-trip time at `quantile` as reported by the generator, the median of the visits.  False:
  * not reported. */

@@ -289,7 +289,7 @@ static double value_in(const struct judging *j, const struct measure *visit)
 
 	if (j->of_counts && value == 0) /* false for NaN: an unknown count */
 		value = 0.5 * figure_value(visit, j->group->figures[JUDGED_COST]) /
-			(double)visit->cpu_ns;
+			(double)measure_serving_ns(visit);
 	if (j->by_generator)
 		value /= figure_value(visit, FIGURE_GENERATOR_PER_REQUEST);
 	return value;

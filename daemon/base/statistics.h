@@ -156,6 +156,9 @@ struct json_t;
 	OPTIONAL(has_tls, sessions, "?Sessions", "Of listeners with tls.",                         \
 		COUNTER(tls_handshakes, handshakes, "nbserved_tls_handshakes",                     \
 		        "Handshakes that were done.")                                              \
+		COUNTER(tls_handshake_cpu_ns, handshake_cpu_ns,                                    \
+		        "nbserved_tls_handshake_cpu_seconds",                                      \
+		        "CPU time of all handshakes, a part of nbserved_cpu_seconds_total.")       \
 		COUNTER(tls_failed, failed, "nbserved_tls_failures",                               \
 		        "Sessions that ended with an error, in the handshake or later.")           \
 		COUNTER(tls_timeouts, timeouts, "nbserved_tls_timeouts",                           \

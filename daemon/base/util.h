@@ -60,6 +60,15 @@ static inline uint64_t clock_coarse_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* CPU time of the calling thread (a system call). */
+static inline uint64_t clock_thread_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
 /* GCC 12's thread sanitizer does not know that sem_clockwait() orders what
  * was written before sem_post(). */
 #ifdef __SANITIZE_THREAD__

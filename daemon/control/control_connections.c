@@ -125,7 +125,7 @@ static void listing_continue(struct listing *g)
 static void listing_on_answer(struct call *call)
 {
 	struct listing *g = container_of(call, struct listing, answer);
-	uint64_t begin_ns = varlink_clock_ns();
+	uint64_t begin_ns = clock_thread_ns();
 
 	if (!g->call) {
 		listing_free(g);

@@ -39,7 +39,7 @@ static void stream_cancel(struct varlink_call *call, void *state)
 static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
 {
 	struct stream *stream = userdata;
-	uint64_t now_us = due_us, begin_ns = varlink_clock_ns();
+	uint64_t now_us = due_us, begin_ns = clock_thread_ns();
 
 	/* A reload may have removed one of the listeners. */
 	if (control_lacks_listener(stream->call,

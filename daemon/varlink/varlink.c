@@ -155,7 +155,7 @@ static int welcome(struct varlink *v, int fd, struct varlink_user **ret_user)
 static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, void *userdata)
 {
 	struct varlink *v = userdata;
-	uint64_t begin_ns = varlink_clock_ns();
+	uint64_t begin_ns = clock_thread_ns();
 	struct varlink_user *user = NULL;
 	int fd, rc;
 

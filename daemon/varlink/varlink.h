@@ -107,8 +107,7 @@ void varlink_notify(struct varlink_call *call, json_t *parameters);
 bool varlink_can_notify(const struct varlink_call *call);
 
 /* CPU time of handlers and of sending is charged to the client's user.  Work for a deferred call is
- * charged by: begin = varlink_clock_ns(); work; varlink_charge(). */
-uint64_t varlink_clock_ns(void); /* CPU time of this thread */
+ * charged by: begin = clock_thread_ns(); work; varlink_charge(). */
 void varlink_charge(const struct varlink_call *call, uint64_t begin_ns);
 /* Charges the time (CLOCK_MONOTONIC) since since_ns that the client has waited for another thread,
  * as if that were CPU time, so that it has that thread work for its share only.  Root and our own

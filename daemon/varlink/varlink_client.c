@@ -59,17 +59,9 @@ void varlink_client_free(struct varlink_client *c)
 	free(c);
 }
 
-uint64_t varlink_clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 uint64_t varlink_client_charge(struct varlink_user *user, uint64_t begin_ns)
 {
-	uint64_t end_ns = varlink_clock_ns();
+	uint64_t end_ns = clock_thread_ns();
 
 	varlink_user_charge(user, clock_ns() / NS_PER_US, end_ns - begin_ns);
 	return end_ns;
@@ -166,7 +158,7 @@ static int client_queue(struct varlink_client *c, const json_t *message)
 
 void varlink_client_send(struct varlink_client *c, json_t *message)
 {
-	uint64_t begin_ns = varlink_clock_ns();
+	uint64_t begin_ns = clock_thread_ns();
 
 	if (!message)
 		client_drop(c, "no memory");
@@ -271,7 +263,7 @@ static void client_receive(struct varlink_client *c)
 static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
 	struct varlink_client *c = userdata;
-	uint64_t begin_ns = varlink_clock_ns();
+	uint64_t begin_ns = clock_thread_ns();
 
 	(void)source, (void)fd;
 	if (events & EPOLLIN)
@@ -293,14 +285,14 @@ static int client_on_timer(sd_event_source *source, uint64_t time_us, void *user
 		client_await(c, VARLINK_WAIT_NONE);
 	else
 		client_drop(c, waits[c->wait].dropped);
-	client_run(c, varlink_clock_ns());
+	client_run(c, clock_thread_ns());
 	return 0;
 }
 
 static int client_on_kick(sd_event_source *source, void *userdata)
 {
 	(void)source;
-	client_run(userdata, varlink_clock_ns());
+	client_run(userdata, clock_thread_ns());
 	return 0;
 }
 

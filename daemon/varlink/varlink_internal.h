@@ -110,7 +110,7 @@ static inline bool varlink_client_owed(const struct varlink_client *c)
 	return c->output.start < c->output.bytes;
 }
 
-/* Charges the user for CPU time since begin_ns, see varlink_clock_ns(), and returns now. */
+/* Charges the user for CPU time since begin_ns, see clock_thread_ns(), and returns now. */
 uint64_t varlink_client_charge(struct varlink_user *user, uint64_t begin_ns);
 bool varlink_client_has_share(const struct varlink_client *c);
 

@@ -155,6 +155,22 @@ def test_echo_of_records_of_all_sizes(start_daemon, engine, pem, buffer_size):
     assert sessions(daemon, "echo")["plain_in"] == sessions(daemon, "echo")["plain_out"]
 
 
+def test_cpu_time_of_handshakes_is_theirs_alone(start_daemon, engine, pem):
+    daemon = start_daemon(both(engine, pem))
+    for _ in range(20):
+        with connect(daemon, "echo", pem) as s:
+            assert exchange(s, b"x") == b"x"
+    stats = daemon.stats("echo")
+    of_20, cost = stats["sessions"]["handshake_cpu_ns"], stats["cost"]
+    assert stats["sessions"]["handshakes"] == 20
+    assert 0 < of_20 < 1.1 * (cost["cpu_user_ns"] + cost["cpu_system_ns"])
+    with connect(daemon, "echo", pem) as s:
+        of_21 = sessions(daemon, "echo")["handshake_cpu_ns"]
+        for _ in range(200):
+            assert exchange(s, b"x") == b"x"
+        assert of_20 < of_21 == sessions(daemon, "echo")["handshake_cpu_ns"]
+
+
 def test_discard_and_chargen(start_daemon, engine, pem):
     daemon = start_daemon("".join(secured(s, pem, service=s, engine=engine) for s in ["discard", "chargen"]))
     with connect(daemon, "discard", pem) as s:

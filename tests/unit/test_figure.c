@@ -120,6 +120,49 @@ static void threads_wait_no_longer_than_all_the_time(void **state)
 	assert_true(figure_value(&row, FIGURE_PRESSURE) == 0.25);
 }
 
+/* 2,000 requests of 10 us, after handshakes of 1 ms each. */
+static struct measure after_handshakes(unsigned handshakes)
+{
+	json_t *document =
+		json_pack("{s:i, s:[{s:s, s:{s:s}, s:{s:{s:i}}, s:{s:i, s:i}, s:{s:i, s:i}}]}",
+			  "uptime_ns", 1, "listeners", "name", "a", "tls", "mode", "user",
+			  "operations", "get", "count", 2000, "sessions", "handshakes", handshakes,
+			  "handshake_cpu_ns", handshakes * 1000000, "cost", "cpu_user_ns",
+			  handshakes * 1000000, "cpu_system_ns", 2000 * 10000);
+	struct measures m = {};
+	struct measure row;
+
+	measures_delta(&m, NULL, document, NS_PER_S, "");
+	row = *m.rows[0];
+	row.source = NULL;
+	measures_free(&m);
+	json_decref(document);
+	row.generator.result.requests = 2000;
+	row.bytes_in = 2000;
+	return row;
+}
+
+static void requests_cost_the_same_however_many_connections_they_share(void **state)
+{
+	static const enum figure costs[] = { FIGURE_CPU_PER_REQUEST, FIGURE_CPU_PER_OP,
+					     FIGURE_CPU_PER_BYTE };
+	struct measure one = after_handshakes(1), hundred = after_handshakes(100);
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(costs); i++) {
+		assert_float_equal(figure_value(&one, costs[i]), 10000, 0.1);
+		assert_float_equal(figure_value(&hundred, costs[i]), 10000, 0.1);
+	}
+	assert_float_equal(figure_value(&one, FIGURE_CPU_PER_HANDSHAKE), 1000000, 1);
+	assert_float_equal(figure_value(&hundred, FIGURE_CPU_PER_HANDSHAKE), 1000000, 1);
+	assert_float_equal(figure_value(&hundred, FIGURE_HANDSHAKE_RATE), 100, 0.1);
+	assert_float_equal(figure_value(&hundred, FIGURE_CPU_SHARE), 0.12, 0.001);
+	hundred.handshakes = hundred.handshake_cpu_ns = 0; /* without TLS, or saved before */
+	assert_true(isnan(figure_value(&hundred, FIGURE_HANDSHAKE_RATE)));
+	assert_true(isnan(figure_value(&hundred, FIGURE_CPU_PER_HANDSHAKE)));
+	assert_float_equal(figure_value(&hundred, FIGURE_CPU_PER_OP), 60000, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -128,6 +171,7 @@ int main(void)
 		cmocka_unit_test(connections_over_rate_are_those_that_were_open_meanwhile),
 		cmocka_unit_test(clients_of_datagrams_make_no_cycle),
 		cmocka_unit_test(threads_wait_no_longer_than_all_the_time),
+		cmocka_unit_test(requests_cost_the_same_however_many_connections_they_share),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
