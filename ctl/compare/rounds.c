@@ -30,9 +30,14 @@ void rounds_begin(struct rounds *r)
 	r->most = r->most ? r->most : ROUNDS_MAX;
 }
 
+static unsigned least_for(unsigned comparisons)
+{
+	return MAX(result_least_rounds(MAX(comparisons, 1U)), (unsigned)FIRST_LOOK);
+}
+
 unsigned rounds_least(const struct rounds *r)
 {
-	return MAX(result_least_rounds(MAX(r->comparisons, 1U)), (unsigned)FIRST_LOOK);
+	return least_for(r->comparisons);
 }
 
 void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsigned *ret_order)
@@ -62,15 +67,18 @@ static double width_wanted(double within)
 	return expm1(log1p(within > 0 ? within : WITHIN_DEFAULT) / 2);
 }
 
-static void tell_if_too_long(const struct rounds *r, unsigned least)
+void rounds_foretell(const struct rounds *r, unsigned comparisons, unsigned visits,
+		     uint64_t visit_ns)
 {
-	double visits = (double)least * (r->comparisons + 1), limit = (double)r->time_ns / NS_PER_S;
-	double took = (double)r->took_ns / NS_PER_S;
+	unsigned least = least_for(comparisons);
+	double visit_s = (double)visit_ns / NS_PER_S, limit_s = (double)r->time_ns / NS_PER_S;
+	double least_s = visit_s * visits * least;
 
-	if (r->done == 1 && took * least > limit)
-		ctl_warn("a round takes %.2g s: the least %u rounds will take %.0f s, not %g s "
-			 "(--time); they would fit if COMMAND took less than %.2g s",
-			 took, least, took * least, limit, limit / visits);
+	if (!r->repeat && comparisons && least_s > limit_s)
+		ctl_warn(
+			"a visit takes %.2g s: the least %u rounds of %u visits will take %.0f s "
+			"or more, not %g s (--time); they would fit if COMMAND took less than %.2g s",
+			visit_s, least, visits, least_s, limit_s, limit_s / least / visits);
 }
 
 bool rounds_enough(struct rounds *r, const struct measures *m)
@@ -84,7 +92,6 @@ bool rounds_enough(struct rounds *r, const struct measures *m)
 		return r->done >= r->repeat;
 	if (r->comparisons == 0)
 		return r->done >= r->alone;
-	tell_if_too_long(r, least);
 	over = r->done >= least && (r->took_ns >= r->time_ns || r->done >= r->most);
 	if (!over && r->done < r->next_look)
 		return false;

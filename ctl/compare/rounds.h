@@ -26,6 +26,11 @@ struct rounds {
 
 void rounds_begin(struct rounds *r);
 
+/* Warns if the least rounds do not fit into the time.  visit_ns: how long a visit takes, at least.
+ */
+void rounds_foretell(const struct rounds *r, unsigned comparisons, unsigned visits,
+		     uint64_t visit_ns);
+
 /* The order of round `round`, from 0 on: random in each even round, and in the odd round after it
  * the reverse.  So neither the first place nor a drift of the machine favours a listener. */
 void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsigned *ret_order);

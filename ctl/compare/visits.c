@@ -60,6 +60,7 @@ struct visit {
 	json_t *absent;           /* see struct targets */
 	json_t *failed;           /* by names of rows: visits in which COMMAND failed */
 	json_t *failing;          /* those of them since the last good one */
+	bool foretold;            /* see foretell() */
 	int late;                 /* CTL_TIMED_OUT if a visit ran out of time, else 0 */
 };
 
@@ -239,9 +240,33 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	return rc;
 }
 
+/* The comparisons of one point: its listeners or pairs, less the baselines. */
+static unsigned count_comparisons(const struct visit *v, unsigned rows)
+{
+	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
+
+	if (v->ctl->values[VALUE_PAIR])
+		return v->ctl->word_count / 2;
+	return builds > 1 ? rows - rows / builds : MAX(rows, 1U) - 1;
+}
+
+/* Says how long the run will take as soon as that is known: before it begins, if COMMAND's options
+ * tell how long a visit takes, else after the first one.  0: unknown. */
+static void foretell(struct visit *v, const struct targets *t, uint64_t visit_ns)
+{
+	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
+	unsigned rows = t->count * builds, points = v->c->points.count;
+
+	if (v->foretold || !visit_ns)
+		return;
+	v->foretold = true;
+	rounds_foretell(v->rounds, points * count_comparisons(v, rows), points * rows, visit_ns);
+}
+
 static int one_round(struct visit *v, struct targets *t, int *ret_status)
 {
 	unsigned *order = must(calloc(t->count, sizeof(*order)));
+	uint64_t begin_ns;
 	int rc = CTL_DONE;
 
 	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE, t->count, order);
@@ -256,8 +281,11 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 			rc = CTL_USAGE;
 			break;
 		}
+		foretell(v, t, generator_load_ns(commands[0]));
+		begin_ns = clock_ns();
 		progress(v, target);
 		rc = visit(v, t, target, commands, ret_status);
+		foretell(v, t, clock_ns() - begin_ns);
 		generator_command_free(commands);
 		if (rc == CTL_DONE && !child_interrupted() &&
 		    goes_on_after(v, t, target->listener, *ret_status != 0))
@@ -349,16 +377,6 @@ static int serve_rounds(struct visit *v, int *ret_status)
 	return rc;
 }
 
-/* The comparisons of one point: its listeners or pairs, less the baselines. */
-static unsigned count_comparisons(const struct visit *v)
-{
-	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
-
-	if (v->ctl->values[VALUE_PAIR])
-		return v->ctl->word_count / 2;
-	return builds > 1 ? v->rows - v->rows / builds : MAX(v->rows, 1U) - 1;
-}
-
 static int point_round(struct visit *v, struct targets *t, int *ret_status)
 {
 	struct serve *serve = v->c->serve;
@@ -375,7 +393,7 @@ static int point_round(struct visit *v, struct targets *t, int *ret_status)
 		rc = one_round(v, t, ret_status);
 	}
 	if (v->round == 0)
-		v->rounds->comparisons += count_comparisons(v);
+		v->rounds->comparisons += count_comparisons(v, v->rows);
 	return rc;
 }
 
