@@ -452,24 +452,33 @@ def faulty_calls(tmp_path_factory):
 
 
 @pytest.fixture
-def faulty(start_daemon, tmp_path, faulty_calls):
-    """A daemon whose file calls fail, or wait, as faulty.say() says: see faulty.c."""
-    orders = tmp_path / "orders"
-    orders.write_text("")
-    env = {
-        "LD_PRELOAD": str(faulty_calls),
-        "FAULTY": str(orders),
-        "WATCHDOG_USEC": "3000000",
-        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
-    }
-    daemon = start_daemon(
+def start_faulty(start_daemon, tmp_path, faulty_calls):
+    """start_faulty(config): a daemon whose calls fail, or wait, as its say() says: see faulty.c."""
+
+    def start(config):
+        orders = tmp_path / "orders"
+        orders.write_text("")
+        env = {
+            "LD_PRELOAD": str(faulty_calls),
+            "FAULTY": str(orders),
+            "WATCHDOG_USEC": "3000000",
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+        }
+        daemon = start_daemon(config, env=env)
+        daemon.env = env
+        daemon.say = orders.write_text
+        return daemon
+
+    return start
+
+
+@pytest.fixture
+def faulty(start_faulty, tmp_path):
+    """One with an export on a file."""
+    return start_faulty(
         f"[export disk]\npath = {tmp_path}/disk\nsize = 8M\ncreate = yes\nstore = threads\n"
-        + listener("nbd", service="nbd", exports="disk"),
-        env=env,
+        + listener("nbd", service="nbd", exports="disk")
     )
-    daemon.env = env
-    daemon.say = orders.write_text
-    return daemon
 
 
 @pytest.fixture
