@@ -275,7 +275,7 @@ static void options_tell_for_how_long_it_loads(void **state)
 	char *redis[] = { "timeout", "60", "redis-benchmark", "-n", "1000", NULL };
 
 	(void)state;
-	assert_int_equal(generator_load_ns(wrk), 10 * NS_PER_S);
+	assert_int_equal(generator_load_ns(wrk), 10 * (uint64_t)NS_PER_S);
 	assert_int_equal(generator_load_ns(limited), 250 * NS_PER_MS);
 	assert_int_equal(generator_load_ns(fio), 200 * NS_PER_MS);
 	assert_int_equal(generator_load_ns(counted), 0);
