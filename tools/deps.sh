@@ -58,7 +58,6 @@ table() {
 	test      qemu-utils           qemu-img                  qemu-img
 	test      nbd-client           nbd                       nbd
 	test      mount                util-linux                util-linux
-	test      openssh-server       openssh-server            openssh
 	test      tmux                 tmux                      tmux
 	test      bash-completion      bash-completion           bash-completion
 	test      fish                 fish                      fish
@@ -84,6 +83,7 @@ table() {
 	vm        nvme-cli             nvme-cli                  nvme-cli
 	vm        dmsetup              device-mapper             device-mapper
 	vm        xfsprogs             xfsprogs                  xfsprogs
+	long      openssh-server       openssh-server            openssh
 	long      prometheus           -                         prometheus
 	long      kubernetes-client    -                         kubectl
 	deb       debhelper            -                         -

@@ -232,6 +232,11 @@ def test_the_commands_of_the_page(lab, tmp_path):
     lab[0].run("kill", *running(lab[0], words[0]))  # a daemon that ends would wait for it
 
 
+def test_a_far_nbctl_that_is_missing_is_named(lab):
+    done = lab[0].run("nbctl", "-H", "server1", "--nbctl", "/nonexistent/nbctl", "config", status=3)
+    assert "/nonexistent/nbctl is not in server1's PATH" in done.stderr
+
+
 def test_rows_are_of_both_hosts(lab, tmp_path):
     requires("redis-benchmark")
     open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")

@@ -1,11 +1,9 @@
-"""nbctl -H HOST: over a real sshd, where that is installed, and over programs that fail as ssh does."""
+"""nbctl -H HOST over programs that fail as ssh does; test_lab.py has a real sshd."""
 
-import getpass
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -415,53 +413,3 @@ def test_a_bridge_that_is_silent_is_given_up(daemon, program):
                 for i in 1 2 3; do printf '{{"error":"org.varlink.service.MethodNotFound"}}\\0'; read -r -d ''; done"""
     ran = compare_on(program(older), daemon, "true")
     assert ran.returncode == 1 and "not as new as this nbctl" in ran.stderr
-
-
-# ---- A real sshd ----
-
-SSHD = """
-HostKey {directory}/host
-AuthorizedKeysFile {directory}/key.pub
-PidFile none
-UsePAM no
-StrictModes no
-PasswordAuthentication no
-"""
-SSH = """
-Host server1
-ProxyCommand {sshd} -i -f {directory}/sshd_config
-User {user}
-IdentityFile {directory}/key
-IdentitiesOnly yes
-UserKnownHostsFile /dev/null
-StrictHostKeyChecking no
-LogLevel ERROR
-"""
-
-
-@pytest.fixture
-def sshd(tmp_path):
-    """The path of an ssh that knows the host server1: an sshd of its own, without a port."""
-    program = shutil.which("sshd") or "/usr/sbin/sshd"
-    if not os.path.exists(program) or not shutil.which("ssh"):
-        pytest.skip("openssh-server is not installed")
-    if os.getuid() == 0:
-        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-    for name in ("host", "key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
-    names = {"directory": tmp_path, "user": getpass.getuser(), "sshd": program}
-    (tmp_path / "sshd_config").write_text(SSHD.format(**names))
-    (tmp_path / "ssh_config").write_text(SSH.format(**names))
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\nexec ssh -F {tmp_path}/ssh_config "$@"\n')
-    ssh.chmod(0o755)
-    return ssh
-
-
-def test_over_ssh(daemon, sshd):
-    there = remote(sshd, "-s", daemon.control, "--nbctl", str(NBCTL), "config")
-    assert there.returncode == 0, there.stderr
-    assert there.stdout == daemon.nbctl("config").stdout
-    unknown = remote(sshd, "-s", daemon.control, "--nbctl", "/nonexistent/nbctl", "config")
-    assert unknown.returncode == 3 and "/nonexistent/nbctl is not in server1's PATH" in unknown.stderr
-    wait_until(lambda: not bridges(daemon.control), "no bridge is left")
