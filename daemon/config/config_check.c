@@ -352,8 +352,6 @@ static void check_export(struct config_report *r, struct export_config *e)
 	    (o->create || (o->store && !o->store->file)))
 		REFUSE_EXPORT(r, e, "size", "expected 1 or more with %s%s, got '0'",
 			      o->create ? "create" : "store = ", o->create ? "" : o->store->name);
-	if (o->iopoll && !o->direct && !is_refused(CONFIG_EXPORT, "direct", e))
-		REFUSE_EXPORT(r, e, "iopoll", "requires direct = yes (direct is no)");
 	if (o->create && o->read_only)
 		REFUSE_EXPORT(r, e, "create", "requires read-only = no (read-only is yes)");
 	if (o->fill && !o->create && !(o->store && !strcmp(o->store->name, "memory")))

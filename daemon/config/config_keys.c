@@ -41,6 +41,10 @@ const char *const config_class_names[] = { "live", "listener", "export", "restar
 #define EIB               (MIB * MIB * MIB)
 #define DAY               (24ULL * 3600 * NS_PER_S)
 
+static const char *const direct_words[] = {
+	[EXPORT_CACHED] = "no", [EXPORT_DIRECT] = "yes", [EXPORT_POLLED] = "poll", NULL
+};
+
 /* name, type, field, default, what a reload does, help, constraints */
 /* clang-format off */
 static const struct config_key own_keys[] = {
@@ -132,28 +136,23 @@ static const struct config_key own_keys[] = {
 	       "write data into a new file or new memory, which otherwise has only holes"),
 	EXPORT("store", store, store, "auto",
 	       "how its bytes are reached; auto: the worker does requests that do not wait, io_uring or threads the others"),
-	EXPORT("direct", bool, direct, "no",
-	       "bypass the page cache (O_DIRECT)", .of_files = true),
-	EXPORT("iopoll", bool, iopoll, "no",
-	       "poll the device for completions; needs direct", .of_files = true),
+	EXPORT("direct", choice, direct, "no",
+	       "bypass the page cache (O_DIRECT); poll: and poll the device for completions",
+	       .words = direct_words, .of_files = true),
 	EXPORT("read-only", bool, read_only, "no",
 	       "refuse requests that would change it"),
 	EXPORT("queue-depth", uint, queue_depth, "128",
 	       "requests of one connection that are in flight at a time", RANGE(1, 1024)),
 	EXPORT("threads", uint, threads, "16",
 	       "number of threads of each worker, for the store of that name", RANGE(1, 64), .of_files = true),
-	EXPORT("registered", bool, registered, "yes",
-	       "register the file and the buffers with io_uring, as far as limits allow",
-	       .of_files = true),
 	EXPORT("sync-writes", bool, sync_writes, "no",
 	       "every write is on stable storage before it is answered", .of_files = true),
 };
 /* clang-format on */
 
 static const struct config_type *const types[] = {
-	[KEY_UINT] = &config_uint, [KEY_SIZE] = &config_size,     [KEY_DURATION] = &config_duration,
-	[KEY_BOOL] = &config_bool, [KEY_CHOICE] = &config_choice, [KEY_CPU] = &config_cpu,
-	[KEY_TEXT] = &config_text,
+	[KEY_UINT] = &config_uint,     [KEY_SIZE] = &config_size, [KEY_BOOL] = &config_bool,
+	[KEY_CHOICE] = &config_choice, [KEY_CPU] = &config_cpu,   [KEY_TEXT] = &config_text,
 };
 
 static struct {
@@ -202,7 +201,7 @@ static void add_table(const struct key_table *table, const struct engine *engine
 					     .plain = k->plain,
 					     .of_user = k->of_user,
 					     .table = engine ? NULL : table,
-					     .engine = k->anywhere ? NULL : engine,
+					     .engine = engine,
 					     .of = k });
 	}
 }
@@ -345,6 +344,13 @@ static const struct {
 	{ CONFIG_LISTENER, "srq", "delete the line; each connection has receives of its own" },
 	{ CONFIG_LISTENER, "cq-moderation", "delete the line; ethtool -C moderates interrupts" },
 	{ CONFIG_LISTENER, "ring-batch", "delete the line; a call submits all that is queued" },
+	{ CONFIG_LISTENER, "sqpoll-idle", "delete the line; it is 1s" },
+	{ CONFIG_LISTENER, "sqpoll-cpu", "use `sqpoll = 3`, the number of the CPU" },
+	{ CONFIG_LISTENER, "zero-copy-area",
+	  "delete the line; it is `buffers` times `buffer-size`" },
+	{ CONFIG_LISTENER, "in-capsule", "delete the line; it is 16K" },
+	{ CONFIG_EXPORT, "registered", "delete the line; what limits allow is registered" },
+	{ CONFIG_EXPORT, "iopoll", "use `direct = poll`" },
 };
 
 const char *config_key_removed(enum config_section section, const char *name)

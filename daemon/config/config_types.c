@@ -224,23 +224,41 @@ unsigned config_host_cpus(void)
 	return count < 1 ? 1 : (unsigned)MIN(count, CPU_SETSIZE);
 }
 
-static int parse_cpu(const struct config_key *key, const char *text, struct config_origin at,
+/* Also takes what parse_bool_key() does. */
+static int parse_cpu(const struct config_key *key, const char *text, UNUSED struct config_origin at,
 		     void *section)
 {
-	struct config_key here = *key;
+	uint64_t value;
+	bool on;
+	int rc;
 
-	here.max = config_host_cpus() - 1;
-	return parse_number(&here, text, at, section);
+	if (parse_bool(text, &on) == 0) {
+		store(key, section, on ? KEY_CPU_ANY : KEY_CPU_NONE);
+		return 0;
+	}
+	rc = parse_uint(text, &value);
+	if (rc < 0)
+		return rc;
+	if (value >= config_host_cpus())
+		return -ERANGE;
+	store(key, section, KEY_CPU_FIRST + value);
+	return 0;
 }
 
+static void format_cpu(const struct config_key *key, const void *section, UNUSED unsigned index,
+		       char text[static CONFIG_TEXT_MAX])
+{
+	if (!find_word(key, section, text))
+		format_uint(load(key, section) - KEY_CPU_FIRST, text);
+}
+
+/* Whether a thread is there, and the CPU that it is bound to.  Words as those of a bool. */
 const struct config_type config_cpu = {
 	.parse = parse_cpu,
-	.format = format_number,
+	.format = format_cpu,
 	.expects = "the number of a CPU of this host",
-	.word = config_word,
+	.word = word_bool,
 	.of_cpus = true,
-	.read = parse_uint,
-	.write = format_uint,
 };
 
 /* ---- Text ---- */

@@ -116,11 +116,9 @@ static const struct doctor_options {
 } doctor_options[] = {
 	{ { .buffer_size = 16384, .buffers = 64, .busy_poll_ns = 1000 },
 	  { .zero_copy_min = 8192 } },
-	{ { .buffer_size = 16384, .buffers = 64 },
-	  { .sqpoll = true, .sqpoll_idle_ns = NS_PER_MS, .sqpoll_cpu = UINT64_MAX } },
+	{ { .buffer_size = 16384, .buffers = 64 }, { .sqpoll = KEY_CPU_ANY } },
 	{ { .buffer_size = 65536, .buffers = 64, .datagrams = true }, { 0 } },
-	{ { .buffer_size = 16384, .buffers = 64 },
-	  { .zero_copy_receive = "copy", .zero_copy_area = 16 << 20 } },
+	{ { .buffer_size = 16384, .buffers = 64 }, { .zero_copy_receive = "copy" } },
 };
 
 /* Starts a worker with the engine, or its variant, and these options.  Adds the features that it
@@ -318,7 +316,7 @@ static json_t *export_features(const struct server_export *x, bool is_new)
 	} features[] = {
 		{ "new", is_new },
 		{ "direct", x->config.options.direct },
-		{ "iopoll", x->config.options.iopoll },
+		{ "iopoll", x->config.options.direct == EXPORT_POLLED },
 		{ "read_only", e->read_only },
 		{ "block_device", e->block_device },
 		{ "rotational", e->rotational },

@@ -118,7 +118,8 @@ static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
 		if (mask & 1U << i)
 			json_array_append_new(features, json_string(mount_feature_names[i]));
-	if (!reason.text[0] && m->export->options->iopoll && m->store == store_find("io_uring") &&
+	if (!reason.text[0] && m->export->options->direct == EXPORT_POLLED &&
+	    m->store == store_find("io_uring") &&
 	    /* Polling was switched off after the start, because the file refused it. */
 	    !(mask & 1U << MOUNT_iopoll))
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));

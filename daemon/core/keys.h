@@ -9,8 +9,10 @@ struct engine;
 struct service;
 struct worker_options;
 
-/* The type of the field: uint64_t, but bool for KEY_BOOL and char[] for KEY_TEXT. */
-enum key_type { KEY_UINT, KEY_SIZE, KEY_DURATION, KEY_BOOL, KEY_CHOICE, KEY_CPU, KEY_TEXT };
+/* The type of the field: uint64_t, but bool for KEY_BOOL and char[] for KEY_TEXT.
+ * KEY_CPU: KEY_CPU_NONE for no, KEY_CPU_ANY for yes, or KEY_CPU_FIRST plus the number of a CPU. */
+enum key_type { KEY_UINT, KEY_SIZE, KEY_BOOL, KEY_CHOICE, KEY_CPU, KEY_TEXT };
+enum { KEY_CPU_NONE, KEY_CPU_ANY, KEY_CPU_FIRST };
 
 enum {
 	KEY_VALUES_MAX = 256, /* bytes of the struct that a table describes */
@@ -27,13 +29,12 @@ struct key {
 	 * one: they have the same `exports`, and the same values of the keys that are `common`. */
 	bool unites;
 	bool common;
-	bool anywhere; /* of an engine: it may be set for a listener with another one as well */
 	bool power_of_two;
 	bool streams; /* may differ from the default only with transport tcp */
 	bool plain;   /* must have its default in a listener with `tls` */
 	/* must have its default where the kernel makes TLS records (`tls = ktls-tx`, `ktls`) */
 	bool of_user;
-	uint64_t min, max; /* of numbers; a duration is in nanoseconds */
+	uint64_t min, max; /* of numbers */
 	/* A word that is valid instead of a number, and its value; of KEY_TEXT it stands for "". */
 	const char *word;
 	uint64_t word_value;

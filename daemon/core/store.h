@@ -60,7 +60,7 @@ enum {
 	IO_ZEROES_MAX = 1 << 20
 };
 
-/* Message: `iopoll` is not in use; %s is the error's text. */
+/* Message: `direct = poll` is not in use; %s is the error's text. */
 #define IO_POLL_REFUSED                                                                             \
 	"polled reads and writes are refused (%s), so nothing is polled for; the device must have " \
 	"queues for it (nvme: the module's poll_queues=)"

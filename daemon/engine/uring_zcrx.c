@@ -243,8 +243,7 @@ static void zcrx_flush_counters(struct worker *w)
 static void zcrx_bound_socket(const struct conn *c)
 {
 	const struct worker *w = c->worker;
-	int bytes = (int)(ring_options(&w->options)->zero_copy_area / 4 /
-			  MAX(w->options.peers_max, 1U));
+	int bytes = (int)(ring_area_bytes(&w->options) / 4 / MAX(w->options.peers_max, 1U));
 
 	stat_add(c->worker->stats.sys_other, 1);
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -302,7 +301,7 @@ static int zcrx_init(struct worker *w, struct reason *reason)
 	if (rc < 0) { /* it has left nothing behind */
 		zcrx_fini(w);
 		return reason_set(reason, rc,
-				  "no memory for the pages of zero-copy-area; lower it");
+				  "no memory for the pages of zero-copy-receive; lower `buffers`");
 	}
 	w->area = (struct worker_area){ .pages = z->area.count, .chunks = z->area.pages };
 	atomic_store_explicit(&w->stats.zcrx_pages, z->area.count, memory_order_relaxed);

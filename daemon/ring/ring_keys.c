@@ -7,10 +7,9 @@
 #include "parse.h"
 #include "util.h"
 
-enum { QUEUE_MAX = 65535 };
+enum { QUEUE_MAX = 65535, AREA_MIN = 64 * 1024 };
 
-#define DAY_NS (24 * 3600 * (uint64_t)NS_PER_S)
-#define GIB    (1024 * 1024 * 1024ULL)
+#define GIB (1024 * 1024 * 1024ULL)
 
 /* `copy`, or a receive queue of an interface. */
 static bool zero_copy_parse(const char *text, struct zero_copy_receive *ret)
@@ -46,16 +45,20 @@ struct zero_copy_receive ring_zero_copy_receive(const struct worker_options *opt
 	return (struct zero_copy_receive){ .mode = ZERO_COPY_NO };
 }
 
+/* A power of two, as the ring of the pages that are given back is.  buffer_size 0: of the default.
+ */
+size_t ring_area_bytes(const struct worker_options *options)
+{
+	uint64_t bytes = (uint64_t)options->buffers * options->buffer_size, area = AREA_MIN;
+
+	while (area * 2 <= MIN(bytes, GIB))
+		area *= 2;
+	return area;
+}
+
 static const struct key ring_keys[] = {
-	{ "sqpoll", "no", "a kernel thread polls the submission queue",
-	  KEY_FIELD(struct ring_options, sqpoll), .type = KEY_BOOL },
-	{ "sqpoll-idle", "1s",
-	  "that thread, and on another CPU the worker, look for work so long before they sleep",
-	  KEY_FIELD(struct ring_options, sqpoll_idle_ns), KEY_DURATION, .min = NS_PER_MS,
-	  .max = DAY_NS, .anywhere = true },
-	{ "sqpoll-cpu", "any", "CPU that this thread is bound to",
-	  KEY_FIELD(struct ring_options, sqpoll_cpu), KEY_CPU, .word = "any",
-	  .word_value = UINT64_MAX, .anywhere = true },
+	{ "sqpoll", "no", "a kernel thread polls the submission queue; a number: on that CPU",
+	  KEY_FIELD(struct ring_options, sqpoll), .type = KEY_CPU },
 	{ "zero-copy-min", "0", "sends from this size on avoid a copy; 0: none do",
 	  KEY_FIELD(struct ring_options, zero_copy_min), KEY_SIZE, .max = GIB, .streams = true,
 	  .of_user = true },
@@ -65,9 +68,6 @@ static const struct key ring_keys[] = {
 	  KEY_FIELD(struct ring_options, zero_copy_receive), KEY_TEXT, .word = "no",
 	  .valid = zero_copy_valid, .form = "copy or INTERFACE:QUEUE such as eth0:4",
 	  .streams = true, .of_user = true },
-	{ "zero-copy-area", "16M", "of these pages, for each worker: locked memory",
-	  KEY_FIELD(struct ring_options, zero_copy_area), KEY_SIZE, .min = 64 * 1024, .max = GIB,
-	  .power_of_two = true, .anywhere = true },
 };
 
 enum { DEVICE_CLIENT_BYTES = 128 * 1024 };
@@ -77,14 +77,14 @@ enum { DEVICE_CLIENT_BYTES = 128 * 1024 };
  * to the area of one worker. */
 static void check_device(struct key_check *check)
 {
-	uint64_t clients = ring_options(check->options)->zero_copy_area / DEVICE_CLIENT_BYTES;
+	uint64_t clients = ring_area_bytes(check->options) / DEVICE_CLIENT_BYTES;
 
 	if (check->workers != 1)
 		check->refuse(check, "zero-copy-receive", "with a device requires workers = 1");
 	if (check->max_connections < 1 || check->max_connections > clients)
 		check->refuse(check, "zero-copy-receive",
 			      "with a device requires max-connections from 1 to %llu, one for each "
-			      "128K of zero-copy-area",
+			      "128K of `buffers` times `buffer-size`",
 			      (unsigned long long)clients);
 }
 
@@ -104,7 +104,7 @@ static void check_area(struct key_check *check)
 	if (ring_zero_copy_receive(check->options).mode == ZERO_COPY_DEVICE)
 		check_device(check);
 	if (ring_options(check->options)->sqpoll)
-		check->refuse(check, key, "requires sqpoll = no (sqpoll is yes)");
+		check->refuse(check, key, "requires sqpoll = no");
 	if (check->options->features_off & needs)
 		check->refuse(
 			check, key,

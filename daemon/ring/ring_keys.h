@@ -14,13 +14,10 @@ struct zero_copy_receive {
 };
 
 struct ring_options {
-	bool sqpoll;
-	uint64_t sqpoll_idle_ns;
-	uint64_t sqpoll_cpu; /* UINT64_MAX: anywhere */
+	uint64_t sqpoll; /* see KEY_CPU */
 	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
 	uint64_t zero_copy_min;
 	char zero_copy_receive[IF_NAMESIZE + 6]; /* see ring_zero_copy_receive(); "": no */
-	uint64_t zero_copy_area;                 /* bytes of that area, a power of two */
 };
 extern const struct key_table ring_key_table;
 
@@ -36,3 +33,5 @@ static inline bool ring_wants_area(const struct worker_options *options)
 }
 /* For set-up. */
 struct zero_copy_receive ring_zero_copy_receive(const struct worker_options *options);
+/* Bytes of a worker's area, as many as its pool has or somewhat fewer. */
+size_t ring_area_bytes(const struct worker_options *options);

@@ -22,6 +22,9 @@ static const unsigned ring_setups[] = {
 	IORING_SETUP_CQSIZE,
 };
 
+/* The kernel's thread, and the worker on another CPU, look for work so long before they sleep. */
+enum { SQPOLL_IDLE_MS = 1000 };
+
 static const unsigned ring_setups_sqpoll[] = {
 	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER,
 	IORING_SETUP_CQSIZE,
@@ -51,10 +54,10 @@ static int ring_setup(struct ring *r, const struct worker_options *options, unsi
 
 	if (r->sqpoll) {
 		params.flags |= IORING_SETUP_SQPOLL;
-		params.sq_thread_idle = (unsigned)MAX(o->sqpoll_idle_ns / NS_PER_MS, 1);
-		if (o->sqpoll_cpu != UINT64_MAX) {
+		params.sq_thread_idle = SQPOLL_IDLE_MS;
+		if (o->sqpoll >= KEY_CPU_FIRST) {
 			params.flags |= IORING_SETUP_SQ_AFF;
-			params.sq_thread_cpu = (unsigned)o->sqpoll_cpu;
+			params.sq_thread_cpu = (unsigned)(o->sqpoll - KEY_CPU_FIRST);
 		}
 	}
 	rc = io_uring_queue_init_params(RING_SQ_ENTRIES, &r->io, &params);
@@ -114,10 +117,10 @@ static void ring_spin_beside(struct worker *w)
 
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
 		return;
-	if (o->sqpoll_cpu < CPU_SETSIZE)
-		CPU_SET((size_t)o->sqpoll_cpu, &cpus);
+	if (o->sqpoll >= KEY_CPU_FIRST)
+		CPU_SET((size_t)(o->sqpoll - KEY_CPU_FIRST), &cpus);
 	if (CPU_COUNT(&cpus) > 1)
-		spin_init(&w->spin, MAX(busy_ns, o->sqpoll_idle_ns));
+		spin_init(&w->spin, MAX(busy_ns, SQPOLL_IDLE_MS * (uint64_t)NS_PER_MS));
 }
 
 /* The kernel's threads for blocking work (io-wq) inherit the worker's CPUs since Linux 6.2; before,

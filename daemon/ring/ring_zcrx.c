@@ -152,9 +152,9 @@ static int zcrx_refused(const struct ring *r, int error, struct reason *reason)
 	case ENOMEM:
 		return reason_set(
 			reason, error,
-			"no memory, or no locked memory, for the %zu KiB of zero-copy-area; "
+			"no memory, or no locked memory, for the %zu KiB of zero-copy-receive; "
 			"raise it with LimitMEMLOCK= of the unit or `ulimit -l`, or lower "
-			"zero-copy-area",
+			"`buffers`",
 			r->zcrx->area_bytes / 1024);
 	default:
 		return reason_set(reason, error,
@@ -212,7 +212,7 @@ static int zcrx_register(struct ring *r, struct ring_zcrx *z)
 
 int ring_zcrx_open(struct ring *r, struct reason *reason)
 {
-	size_t area_bytes = ring_options(&r->worker->options)->zero_copy_area,
+	size_t area_bytes = ring_area_bytes(&r->worker->options),
 	       page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned entries = (unsigned)MIN(area_bytes / 4096, ZCRX_ENTRIES_MAX);
 	struct ring_zcrx *z;

@@ -43,7 +43,7 @@ struct ring_zcrx {
 	const uint64_t *copied;
 };
 
-/* Called by ring_init() before the ring is enabled: makes an area of `zero-copy-area`
+/* Called by ring_init() before the ring is enabled: makes an area of ring_area_bytes()
  * bytes and registers it.  0, or -errno with the reason. */
 int ring_zcrx_open(struct ring *r, struct reason *reason);
 /* Frees what ring_zcrx_open() made, after the ring has ended: there is no call

@@ -167,8 +167,6 @@ static void file_register(struct mount *m, struct file_path *path)
 {
 	int slot;
 
-	if (!m->export->options->registered)
-		return;
 	slot = ring_register_file(path->ring, path->fd, &m->reason);
 	if (slot >= 0) {
 		path->fd = slot;
@@ -229,7 +227,7 @@ static bool file_probe_poll(struct mount *m, const struct file_mount *f)
 /* Sets up polling if a polled read succeeds; else sets m->reason and continues without. */
 static void file_attach_poll(struct mount *m, struct file_mount *f)
 {
-	if (!m->export->options->iopoll)
+	if (m->export->options->direct != EXPORT_POLLED)
 		return;
 	if (!f->poll)
 		f->poll = file_ring_new(m->worker, IORING_SETUP_IOPOLL, &m->reason);

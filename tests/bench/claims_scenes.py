@@ -72,7 +72,7 @@ def polling_scene():
     names = ("plain", "sqpoll", "busy-poll")
     third = next((cpu for cpu in ALL_CPUS if cpu not in (CLIENT_CPU, SERVER_CPU)), CLIENT_CPU)
     config = (listener("plain", "io_uring")
-              + listener("sqpoll", "io_uring", sqpoll="yes", sqpoll_idle="1ms", sqpoll_cpu=third)
+              + listener("sqpoll", "io_uring", sqpoll=third)
               + listener("busy-poll", "io_uring", busy_poll="100us"))
     return Scene("polling", config, [Load(f"polling, {c} x {p}", names, redis(c, p))
                                      for c, p in ((1, 1), (50, 16))])

@@ -26,7 +26,7 @@ WAYS = {
     "busy-poll 50 us": {"busy-poll": "50us"},
     "busy-poll 200 us": {"busy-poll": "200us"},
     "busy-poll auto": {"busy-poll": "auto"},
-    "sqpoll": {"sqpoll": "yes", "sqpoll-idle": "50ms"},
+    "sqpoll": {"sqpoll": "yes"},
 }
 if len(ALL_CPUS) < 3:  # the kernel's thread, the worker and the client spin
     del WAYS["sqpoll"]

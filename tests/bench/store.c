@@ -94,9 +94,7 @@ static void loop_init(struct bench *b, unsigned i, const struct store *store, co
 	struct reason reason;
 
 	l->bench = b;
-	l->options = (struct export_options){
-		.size = b->size, .create = true, .threads = 16, .registered = true
-	};
+	l->options = (struct export_options){ .size = b->size, .create = true, .threads = 16 };
 	snprintf(l->options.path, sizeof(l->options.path), "%s/f%u", directory, i);
 	l->export =
 		(struct export){ .name = "f", .options = &l->options, .store = store, .fd = -1 };

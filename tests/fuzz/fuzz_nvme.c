@@ -82,8 +82,7 @@ static void session_init(struct session *s, uint8_t how)
 
 	memset(s, 0, sizeof(*s));
 	s->options = (struct export_options){ .size = EXPORT_SIZE, .queue_depth = 4 };
-	options_set(&w->options, &nvme_key_table,
-		    &(struct nvme_options){ .nqn = "nqn.fuzz", .in_capsule = 8192 });
+	options_set(&w->options, &nvme_key_table, &(struct nvme_options){ .nqn = "nqn.fuzz" });
 	w->options.buffers = CHUNKS;
 	w->options.buffer_size = CHUNK_SIZE;
 	w->service = &service_nvme;

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 extern const struct service service_nvme;
 
-enum { HEADER_DIGEST = 1, DATA_DIGEST = 2, IN_CAPSULE = 8192, TRANSFER_MAX = 64 * 1024 };
+enum { HEADER_DIGEST = 1, DATA_DIGEST = 2, TRANSFER_MAX = 64 * 1024 };
 
 static unsigned digests;
 static uint8_t payload[DISK_SIZE];
@@ -84,7 +84,7 @@ static void protocol_ask(struct disk *d, struct client *c, unsigned tag)
 	const uint8_t *in_capsule = NULL;
 	uint8_t range[NVME_DSM_RANGE] = { 0 };
 
-	if (a->kind == IO_write && a->length <= IN_CAPSULE && choose(d->in, 2)) {
+	if (a->kind == IO_write && a->length <= NVME_CAPSULE && choose(d->in, 2)) {
 		disk_write(payload, a, a->offset, a->offset + a->length);
 		in_capsule = payload + a->offset;
 	}
@@ -210,8 +210,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	digests = choose(&in, 4);
 	disk_init(&d, &in, &service_nvme);
-	options_set(&w->options, &nvme_key_table,
-		    &(struct nvme_options){ .nqn = "nqn.fuzz", .in_capsule = IN_CAPSULE });
+	options_set(&w->options, &nvme_key_table, &(struct nvme_options){ .nqn = "nqn.fuzz" });
 	w->shared = service_nvme.shared_new(&w->options, "fuzz", &reason);
 	if (!w->shared)
 		abort();

@@ -49,7 +49,8 @@ def check(tmp_path):
 # ---- Files that are wrong ----
 
 
-REMOVED = {"listener": ["epoll-mode", "ring-batch", "srq", "cq-moderation", "tls-library", "delay", "stall"], "export": []}
+REMOVED = {"listener": ["epoll-mode", "ring-batch", "srq", "cq-moderation", "tls-library", "delay", "stall",
+                        "sqpoll-idle", "sqpoll-cpu", "zero-copy-area", "in-capsule"], "export": ["registered", "iopoll"]}
 
 
 @pytest.mark.parametrize("section,key", [(s, k) for s, keys in REMOVED.items() for k in keys])
@@ -307,9 +308,8 @@ def test_the_dumped_configuration_is_the_same_configuration(tmp_path):
             allow=["10.0.0.0/8, ::1", "192.0.2.1"],
             buffer_size="1M",
             buffers=16,
-            sqpoll="yes",
-            sqpoll_idle="1500us",
-            busy_poll="50us",
+            sqpoll="0",
+            busy_poll="1500us",
             zero_copy_min="64K",
             idle_timeout="90s",
             max_connections=0,
@@ -331,7 +331,7 @@ def test_the_dumped_configuration_is_the_same_configuration(tmp_path):
 
     document = json.loads(nbserved("-c", path, "--dump-config", "--json").stdout)
     (everything,) = [one for one in document["listeners"] if one["name"] == "all"]
-    assert everything["keys"]["sqpoll-idle"]["value"] == "1500us"
+    assert everything["keys"]["busy-poll"]["value"] == "1500us"
     assert document["server"]["log-level"]["value"] == "info"
 
 

@@ -344,7 +344,7 @@ def be_reset(host, clients, after):
 
 @pytest.mark.parametrize("engine, store", PATHS)
 def test_nvme_agrees_with_a_model(start_daemon, tmp_path, loop_device, engine, store):
-    daemon = start(start_daemon, tmp_path, loop_device, engine, store, service="nvme", nqn=NQN, in_capsule="16K",
+    daemon = start(start_daemon, tmp_path, loop_device, engine, store, service="nvme", nqn=NQN,
                    block_size=512)
     disk = Disk(SIZE, 4096 if store == "direct" else 512)
     for digests, chosen in rounds([(False, False), (True, True)]):

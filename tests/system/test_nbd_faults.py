@@ -432,17 +432,13 @@ def features(daemon):
 
 
 def test_stats_tell_what_is_registered(start_daemon, engine, tmp_path):
-    for registered in ["yes", "no"]:
-        daemon = start_daemon(
-            section("disk", f"{tmp_path}/disk", registered=registered)
-            + listener("nbd", service="nbd", engine=engine, exports="disk")
-        )
-        expected = [] if engine == "epoll" else ["unified_ring"]
-        if registered == "yes":
-            expected += ["registered_file", "registered_buffers"]
-        assert features(daemon) == (expected, "")
-        works(daemon)
-        daemon.terminate()
+    daemon = start_daemon(
+        section("disk", f"{tmp_path}/disk")
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    ring = [] if engine == "epoll" else ["unified_ring"]
+    assert features(daemon) == (ring + ["registered_file", "registered_buffers"], "")
+    works(daemon)
 
 
 def test_without_locked_memory_the_limit_is_named(start_daemon, engine, tmp_path):
@@ -463,7 +459,7 @@ def test_files_that_cannot_be_polled_are_served_without_polling(start_daemon, en
     except OSError:
         pytest.skip("the file system has no direct I/O")
     daemon = start_daemon(
-        section("disk", f"{tmp_path}/disk", direct="yes", iopoll="yes")
+        section("disk", f"{tmp_path}/disk", direct="poll")
         + listener("nbd", service="nbd", engine=engine, exports="disk")
     )
     with connect(daemon, "nbd") as client:

@@ -342,13 +342,13 @@ def test_invalid_io_commands_are_refused(daemon):
 
 def test_direct_exports_have_their_alignment(start_daemon, engine, tmp_path):
     """A host may cut data into PDUs of any size."""
-    daemon = start_daemon(config(tmp_path / "disk", engine, keys="direct = yes\n", in_capsule=0))
+    daemon = start_daemon(config(tmp_path / "disk", engine, keys="direct = yes\n"))
     with Host(daemon, "nvme", NQN, ddgst=True) as host:
-        assert struct.unpack_from("<I", host.admin.identify(1), 1792)[0] == 4
+        assert struct.unpack_from("<I", host.admin.identify(1), 1792)[0] == (64 + 16384) // 16
         data = noise(32 * 4096)
         for size in (4096, 1000, 40000, 12):
             host.queues[0].h2c_max = size
-            host.write(0, data[:4 * 4096] if size == 12 else data)
+            host.write(0, data[:5 * 4096] if size == 12 else data)
             assert host.read(0, 32) == data
             host.zero(0, 32)
             host.write(0, data)

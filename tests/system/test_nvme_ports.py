@@ -161,8 +161,8 @@ def test_ports_that_differ_in_their_disks_are_refused(tmp_path, first, second, e
 
 
 def test_ports_may_differ_in_all_else(tmp_path):
-    assert check(tmp_path, two("exports = x, y\nin-capsule = 4K\nengine = epoll\n",
-                               "exports = x\nexports = y\nin-capsule = 0\nworkers = 3\n"))[0] == 0
+    assert check(tmp_path, two("exports = x, y\nbuffers = 64\nengine = epoll\n",
+                               "exports = x\nexports = y\nworkers = 3\n"))[0] == 0
 
 
 def test_a_port_goes_and_comes_back_while_another_serves(start_daemon, tmp_path, loopback_ports):

@@ -21,7 +21,9 @@ from traffic import (Exchange, NeverReader, Sender, connect, echo, erratic_clien
 KIB, MIB = 1024, 1024 * 1024
 PAGE = os.sysconf("SC_PAGESIZE")
 CAP_NET_ADMIN, PR_CAPBSET_DROP = 12, 24
-AREAS = ["64K", "16M"]
+# An area has as many bytes as the pool.
+SMALL, DEFAULT = {"buffers": 64, "buffer_size": "4K"}, {}
+AREAS = {"256K": SMALL, "16M": DEFAULT}
 
 
 def section(name, service=None, **keys):
@@ -99,7 +101,7 @@ def test_without_the_capability_it_is_unavailable(able, start_daemon):
 def test_without_locked_memory_it_is_unavailable(able, start_daemon):
     daemon = start_daemon(section("trial", "echo", optional="yes") + listener("other", "echo"),
                           preexec=lambda: limit_locked_memory(4 * MIB))
-    is_unavailable(daemon, "16384 KiB of zero-copy-area", "LimitMEMLOCK", "lower zero-copy-area")
+    is_unavailable(daemon, "16384 KiB of zero-copy-receive", "LimitMEMLOCK", "lower `buffers`")
 
 
 @pytest.mark.parametrize(("queue", "why"), [
@@ -118,7 +120,7 @@ def test_without_a_device_that_can_it_is_unavailable(able, start_daemon, queue, 
 @pytest.mark.parametrize("keys", [{}, {"zero_copy_min": "1"}, {"workers": 2}, {"tls": "none", "buffers": 16}],
                          ids=lambda keys: "+".join(keys) or "plain")
 def test_echo_in_pieces_of_all_sizes(able, start_daemon, area, keys):
-    daemon = start_daemon(section("echo", zero_copy_area=area, **keys))
+    daemon = start_daemon(section("echo", **{**AREAS[area], **keys}))
     exchanges = [Exchange(connect(daemon.addresses("echo")[0]), noise(MIB >> i, i), i) for i in range(5)]
     run_exchanges(exchanges)
     for e in exchanges:
@@ -131,14 +133,14 @@ def test_echo_in_pieces_of_all_sizes(able, start_daemon, area, keys):
 
 @pytest.mark.parametrize("area", AREAS)
 def test_discard_counts_all_and_sees_the_end(able, start_daemon, area):
-    daemon = start_daemon(section("discard", zero_copy_area=area, receive="drop"))  # there is no copy to skip
+    daemon = start_daemon(section("discard", **AREAS[area], receive="drop"))  # there is no copy to skip
     with daemon.connect("discard") as s:
         s.sendall(noise(8 * MIB))
         s.shutdown(1)
         assert s.recv(1) == b""
     stats = all_is_free(daemon, "discard")
     assert stats["bytes_in"] == 8 * MIB and "drop" not in stats["engine_features"]
-    assert stats["zero_copy_received"]["pages"] == (64 * KIB if area == "64K" else 16 * MIB) // PAGE
+    assert stats["zero_copy_received"]["pages"] == (256 * KIB if area == "256K" else 16 * MIB) // PAGE
 
 
 @pytest.mark.parametrize("area", AREAS)
@@ -147,7 +149,7 @@ def test_nbd_writes_are_read_back(able, start_daemon, tmp_path, area, store):
     chosen, size = random.Random(3), 4 * MIB
     path = "" if store == "memory" else f"path = {tmp_path}/disk\ncreate = yes\n"
     daemon = start_daemon(f"[export disk]\nsize = {size}\nstore = {store}\n{path}"
-                          + section("nbd", exports="disk", zero_copy_area=area))
+                          + section("nbd", exports="disk", **AREAS[area]))
     model = bytearray(size)
     with connect_nbd(daemon, "nbd") as client:
         for _ in range(60):
@@ -167,7 +169,7 @@ def test_nbd_writes_are_read_back(able, start_daemon, tmp_path, area, store):
 @pytest.mark.parametrize("options", [["-n", "16M"], ["-n", "4M", "-P", "3"], ["-n", "4M", "--bidir"]])
 def test_iperf3(able, start_daemon, area, options):
     requires("iperf3")
-    daemon = start_daemon(section("iperf3", zero_copy_area=area))
+    daemon = start_daemon(section("iperf3", **AREAS[area]))
     sent, received = ends(iperf3(daemon, *options))
     assert sent == received > 0
     all_is_free(daemon, "iperf3")
@@ -175,7 +177,7 @@ def test_iperf3(able, start_daemon, area, options):
 
 def test_a_body_inside_tls(able, start_daemon):
     requires("openssl")
-    daemon = start_daemon(section("http", zero_copy_area="64K", tls="user"))
+    daemon = start_daemon(section("http", **SMALL, tls="user"))
     body = noise(300 * KIB)
     client = subprocess.run(
         ["timeout", str(TIMEOUT), "openssl", "s_client", "-quiet", "-connect", "127.0.0.1:%d" % daemon.port("http")],
@@ -191,7 +193,7 @@ def test_a_body_inside_tls(able, start_daemon):
 @pytest.mark.parametrize("area", AREAS)
 def test_floods_of_small_messages_pin_no_pages(able, start_daemon, area):
     """Small messages that the service does not take yet hold no page each: they are copied together."""
-    daemon = start_daemon(section("echo", zero_copy_area=area))
+    daemon = start_daemon(section("echo", **AREAS[area]))
     data = noise(64 * 4000)
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(daemon.connect("echo")) for _ in range(4)]
@@ -214,7 +216,7 @@ def are_stuck(daemon, clients):
 
 @pytest.mark.parametrize("area", AREAS)
 def test_clients_that_never_read_leave_pages_to_others(able, start_daemon, area):
-    daemon = start_daemon(section("echo", zero_copy_area=area))
+    daemon = start_daemon(section("echo", **AREAS[area]))
     address = daemon.addresses("echo")[0]
     with contextlib.ExitStack() as stack:
         clients = [NeverReader(address) for _ in range(3)]
@@ -231,13 +233,13 @@ def test_clients_that_never_read_leave_pages_to_others(able, start_daemon, area)
 
 def test_requests_that_come_bit_by_bit_leave_pages_to_others(able, start_daemon):
     """More of them than there are pages, each too long to be copied at once."""
-    daemon = start_daemon(section("http", zero_copy_area="64K"))
+    daemon = start_daemon(section("http", **SMALL))
     head = b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 1000
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(daemon.connect("http")) for _ in range(40)]
+        clients = [stack.enter_context(daemon.connect("http")) for _ in range(100)]
         for s in clients:
             s.sendall(head)
-        wait_until(lambda: daemon.stats("http")["bytes_in"] == 40 * len(head), "all are received")
+        wait_until(lambda: daemon.stats("http")["bytes_in"] == 100 * len(head), "all are received")
         for s in clients:
             s.sendall(b"\r\n\r\n")
         for s in clients:
@@ -248,7 +250,7 @@ def test_requests_that_come_bit_by_bit_leave_pages_to_others(able, start_daemon)
 @pytest.mark.parametrize("area", AREAS)
 @pytest.mark.parametrize("service", ["echo", "discard"])
 def test_erratic_clients_leave_nothing_behind(able, start_daemon, service, area):
-    daemon = start_daemon(section(service, zero_copy_area=area))
+    daemon = start_daemon(section(service, **AREAS[area]))
     erratic_clients_leave_nothing(daemon, service, f"{service} {area}", service == "echo", kept=1)
     all_is_free(daemon, service)
 
@@ -265,10 +267,10 @@ def test_a_reset_behind_data_is_seen(able, start_daemon):
 
 
 def test_a_drain_ends_with_pages_out(able, start_daemon):
-    daemon = start_daemon("[server]\ndrain-timeout = 100ms\n" + section("echo", zero_copy_area="64K", zero_copy_min="4K"))
+    daemon = start_daemon("[server]\ndrain-timeout = 100ms\n" + section("echo", **SMALL, zero_copy_min="4K"))
     clients = [NeverReader(daemon.addresses("echo")[0]) for _ in range(5)]
     wait_until(lambda: are_stuck(daemon, clients), "they hold as much as they may")
-    assert counts(daemon, "echo")["pages_free"] < 16
+    assert counts(daemon, "echo")["pages_free"] < 64
     assert daemon.terminate() == 0
     assert "ending with connections open" not in daemon.log()
     for client in clients:
@@ -279,7 +281,7 @@ def test_a_reload_replaces_a_listener_with_pages_out(able, start_daemon):
     daemon = start_daemon(section("echo"))
     with daemon.connect("echo") as old:
         echo(old)
-        daemon.write_config(section("echo", zero_copy_area="1M").replace(":0", ":%d" % daemon.port("echo")))
+        daemon.write_config(section("echo", buffers=64).replace(":0", ":%d" % daemon.port("echo")))
         daemon.nbctl("reload")
         with daemon.connect("echo") as new:
             echo(new, noise(200 * KIB))

@@ -20,8 +20,7 @@ struct disk {
 };
 
 /* Opens the disk, and a connection to it over TCP. */
-static inline void disk_new(struct disk *d, uint32_t chunks, uint32_t align, uint32_t queue_depth,
-			    uint32_t in_capsule)
+static inline void disk_new(struct disk *d, uint32_t chunks, uint32_t align, uint32_t queue_depth)
 {
 	struct worker *w;
 	struct reason reason;
@@ -33,8 +32,7 @@ static inline void disk_new(struct disk *d, uint32_t chunks, uint32_t align, uin
 	d->export.align = align;
 	d->t = case_new(&service_nvme, chunks, CHUNK);
 	w = &d->t->worker;
-	options_set(&w->options, &nvme_key_table,
-		    &(struct nvme_options){ .nqn = "nqn.unit", .in_capsule = in_capsule });
+	options_set(&w->options, &nvme_key_table, &(struct nvme_options){ .nqn = "nqn.unit" });
 	w->options.buffers = chunks;
 	w->options.buffer_size = CHUNK;
 	w->mailbox.fd = -1;

@@ -33,8 +33,6 @@ static void defaults_are_those_of_the_documentation(void **state)
 	assert_int_equal(l->options.busy_poll_ns, 0);
 	assert_int_equal(ring->zero_copy_min, 0);
 	assert_false(ring->sqpoll);
-	assert_true(ring->sqpoll_idle_ns == NS_PER_S);
-	assert_true(ring->sqpoll_cpu == UINT64_MAX);
 	assert_int_equal(CPU_COUNT(&l->options.cpus), 0);
 	config_free(c);
 }
@@ -48,8 +46,8 @@ static void every_key_sets_its_field(void **state)
 				"service = chargen\nworkers = auto\ncpus = 0\noptional = yes\n"
 				"max-connections = 0\nmax-connections-per-address = 7\n"
 				"idle-timeout = 5min\nallow = 10.0.0.0/8,::1\nallow = 127.0.0.1\n"
-				"buffer-size = 4K\nbuffers = 16\nsqpoll = yes\nsqpoll-idle = 10ms\n"
-				"sqpoll-cpu = 0\nbusy-poll = 50us\nzero-copy-min = 8K\n");
+				"buffer-size = 4K\nbuffers = 16\nsqpoll = 0\n"
+				"busy-poll = 50us\nzero-copy-min = 8K\n");
 	const struct listener_config *l = &c->listeners[0];
 	const struct ring_options *ring = ring_options(&l->options);
 
@@ -77,9 +75,7 @@ static void every_key_sets_its_field(void **state)
 	assert_int_equal(l->options.buffer_size, 4096);
 	assert_int_equal(l->options.buffers, 16);
 	assert_int_equal(l->options.busy_poll_ns, 50 * NS_PER_US);
-	assert_true(ring->sqpoll);
-	assert_int_equal(ring->sqpoll_idle_ns, 10 * NS_PER_MS);
-	assert_int_equal(ring->sqpoll_cpu, 0);
+	assert_int_equal(ring->sqpoll, KEY_CPU_FIRST);
 	assert_int_equal(ring->zero_copy_min, 8192);
 	config_free(c);
 }
@@ -111,9 +107,6 @@ static void values_out_of_range_name_the_range(void **state)
 	assert_string_equal(refusal("idle-timeout = 30"),
 			    "idle-timeout: expected a duration (us, ms, s, min, h) from 0 to 24h, "
 			    "got '30'\n");
-	assert_string_equal(refusal("sqpoll-idle = 0"),
-			    "sqpoll-idle: expected a duration (us, ms, s, min, h) from 1ms to 24h, "
-			    "got '0'\n");
 	assert_string_equal(
 		refusal("zero-copy-min = 1GB"),
 		"zero-copy-min: expected a size (K, M, G, T) from 0 to 1G, got '1GB'\n");
@@ -150,9 +143,9 @@ static void cpus_beyond_this_host_are_an_error(void **state)
 	char text[64], expected[256];
 
 	(void)state;
-	snprintf(text, sizeof(text), "sqpoll-cpu = %ld", last + 1);
+	snprintf(text, sizeof(text), "sqpoll = %ld", last + 1);
 	snprintf(expected, sizeof(expected),
-		 "sqpoll-cpu: expected the number of a CPU of this host or any, got '%ld' "
+		 "sqpoll: expected the number of a CPU of this host, yes or no, got '%ld' "
 		 "(this host has the CPUs 0-%ld)\n",
 		 last + 1, last);
 	assert_string_equal(refusal(text), expected);
@@ -204,7 +197,7 @@ static void a_refused_value_is_one_error(void **state)
 		"qp-type = ud\n",
 		"f:3: [listener a] transport: expected tcp, udp or rdma, got 'rmda' (did you mean "
 		"'rdma'?)\n");
-	assert_errors(GOOD "engine = urin\nsqpoll = yes\nsqpoll-cpu = 0\n",
+	assert_errors(GOOD "engine = urin\nsqpoll = 0\n",
 		      "f:4: [listener a] engine: expected auto, rdma, epoll, io_uring-poll or "
 		      "io_uring, got 'urin'\n");
 	assert_errors(
@@ -212,9 +205,9 @@ static void a_refused_value_is_one_error(void **state)
 		"f:2: [export x] path: expected an absolute path in ASCII, no white space, up "
 		"to 180 bytes or none, got 'x'\n");
 	assert_errors(
-		"[export x]\npath = /x\nsize = 5X\ncreate = yes\ndirect = ye\niopoll = yes\n",
+		"[export x]\npath = /x\nsize = 5X\ncreate = yes\ndirect = ye\n",
 		"f:3: [export x] size: expected a size (K, M, G, T) from 0 to 1048576T, got '5X'\n"
-		"f:5: [export x] direct: expected yes or no, got 'ye' (did you mean 'yes'?)\n");
+		"f:5: [export x] direct: expected no, yes or poll, got 'ye' (did you mean 'yes'?)\n");
 }
 
 static void words_are_suggested(void **state)
@@ -418,8 +411,7 @@ static void features_of_io_uring_need_that_engine(void **state)
 	assert_errors(
 		GOOD "sqpoll = yes\nengine = io_uring-poll\n",
 		"f:4: [listener a] sqpoll: requires engine = io_uring (engine is io_uring-poll)\n");
-	config_free(
-		load(GOOD "engine = epoll\nsqpoll = no\nzero-copy-min = 0\nsqpoll-idle = 2s\n"));
+	config_free(load(GOOD "engine = epoll\nsqpoll = no\nzero-copy-min = 0\n"));
 	config_free(load(GOOD "engine = auto\nsqpoll = yes\nzero-copy-min = 8K\n"));
 	assert_errors(GOOD "qp-type = uc\n",
 		      "f:4: [listener a] qp-type: requires engine = rdma (transport is tcp)\n");

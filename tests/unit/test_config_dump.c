@@ -59,7 +59,7 @@ static void a_dump_parses_back_to_the_same(void **state)
 {
 	struct config *c = load(
 		GOOD "address = [::1]:7-9\ncpus = 0\nallow = ::1, 10.0.0.0/8\nworkers = auto\n"
-		     "busy-poll = 1500us\nengine = io_uring\nsqpoll = yes\nsqpoll-cpu = 0\n"
+		     "busy-poll = 1500us\nengine = io_uring\nsqpoll = 0\n"
 		     "zero-copy-min = 12345\n[server]\ncontrol = /a;b\nlog-level = debug\n"
 		     "[listener b]\naddress = 0.0.0.0:0\nservice = discard\nallow = 0.0.0.0/0\n");
 	char *first = dump(c), *second;
@@ -68,8 +68,8 @@ static void a_dump_parses_back_to_the_same(void **state)
 	(void)state;
 	second = dump(again);
 	assert_string_equal(without_comments(first), without_comments(second));
-	assert_int_equal(ring_options(&c->listeners[0].options)->sqpoll_cpu,
-			 ring_options(&again->listeners[0].options)->sqpoll_cpu);
+	assert_int_equal(ring_options(&c->listeners[0].options)->sqpoll, KEY_CPU_FIRST);
+	assert_int_equal(ring_options(&again->listeners[0].options)->sqpoll, KEY_CPU_FIRST);
 	assert_memory_equal(&c->listeners[0].options.cpus, &again->listeners[0].options.cpus,
 			    sizeof(cpu_set_t));
 	free(first);
@@ -113,7 +113,7 @@ static void no_two_keys_of_a_section_have_the_same_name(void **state)
 static void each_listener_has_the_values_of_its_own_service(void **state)
 {
 	struct config *c =
-		load("[listener a]\naddress = [::1]:1\nin-capsule = 8K\nexports = e\n"
+		load("[listener a]\naddress = [::1]:1\nblock-size = 512\nexports = e\n"
 		     "nqn = nqn.unit\nservice = nvme\n[export e]\nstore = null\nsize = 1M\n"
 		     "[listener b]\naddress = [::1]:2\nservice = nvme\nexports = e\n");
 	const struct nvme_options *a = options_of(&c->listeners[0].options, &nvme_key_table);
@@ -121,21 +121,20 @@ static void each_listener_has_the_values_of_its_own_service(void **state)
 
 	(void)state;
 	assert_string_equal(a->nqn, "nqn.unit");
-	assert_int_equal(a->in_capsule, 8192);
+	assert_int_equal(a->block_size, 512);
 	assert_string_equal(b->nqn, "");
-	assert_int_equal(b->in_capsule, 16384);
+	assert_int_equal(b->block_size, 0);
 	config_free(c);
 }
 
 /* A ring of a store has the options of rings, whichever engine the worker has. */
 static void a_listener_has_the_keys_of_all_engines(void **state)
 {
-	struct config *c = load(GOOD "engine = epoll\nsqpoll-idle = 2s\n");
+	struct config *c = load(GOOD "engine = epoll\n");
 	const struct worker_options *options = &c->listeners[0].options;
 
 	(void)state;
-	assert_true(ring_options(options)->sqpoll_idle_ns == 2ULL * NS_PER_S);
-	assert_true(ring_options(options)->sqpoll_cpu == UINT64_MAX);
+	assert_int_equal(ring_options(options)->sqpoll, KEY_CPU_NONE);
 	assert_ptr_equal(engine_of(engine_find("io_uring"), options), engine_find("io_uring"));
 	config_free(c);
 }

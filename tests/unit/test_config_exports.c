@@ -50,16 +50,15 @@ static void an_export_has_defaults(void **state)
 	assert_int_equal(o->size, 0);
 	assert_int_equal(o->queue_depth, 128);
 	assert_int_equal(o->threads, 16);
-	assert_true(o->registered);
-	assert_false(o->create || o->direct || o->iopoll || o->read_only || o->sync_writes);
+	assert_false(o->create || o->direct || o->read_only || o->sync_writes);
 	config_free(c);
 }
 
 static void an_export_reads_every_key(void **state)
 {
-	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = pool\ndirect = yes\n"
-				       "iopoll = yes\nqueue-depth = 1024\nthreads = 64\n"
-				       "registered = no\nsync-writes = yes\n[export y]\n"
+	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = pool\ndirect = poll\n"
+				       "queue-depth = 1024\nthreads = 64\n"
+				       "sync-writes = yes\n[export y]\n"
 				       "path = /y\nread-only = yes\n" RAM);
 	const struct export_options *o = &c->exports[0].options;
 
@@ -68,8 +67,7 @@ static void an_export_reads_every_key(void **state)
 	assert_ptr_equal(o->store, &store_pool);
 	assert_int_equal(o->queue_depth, 1024);
 	assert_int_equal(o->threads, 64);
-	assert_true(o->create && o->direct && o->iopoll && o->sync_writes);
-	assert_false(o->registered);
+	assert_true(o->create && o->direct == EXPORT_POLLED && o->sync_writes);
 	assert_true(c->exports[1].options.read_only);
 	assert_ptr_equal(c->exports[2].options.store, &store_memory);
 	config_free(c);
@@ -97,21 +95,18 @@ static void keys_for_files_are_refused_without_one(void **state)
 {
 	(void)state;
 	assert_errors(
-		RAM "path = /x\ncreate = yes\ndirect = yes\nthreads = 1\nregistered = no\n"
-		    "sync-writes = yes\niopoll = no\n",
+		RAM "path = /x\ncreate = yes\ndirect = yes\nthreads = 1\n"
+		    "sync-writes = yes\n",
 		"f:4: [export ram] path: requires an export that is a file (store is memory)\n"
 		"f:5: [export ram] create: requires an export that is a file (store is memory)\n"
 		"f:6: [export ram] direct: requires an export that is a file (store is memory)\n"
 		"f:7: [export ram] threads: requires an export that is a file (store is memory)\n"
-		"f:8: [export ram] registered: requires an export that is a file (store is memory)\n"
-		"f:9: [export ram] sync-writes: requires an export that is a file (store is memory)\n");
+		"f:8: [export ram] sync-writes: requires an export that is a file (store is memory)\n");
 }
 
 static void keys_that_contradict_each_other_are_errors(void **state)
 {
 	(void)state;
-	assert_errors(FILE_X "iopoll = yes\n",
-		      "f:3: [export x] iopoll: requires direct = yes (direct is no)\n");
 	assert_errors(FILE_X "size = 1M\ncreate = yes\nread-only = yes\n",
 		      "f:4: [export x] create: requires read-only = no (read-only is yes)\n");
 }

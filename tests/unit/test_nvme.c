@@ -150,7 +150,7 @@ static void hear_success(const struct disk *d, size_t *at, unsigned digests, uin
 /* A controller's admin queue is t->conn, unless another one was made after it. */
 static void disk_open(struct disk *d, uint32_t chunks, uint32_t align)
 {
-	disk_new(d, chunks, align, 32, 16384);
+	disk_new(d, chunks, align, 32);
 }
 
 static void disk_close(struct disk *d)

@@ -19,7 +19,7 @@ static void controllers_are_limited(void **state)
 	struct disk d;
 
 	(void)state;
-	disk_new(&d, 16, 1, 32, 16384);
+	disk_new(&d, 16, 1, 32);
 	target = d.t->worker.shared;
 	for (unsigned round = 0; round < 2; round++) {
 		for (unsigned i = 0; i < NVME_CONTROLLERS_MAX; i++) {
@@ -52,7 +52,7 @@ static void a_port_is_told_without_a_zone(void **state)
 	struct disk d;
 
 	(void)state;
-	disk_new(&d, 16, 1, 32, 16384);
+	disk_new(&d, 16, 1, 32);
 	*sa = (struct sockaddr_in6){ .sin6_family = AF_INET6,
 				     .sin6_port = htons(4420),
 				     .sin6_scope_id = 1 };

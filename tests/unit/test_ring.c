@@ -207,9 +207,7 @@ static void answers_are_sent_before_input_is_looked_for(void **state)
  * completion. */
 static void sqpoll_sees_submissions_while_completions_wait(void **state)
 {
-	const struct ring_options options = { .sqpoll = true,
-					      .sqpoll_idle_ns = 10 * NS_PER_MS,
-					      .sqpoll_cpu = UINT64_MAX };
+	const struct ring_options options = { .sqpoll = KEY_CPU_ANY };
 	struct reason reason = { "" };
 
 	(void)state;

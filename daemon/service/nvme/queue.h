@@ -24,6 +24,7 @@
 enum {
 	NVME_BLOCK = 4096,             /* bytes; the default */
 	NVME_ADMIN_ENTRIES_MAX = 1024, /* of an admin queue */
+	NVME_CAPSULE = 16384,          /* bytes of data behind an I/O command, over TCP */
 	NVME_ADMIN_CAPSULE = 8192,     /* bytes of data behind an admin or Fabrics command */
 	/* Maximum of a queue's commands with memory outside of the pool: 4 KiB each, or the data of
 	 * an admin command.  No further command is taken until one of them ends.  As many more may

@@ -18,10 +18,7 @@ enum {
 
 uint32_t nvme_rdma_in_capsule(const struct worker *w)
 {
-	const struct nvme_target *t = w->shared;
-	uint32_t room = MIN(w->pool.chunk_size - NVME_SQE, (uint32_t)RDMA_CAPSULE_MAX);
-
-	return MIN(t->in_capsule, room) / 16 * 16;
+	return MIN(w->pool.chunk_size - NVME_SQE, (uint32_t)RDMA_CAPSULE_MAX) / 16 * 16;
 }
 
 unsigned nvme_rdma_queues(const struct worker *w)

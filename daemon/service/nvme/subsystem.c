@@ -48,9 +48,6 @@ static const struct key nvme_keys[] = {
 	{ "block-size", "auto", "of its namespaces, at least; auto: 4096",
 	  KEY_FIELD(struct nvme_options, block_size), KEY_UINT, .min = 512, .max = 4096,
 	  .power_of_two = true, .word = "auto", .common = true },
-	{ "in-capsule", "16K",
-	  "of data that may follow an I/O command without being asked for, at most",
-	  KEY_FIELD(struct nvme_options, in_capsule), KEY_SIZE, .max = 64 * 1024 },
 };
 const struct key_table nvme_key_table = KEY_TABLE(nvme_keys, struct nvme_options);
 
@@ -201,7 +198,6 @@ void *nvme_target_new(const struct worker_options *options, const char *listener
 		strcpy(t->nqn, o->nqn);
 	nvme_id_serial(t->nqn, t->serial);
 	t->block_size = (uint32_t)o->block_size;
-	t->in_capsule = (uint32_t)o->in_capsule / 16 * 16;
 	t->transfer_max = transfer_max(options);
 	pthread_mutex_lock(&nvme.lock);
 	t->generation = ++nvme.generation;

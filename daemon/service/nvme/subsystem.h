@@ -50,7 +50,6 @@ struct nvme_member {
 struct nvme_options {
 	char nqn[NVME_NQN_MAX]; /* of the subsystem; "": derived from names */
 	uint64_t block_size;    /* of its namespaces, bytes; 0: auto */
-	uint64_t in_capsule;    /* bytes of data that a command capsule may carry */
 };
 extern const struct key_table nvme_key_table;
 
@@ -80,7 +79,6 @@ struct nvme_target {
 	char serial[NVME_SERIAL + 1];
 	uint64_t generation; /* different for each listener of this process */
 	uint32_t block_size; /* bytes, at least */
-	uint32_t in_capsule; /* bytes */
 	uint32_t transfer_max;
 };
 

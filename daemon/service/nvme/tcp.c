@@ -174,8 +174,7 @@ static bool tcp_start(struct nvme_queue *q)
 /* Does the in-capsule data match the command's SGL? */
 static bool tcp_check_capsule(struct nvme_queue *q, const struct nvme_sqe *sqe)
 {
-	const struct nvme_target *t = q->conn->worker->shared;
-	uint32_t limit = q->member->qid ? t->in_capsule : NVME_ADMIN_CAPSULE;
+	uint32_t limit = q->member->qid ? NVME_CAPSULE : NVME_ADMIN_CAPSULE;
 	bool capsule = sqe->sgl.type == NVME_SGL_CAPSULE && sqe->sgl.length > 0;
 
 	if (!q->pdu.data_bytes && !capsule)
@@ -330,7 +329,8 @@ static bool tcp_step(struct nvme_queue *q)
 
 static uint32_t tcp_in_capsule(const struct worker *w)
 {
-	return ((const struct nvme_target *)w->shared)->in_capsule;
+	(void)w;
+	return NVME_CAPSULE;
 }
 
 const struct nvme_transport nvme_tcp = {
