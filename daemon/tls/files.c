@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,8 @@
 #include "open_file.h"
 #include "sandbox.h"
 #include "util.h"
+
+#define SERVICE_USER "nbserved" /* of the unit */
 
 enum { FILE_MAX = 256 * 1024 /* bytes */ };
 
@@ -22,15 +25,33 @@ void tls_file_wipe(struct tls_file *f)
 	f->text = NULL;
 }
 
-/* Refuses files whose mode lets other users read a secret, or write any of the files: they could
- * then act as this server. */
-static int check_mode(struct tls_file *f, int fd, bool secret, struct reason *reason)
+/* The service's account is trusted as well where root checks its configuration. */
+static bool is_trusted(uid_t owner)
+{
+	uid_t user = geteuid();
+	const struct passwd *service = NULL;
+
+	if (owner == 0 || owner == user)
+		return true;
+	if (user == 0)
+		service = getpwnam(SERVICE_USER);
+	return service && owner == service->pw_uid;
+}
+
+/* Refuses files whose owner or mode lets other users read a secret, or write any of the files: they
+ * could then act as this server. */
+static int check_access(struct tls_file *f, int fd, bool secret, struct reason *reason)
 {
 	mode_t open_to = S_IWGRP | S_IWOTH | (secret ? S_IROTH : 0);
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return reason_set(reason, -errno, "%s: '%s': %s", f->key, f->path, strerror(errno));
+	if (!is_trusted(st.st_uid))
+		return reason_set(reason, -EPERM,
+				  "%s: '%s' belongs to uid %u; expected root or the daemon's user "
+				  "as its owner: `chown root %s`",
+				  f->key, f->path, (unsigned)st.st_uid, f->path);
 	if (st.st_mode & open_to)
 		return reason_set(reason, -EPERM, "%s: '%s' may be %s by others; `chmod %s %s`",
 				  f->key, f->path,
@@ -91,7 +112,7 @@ int tls_file_read(struct tls_file *f, const char *key, const char *path, bool se
 	if (fd < 0)
 		return reason_set(reason, fd, "%s: cannot read '%s': %s%s", key, path, why,
 				  open_advice(path, advice, -fd));
-	rc = check_mode(f, fd, secret, reason);
+	rc = check_access(f, fd, secret, reason);
 	if (rc == 0) {
 		rc = read_all(f, fd);
 		if (rc < 0)

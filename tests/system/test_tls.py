@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
+import pwd
 import shutil
 import socket
 import ssl
@@ -13,7 +15,7 @@ import tempfile
 import threading
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, is_ready, listener, rows_of, wait_until
+from conftest import NBSERVED, TIMEOUT, as_nobody, is_ready, listener, requires, rows_of, wait_until
 
 with tempfile.NamedTemporaryFile("w", suffix=".ini") as _file:
     _file.write("[server]\n" + listener("x", tls="user"))
@@ -685,6 +687,55 @@ def test_files_that_cannot_be_used(start_daemon, tmp_path, pem):
         name = "tls-key" if "tls-key" in log else "tls-certificate"
         line = config.split("\n").index(f"{name} = {key if name == 'tls-key' else certificate}") + 1
         assert f"/check.ini:{line}: [listener x] {name}: " in errors and said.removeprefix("tls-certificate: ") in errors
+
+
+def test_files_that_another_user_could_replace_are_refused(start_daemon, tmp_path):
+    """At the start, by a check of the configuration, and by a reload, which changes nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give files away")
+    owner, both = pwd.getpwnam("nobody").pw_uid, make_certificate(tmp_path, "both")
+    key, certificate = both.with_suffix(".key"), both.with_suffix(".crt")
+    keys = write(tmp_path / "keys.psk", b"alice:" + b"ab" * 32 + b"\n")
+    for path in [key, keys]:
+        path.chmod(0o600)
+    files = {both: "tls-certificate", certificate: "tls-certificate", key: "tls-key", keys: "tls-psk-file"}
+    config = secured("both", both) + secured("two", certificate, tls_key=key) + listener("psk", tls="user", tls_psk_file=keys)
+    daemon = start_daemon(config)
+    for path, name in files.items():
+        said = f"{name}: '{path}' belongs to uid {owner}; expected root or the daemon's user as its owner: `chown root {path}`"
+        os.chown(path, owner, -1)
+        assert said in daemon.nbctl("reload", check=False).stdout
+        assert said in refused(start_daemon, config)
+        assert said in check_config(tmp_path, config)
+        os.chown(path, 0, -1)
+    daemon.nbctl("reload")
+
+
+def test_a_daemon_trusts_files_of_its_own_user_and_of_root():
+    with tempfile.TemporaryDirectory() as directory:
+        program, nobody = as_nobody(NBSERVED, directory)
+        pem = make_certificate(pathlib.Path(directory), "lab")
+        path = write(pem.with_suffix(".ini"), secured("x", pem).encode())
+        errors = []
+        for user, mode in [(nobody["user"], 0o600), (0, 0o640), (pwd.getpwnam("daemon").pw_uid, 0o640)]:
+            os.chown(pem, user, nobody["group"])
+            pem.chmod(mode)
+            done = subprocess.run([program, "-c", path, "--check-config"], stderr=-1, timeout=TIMEOUT, text=True, **nobody)
+            errors.append(done.stderr)
+    assert errors[:2] == ["", ""] and "belongs to uid" in errors[2]
+
+
+def test_roots_check_of_a_configuration_trusts_files_of_the_services_user(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give files away")
+    pem, users = make_certificate(tmp_path, "lab"), tmp_path / "passwd"
+    path, owner = write(tmp_path / "x.ini", secured("x", pem).encode()), 54321
+    users.write_text(f"root:x:0:0::/:/bin/sh\nnbserved:x:{owner}:{owner}::/:/bin/false\n")
+    check = f"mount --bind {users} /etc/passwd && exec {NBSERVED} -c {path} --check-config"
+    for user, said in [(owner, ""), (owner + 1, "belongs to uid")]:
+        os.chown(pem, user, -1)
+        done = subprocess.run([requires("unshare"), "-m", "sh", "-c", check], stderr=-1, timeout=TIMEOUT, text=True)
+        assert said in done.stderr and bool(said) == bool(done.returncode), done.stderr
 
 
 def test_the_kernels_tls_is_there_or_the_reason_why_not(start_daemon, pem):
