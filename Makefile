@@ -24,7 +24,7 @@ VERSION  := $(file <VERSION)
 Q        := $(if $(V),,@)
 
 PACKAGES := liburing libsystemd inih jansson
-CTL_PACKAGES := ncursesw
+CTL_PACKAGES := jansson ncursesw
 RDMA_PACKAGES := librdmacm libibverbs
 
 # A build without a part is asked for: RDMA=no, ISAL=no (it makes NVMe's digests fast, where there is one
@@ -75,7 +75,13 @@ endif
 RDMA_LEVELS := engine/rdma/verbs engine/rdma engine/rdma/ud
 SERVICES := simple http block nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
 LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) tls registry config varlink export server control
-INC_base    := -Idaemon/base ## log, parsing of values, histogram, mailbox, Unix sockets, the schema of statistics: knows only libc (and the journal)
+LIB_ROOMS   := base show rows client
+INC_lib/base   := -Ilib/base ## parsing of values, text, histogram, processes, frames of Varlink, the schema of statistics: knows only libc
+INC_lib/show   := $(INC_lib/base) -Ilib/show ## tables, numbers, fields of JSON documents: knows no daemon
+INC_lib/rows   := $(INC_lib/show) -Ilib/rows ## rows: the interval of two documents, their figures, what is saved of them
+INC_lib/client := $(INC_lib/show) -Ilib/client ## ctl.h: what each command sees; the Varlink client, also over ssh
+INC_lib        := $(INC_lib/rows) -Ilib/client
+INC_base    := $(INC_lib/base) -Idaemon/base ## log, mailbox, Unix sockets: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
 INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move over TCP: epoll, uring*, uring_poll; readiness.c is shared by the reactors
@@ -105,21 +111,19 @@ INC_export  := $(INC_config) -Idaemon/config -Idaemon/host ## exports: opened, l
 INC_server  := $(INC_export) -Idaemon/export ## the configuration in force: listeners with their sockets, workers and limits; start, reload, drain
 INC_control := $(INC_server) -Idaemon/ring -Idaemon/server -Idaemon/varlink ## the control socket: methods, documents, the doctor
 INC_main    := $(INC_control) -Idaemon/control ## options, start, signals, the main thread's event loop; run.c: --run; bench.c: --bench
-CTL_ROOMS   := show measure host layers result print report client bridge metrics state compare top
-INC_ctl/show    := $(INC_base) ## tables, numbers, SVG, fields of JSON documents: knows no daemon
-INC_ctl/measure := $(INC_base) -Ictl/show ## rows: intervals of two documents, generators' results, what is saved of them
+CTL_ROOMS   := measure host layers result print report bridge metrics state compare top
+INC_ctl/measure := $(INC_lib/rows) ## the output of load generators; how full a network interface was
 INC_ctl/host    := $(INC_ctl/measure) -Ictl/measure ## this host: its CPU time, its description, a command that runs on it; for `compare` and the bridge
 INC_ctl/layers  := $(INC_ctl/measure) -Ictl/measure ## `nbctl compare --layers`: samples of threads, functions by address, the table of layers
 INC_ctl/result  := $(INC_ctl/layers) -Ictl/layers ## groups of rows, the verdicts on them, warnings, what a run ends in: found once, for all that show it
 INC_ctl/print   := $(INC_ctl/result) -Ictl/result ## a result as tables, sentences and JSON
-INC_ctl/report  := $(INC_ctl/print) -Ictl/print ## the HTML page of saved rows
-INC_ctl/client  := $(INC_base) -Ictl/show ## ctl.h: what each command sees; the Varlink client, also over ssh
-INC_ctl/bridge  := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/host ## `nbctl bridge`: the far end of -H
-INC_ctl/metrics := $(INC_ctl/client) -Ictl/client -Ictl/measure ## OpenMetrics, and the HTTP server of `nbctl metrics`
+INC_ctl/report  := $(INC_ctl/print) -Ictl/print ## the HTML page of saved rows, its pictures as SVG
+INC_ctl/bridge  := $(INC_lib) -Ictl/measure -Ictl/host ## `nbctl bridge`: the far end of -H
+INC_ctl/metrics := $(INC_lib) ## OpenMetrics, and the HTTP server of `nbctl metrics`
 INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics ## commands that show or change the daemon's state: a file each
-INC_ctl/compare := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/host -Ictl/layers -Ictl/result -Ictl/print -Ictl/report -Ictl/state ## `nbctl compare`, `report`: runs generators, visits listeners, saves rows
-INC_ctl/top     := $(INC_ctl/client) -Ictl/client -Ictl/measure -Ictl/state ## `nbctl top`
-INC_ctl_main    := $(INC_ctl/client) -Ictl/client ## nbctl: the command table and the options
+INC_ctl/compare := $(INC_lib) -Ictl/measure -Ictl/host -Ictl/layers -Ictl/result -Ictl/print -Ictl/report ## `nbctl compare`, `report`: runs generators, visits listeners, saves rows
+INC_ctl/top     := $(INC_lib) -Ictl/state ## `nbctl top`
+INC_ctl_main    := $(INC_lib) ## nbctl: the command table and the options
 
 TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c certificate.c))
 # These a build without the libraries of RDMA has as well.
@@ -131,7 +135,8 @@ OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
 CTL_SRC  := $(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c))
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
-BASE_OBJ := $(filter $(BUILD)/daemon/base/%,$(OBJ))
+LIB_SRC  := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
+LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
 UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/test_rdma_%) $(if $(TLS_FOUND),,tests/unit/test_tls.c tests/unit/test_tls_kernel.c),$(wildcard tests/unit/test_*.c))
 UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
 FUZZ_SRC := $(filter-out $(if $(TLS_FOUND),,tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
@@ -156,20 +161,23 @@ all: $(BUILD)/nbserved $(BUILD)/nbctl
 endif
 LEFT_OUT := $(strip $(if $(RDMA_FOUND),,RDMA) $(if $(ISAL_FOUND),,ISA-L) $(if $(TLS_FOUND),,TLS))
 
-$(BUILD)/nbserved: $(MAIN_OBJ) $(BUILD)/libnbserved.a
+$(BUILD)/nbserved: $(MAIN_OBJ) $(BUILD)/libnbserved.a $(BUILD)/libnb.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS) -lm
 
-$(BUILD)/nbctl: $(CTL_OBJ) $(BASE_OBJ)
+$(BUILD)/nbctl: $(CTL_OBJ) $(BUILD)/libnb.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS) $(CTL_LIBS) -lm
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CTL_LIBS) -lm
 
 $(BUILD)/libnbserved.a: $(OBJ)
+$(BUILD)/libnb.a: $(LIB_OBJ)
+$(BUILD)/lib%.a:
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
 $(MAIN_OBJ): INC := $(INC_main)
 $(BUILD)/ctl/main.o: INC := $(INC_ctl_main)
+$(foreach r,$(LIB_ROOMS),$(eval $(BUILD)/lib/$(r)/%.o: INC := $(INC_lib/$(r))))
 $(foreach r,$(CTL_ROOMS),$(eval $(BUILD)/ctl/$(r)/%.o: INC := $(INC_ctl/$(r))))
 $(foreach l,$(LAYERS),$(eval $(BUILD)/daemon/$(l)/%.o: INC := $(INC_$(l))))
 

@@ -14,7 +14,7 @@ SYSTEM = TOP / "tests" / "system"
 
 # The tests that a changed file asks for: names of tests/system/test_NAME.py.  Each row that matches counts.
 ROWS = [
-    (r"daemon/(base|core|ring|engine)/", "services halves clients"),
+    (r"(daemon|lib)/(base|core|ring|engine)/", "services halves clients"),
     (r"daemon/(ring|engine)/|daemon/core/worker", "fair deadlines"),
     (r"daemon/(store|export)/", "exports locks"),
     (r"daemon/service/nbd|daemon/store/", "nbd nbd_errors"),
@@ -29,9 +29,9 @@ ROWS = [
     (r"daemon/(run|options)\.", "run"),
     (r"daemon/(bench|host/generators)\.", "bench"),
     (r"ctl/(top|report|metrics)/", r"\1"),
-    (r"ctl/(compare|measure|report)/", "nbctl_compare report run sweep"),
-    (r"ctl/(show|client|state|compare|main)", "nbctl nbctl_stats"),
-    (r"ctl/(bridge|client|host)/|ctl/compare/(daemon|generator)_host|doc/lab", "remote lab interrupt"),
+    (r"(ctl|lib)/(compare|measure|rows|report)/", "nbctl_compare report run sweep"),
+    (r"(ctl|lib)/(show|client|state|compare|main)", "nbctl nbctl_stats"),
+    (r"(ctl|lib)/(bridge|client|host)/|ctl/compare/(daemon|generator)_host|doc/lab", "remote lab interrupt"),
     (r"ctl/nbctl|tools/(install|release)", "install completion"),
     (r"packaging/", "container install"),
     (r"tests/system/test_(\w+)\.py", r"\1"),

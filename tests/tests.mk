@@ -8,7 +8,7 @@ $(error STATS=$(STATS): the tests look at statistics, which this build does with
 endif
 endif
 
-TEST_INC := $(INC_main) $(sort $(INC_engine/rdma/ud) -Idaemon/engine/rdma/ud -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(CTL_ROOMS:%=-Ictl/%)
+TEST_INC := $(INC_main) $(sort $(INC_engine/rdma/ud) -Idaemon/engine/rdma/ud -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(INC_lib) $(CTL_ROOMS:%=-Ictl/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider
@@ -16,19 +16,16 @@ PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)
 TEST_JOBS ?= $(shell echo $$((3 * $$(nproc))))
 ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))
 
-$(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libnbserved.a
+# What the programs are made of, but for their main().
+LIBRARIES_TESTED := $(BUILD)/libnbserved.a $(BUILD)/libctl.a $(BUILD)/libnb.a
+$(BUILD)/libctl.a: $(filter-out %/ctl/main.o,$(CTL_OBJ))
+
+$(BUILD)/unit/%: tests/unit/%.c $(LIBRARIES_TESTED)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
-		$(BUILD)/libnbserved.a $(PKG_LIBS) -lcmocka -lm
+		$(LIBRARIES_TESTED) $(PKG_LIBS) -lcmocka -lm
 
-CTL_TESTED := $(filter-out %/top.o,$(filter $(foreach r,show measure layers result print report top,$(BUILD)/ctl/$(r)/%),$(CTL_OBJ))) \
-	$(patsubst %,$(BUILD)/ctl/%.o,metrics/metrics_http metrics/openmetrics state/connections_table)
-$(patsubst %,$(BUILD)/unit/test_%,compare_table figure generator generator_sum judging layers measure metrics nic_link openmetrics render report result rounds sweep top_model top_view verdict): $(CTL_TESTED)
-$(BUILD)/unit/test_rounds: $(BUILD)/ctl/compare/rounds.o
-$(BUILD)/unit/test_host_list: $(BUILD)/ctl/compare/host_list.o
-$(BUILD)/unit/test_nic_link: $(BUILD)/ctl/host/interface.o
-$(BUILD)/unit/test_characters: $(BUILD)/ctl/bridge/characters.o
 $(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
@@ -63,12 +60,12 @@ $(VM_CLIENTS): $(BUILD)/vm/%: tests/vm/%.c $(BUILD)/flags
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) \
 		$(if $(filter %.a,$^),$(PKG_LIBS) -lm,-lrdmacm -libverbs)
-$(BUILD)/vm/remote_server: $(BUILD)/libnbserved.a
+$(BUILD)/vm/remote_server: $(BUILD)/libnbserved.a $(BUILD)/libnb.a
 $(BUILD)/vm/remote_server: INC := $(TEST_INC)
 
 # The daemon once more, with verbs that fail when a test says so.
 $(BUILD)/tests/vm/faults/faults.o: INC :=
-$(BUILD)/vm/nbserved_faults: $(MAIN_OBJ) $(BUILD)/tests/vm/faults/faults.o $(BUILD)/libnbserved.a
+$(BUILD)/vm/nbserved_faults: $(MAIN_OBJ) $(BUILD)/tests/vm/faults/faults.o $(BUILD)/libnbserved.a $(BUILD)/libnb.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) $$(nm $(filter %/faults.o,$^) | sed -n 's/.* T __wrap_/-Wl,--wrap=/p') \
@@ -142,7 +139,7 @@ check-all: check check-long ## as root: besides bench-check, check-reproducible,
 ELSEWHERE = $(abspath $(BUILD)/elsewhere)
 check-reproducible: all ## another build in another folder, compared with this one
 	$(Q)rm -rf $(ELSEWHERE) && mkdir -p $(ELSEWHERE) && \
-		cp -r --parents Makefile VERSION daemon ctl tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
+		cp -r --parents Makefile VERSION daemon ctl lib tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
 	$(AGAIN) $(JOBS) -s -C $(ELSEWHERE) BUILD=build all >/dev/null
 	$(Q)for program in nbserved nbctl; do \
 		cmp $(BUILD)/$$program $(ELSEWHERE)/build/$$program || exit 1; done
@@ -201,17 +198,11 @@ check-tsan: ## unit and system tests with threads under ThreadSanitizer
 # ---- Fuzzing: clang's libFuzzer, the corpus is kept in $(BUILD)/fuzz/corpus -----------------------
 FUZZ_SECONDS ?= 20
 
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libnbserved.a
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(LIBRARIES_TESTED)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< \
-		$(filter %.o,$^) $(BUILD)/libnbserved.a $(PKG_LIBS) -lm
-
-$(BUILD)/fuzz/fuzz_metrics: $(BUILD)/ctl/metrics/metrics_http.o
-$(BUILD)/fuzz/fuzz_limit: $(filter $(BUILD)/ctl/measure/% $(BUILD)/ctl/layers/% $(BUILD)/ctl/result/% $(BUILD)/ctl/show/%,$(CTL_OBJ))
-$(BUILD)/fuzz/fuzz_generator: $(filter $(BUILD)/ctl/measure/generator%,$(CTL_OBJ)) $(BUILD)/ctl/show/field.o
-$(BUILD)/fuzz/fuzz_host_list: $(BUILD)/ctl/compare/host_list.o
-$(BUILD)/fuzz/fuzz_symbols: $(patsubst %,$(BUILD)/ctl/layers/%.o,symbols layers_table perf)
+		$(LIBRARIES_TESTED) $(PKG_LIBS) -lm
 
 .PHONY: fuzz fuzz-run
 fuzz: ## fuzz each of tests/fuzz for FUZZ_SECONDS (20)

@@ -2,7 +2,8 @@
 """check_modules.py [--update]: a header is a module (`make lint`).
 
 What STEM.h or STEM_PART.h declares begins with STEM_ (of a list: STEMs_) and is defined in STEM.c or STEM_PART.c of the
-same folder; or the folder is one module with one prefix (FOLDERS).  tools/modules.txt has the names and files that still
+same folder; or the folder is one module with one prefix (FOLDERS).  A NAME_list.h is entries of a table and declares
+nothing.  tools/modules.txt has the names and files that still
 break this, sorted.  A line of it that is no longer needed fails as well, so the list only shrinks: --update takes such
 lines off, and adds none.
 """
@@ -48,7 +49,7 @@ def breaches():
     files = [p for top in TOPS for p in sorted((TOP / top).rglob("*.[ch]"))]
     headers, wrong = {}, set()
     for path in files:
-        for name in declared(path) if path.suffix == ".h" else ():
+        for name in declared(path) if path.suffix == ".h" and not path.stem.endswith("_list") else ():
             headers.setdefault(name, []).append(path)
     for path in files:
         for name in DEFINITION.findall(text_of(path)) if path.suffix == ".c" else ():

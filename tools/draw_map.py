@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """draw_map.py [--update]: the pictures in ARCHITECTURE.md, drawn from the source.
 
-The tree: the rooms of the Makefile (LAYERS, CTL_ROOMS) with the text behind `##` of their INC_ line,
+The tree: the rooms of the Makefile (LIB_ROOMS, LAYERS, CTL_ROOMS) with the text behind `##` of their INC_ line,
 and the rooms that their files include.  A request's way: functions, each of which the source shows to
 call the next.  The example of a service is echo's.  Without --update: is what the page has still true?
 (`make lint`)
@@ -39,10 +39,11 @@ def make_rooms():
     """(folder, purpose) of each room, from the lowest."""
     text = (TOP / "Makefile").read_text()
     names = subprocess.run(
-        ["make", "-s", "--no-print-directory", "--eval=rooms: ; @echo $(LAYERS) : $(CTL_ROOMS)", "rooms",
+        ["make", "-s", "--no-print-directory", "--eval=rooms: ; @echo $(LIB_ROOMS) : $(LAYERS) : $(CTL_ROOMS)", "rooms",
          "NB_DEPS=no"], cwd=TOP, check=True, capture_output=True, text=True).stdout
-    daemon, ctl = (part.split() for part in names.split(":"))
-    rooms = [(f"daemon/{name}", f"INC_{name}") for name in daemon] + [("daemon", "INC_main")]
+    lib, daemon, ctl = (part.split() for part in names.split(":"))
+    rooms = [(f"lib/{name}", f"INC_lib/{name}") for name in lib]
+    rooms += [(f"daemon/{name}", f"INC_{name}") for name in daemon] + [("daemon", "INC_main")]
     rooms += [(f"ctl/{name}", f"INC_ctl/{name}") for name in ctl] + [("ctl", "INC_ctl_main")]
     for folder, variable in rooms:
         purpose = re.search(rf"^{variable} *:=(?:[^\n#]|\\\n)*## (.*)$", text, re.M)
@@ -53,8 +54,8 @@ def make_rooms():
 
 def rooms_below(folder, rooms):
     """The rooms whose headers a room's files include, itself left out."""
-    own = "ctl" if folder.startswith("ctl") else "daemon"  # programs may have headers of one name
-    owner = {file.name: room for room, _ in rooms if room.startswith(own) or room == "daemon/base"
+    own = folder.split("/")[0]  # programs may have headers of one name
+    owner = {file.name: room for room, _ in rooms if room.split("/")[0] in ("lib", own)
              # A service's headers are its own; block/ is for two of them.
              if not room.startswith("daemon/service/") or room == "daemon/service/block"
              for file in (TOP / room).glob("*.h")}

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "generator.h"
 #include "hosts.h"
 #include "must.h"
 #include "nic_link.h"

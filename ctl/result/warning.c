@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "generator.h"
 #include "hosts.h"
 #include "human.h"
 #include "must.h"

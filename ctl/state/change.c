@@ -4,7 +4,7 @@
 
 #include "ctl.h"
 #include "field.h"
-#include "log.h"
+#include "log_level.h"
 
 static void render_drain(struct output *out, const json_t *reply)
 {

@@ -30,32 +30,6 @@ static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool log_full;     /* the last line could not be written */
 static unsigned log_lost; /* lines lost since the last line that was written */
 
-static const struct {
-	int level;
-	const char *name;
-} log_levels[] = {
-	{ LOG_ERR, "error" },
-	{ LOG_WARNING, "warning" },
-	{ LOG_INFO, "info" },
-	{ LOG_DEBUG, "debug" },
-};
-
-const char *log_level_name(int level)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(log_levels); i++)
-		if (log_levels[i].level == level)
-			return log_levels[i].name;
-	return NULL;
-}
-
-int log_level_parse(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(log_levels); i++)
-		if (!strcmp(log_levels[i].name, name))
-			return log_levels[i].level;
-	return -EINVAL;
-}
-
 /* Is stderr the journal?  systemd.exec(5): JOURNAL_STREAM holds device:inode of the stream to which
  * stderr was connected at the start. */
 static int log_stderr_is_journal(void)

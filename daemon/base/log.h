@@ -11,10 +11,6 @@ void log_open(int level);
 void log_set_level(int level);
 int log_get_level(void);
 
-/* Converts to and from "error", "warning", "info", "debug".  NULL or -EINVAL for anything else. */
-const char *log_level_name(int level);
-int log_level_parse(const char *name);
-
 /* listener: the LISTENER= field, or NULL. */
 void log_write(int level, const char *listener, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -7,6 +7,7 @@
 
 #include "config_keys.h"
 #include "log.h"
+#include "log_level.h"
 #include "registry.h"
 #include "store.h"
 #include "util.h"

@@ -12,6 +12,7 @@
 #include "control_internal.h"
 #include "document.h"
 #include "log.h"
+#include "log_level.h"
 #include "runtime.h"
 #include "util.h"
 

@@ -13,6 +13,7 @@
 #include "document_internal.h"
 #include "listener.h"
 #include "log.h"
+#include "log_level.h"
 #include "owner.h"
 #include "ring_keys.h"
 #include "server.h"

@@ -9,10 +9,10 @@ BENCH_PROGRAMS = $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
 BENCH_SERVICES = http iperf3 nbd netperf nvme polling tls udp
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
 
-$(BUILD)/bench/%: tests/bench/%.c $(BASE_OBJ) $(BUILD)/flags | packages
+$(BUILD)/bench/%: tests/bench/%.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(BASE_OBJ) $(PKG_LIBS) -lm
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) $(PKG_LIBS) -lm
 
 # The half of this one that runs in the kernel is loaded when it starts.
 $(BUILD)/bench/echo_bpf: private PKG_LIBS += -lbpf
@@ -25,16 +25,16 @@ $(BUILD)/%.bpf.o: %.bpf.c tests/bench/echo_bpf.h | packages
 		-idirafter /usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
 
 # This one is nbctl's judging.
-$(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/ctl/result/verdict.o $(BUILD)/ctl/measure/numbers.o $(BUILD)/flags | packages
+$(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/ctl/result/verdict.o $(BUILD)/lib/rows/numbers.o $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -Ictl/result $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) -lm
 
 # This one is made of the daemon's own stores and workers.
-$(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/flags | packages
+$(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) $(INC_config) $(LDFLAGS_ALL) -o $@ $< $(BUILD)/libnbserved.a \
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC_config) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) \
 		$(PKG_LIBS) -lm
 
 # The daemon without its statistics, to measure the cost of counting.

@@ -1,4 +1,4 @@
-/* ctl/measure/figure.c: figures of visits, and of blocks of them. */
+/* lib/rows/figure.c: figures of visits, and of blocks of them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

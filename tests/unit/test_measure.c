@@ -1,4 +1,4 @@
-/* ctl/measure/measure.c: intervals out of two documents, sums, files. */
+/* lib/rows/measure.c: intervals out of two documents, sums, files. */
 #include <errno.h>
 #include <math.h>
 

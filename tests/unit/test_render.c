@@ -1,4 +1,4 @@
-/* ctl/show/render.c and human.c: tables that fit, numbers as people read them. */
+/* lib/show/render.c and human.c: tables that fit, numbers as people read them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -175,12 +175,25 @@ struct measure_link measure_link_of(const json_t *link)
 	return made;
 }
 
-void measure_set_visit(struct measure *row, const json_t *visit)
+static void measure_set_visit(struct measure *row, const json_t *visit)
 {
 	row->visit.run = field_text(visit, "run");
 	row->visit.setup = field_text(visit, "setup");
 	row->visit.build = field_text(visit, "build");
 	load(&row->visit, visit, visit_numbers);
+}
+
+void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
+			     json_t *visit)
+{
+	/* The document owns them, as it does the texts. */
+	json_object_set_new(row->source, "conditions", conditions);
+	json_object_set_new(row->source, "visit", visit);
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->rows[i]->source == row->source) {
+			m->rows[i]->conditions = conditions;
+			measure_set_visit(m->rows[i], visit);
+		}
 }
 
 static json_t *visit_to_json(const struct measure_visit *v)

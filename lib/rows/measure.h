@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "generator.h"
+#include "generator_result.h"
 #include "histogram.h"
 
 /* The load generator of an interval, if a command was run and measured. */
@@ -168,7 +168,6 @@ void measure_set_pair(struct measure *row, json_t *name, const char *pair);
  * listener and interval. */
 void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
 			     json_t *visit);
-void measure_set_visit(struct measure *row, const json_t *visit); /* visit is borrowed */
 
 /* From the saved form, which owns its texts; NULL: unknown. */
 struct measure_link measure_link_of(const json_t *link);

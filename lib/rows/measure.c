@@ -23,9 +23,8 @@ struct measure *measures_add(struct measures *m)
 	struct measure *row = must(calloc(1, sizeof(*row)));
 
 	measures_append(m, row);
-	row->generator.name = row->pair = "";
-	measure_set_visit(row, NULL);
-	row->link = measure_link_of(NULL);
+	row->generator.name = row->pair = row->link.interface = "";
+	row->visit.run = row->visit.setup = row->visit.build = "";
 	return row;
 }
 
@@ -339,19 +338,6 @@ void measure_set_pair(struct measure *row, json_t *name, const char *pair)
 	json_decref(name);
 	row->listener = field_text(row->source, "row_name");
 	row->pair = field_text(row->source, "pair");
-}
-
-void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
-			     json_t *visit)
-{
-	/* The document owns them, as it does the texts. */
-	json_object_set_new(row->source, "conditions", conditions);
-	json_object_set_new(row->source, "visit", visit);
-	for (unsigned i = 0; i < m->count; i++)
-		if (m->rows[i]->source == row->source) {
-			m->rows[i]->conditions = conditions;
-			measure_set_visit(m->rows[i], visit);
-		}
 }
 
 bool measure_unavailable(const struct measure *row)
