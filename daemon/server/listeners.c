@@ -98,7 +98,6 @@ void listeners_accept_ended(struct listeners *all)
 
 /* Requests all to stop before it waits for the first, so that they end at the same time.  The
  * watchdog is fed while this waits: see listener_await_end(). */
-/* The watchdog is fed while this waits: see listener_await_end(). */
 bool listeners_end(struct listeners *all)
 {
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
