@@ -66,6 +66,7 @@ struct service_place {
 	const struct transport *transport;
 	struct sockaddr_storage sa; /* port 0 resolved */
 	int fd;                     /* its socket, the listener's; -1: the engine has bound it */
+	uint64_t datagram_max;      /* bytes of the longest datagram that it receives */
 };
 
 struct service {
@@ -108,6 +109,11 @@ struct service {
 	void *(*shared_new)(const struct worker_options *options, const char *listener,
 			    struct reason *reason);
 	void (*shared_free)(void *shared);
+
+	/* A new listener, which is to replace the one with that `shared`, has the same state; then
+	 * shared_free() runs once for each.  Main thread.  Optional: without it each listener has
+	 * its own. */
+	void *(*shared_keep)(void *shared);
 
 	/* The listener with that `shared` now serves at this place, of which it may have several,
 	 * and a socket of each worker for each; NULL: it serves nowhere from now on (may be

@@ -23,6 +23,7 @@ enum { BUCKETS = 1024 };
 struct place {
 	struct sockaddr_storage sa;
 	int receive_buffer, send_buffer;
+	uint64_t datagram_max;
 };
 
 struct sessions {
@@ -32,9 +33,9 @@ struct sessions {
 	struct session *buckets[BUCKETS];
 
 	/* Protected by places_lock. */
-	unsigned references; /* one of the listener, and one for each session_twin_get() */
+	unsigned references; /* one of each listener, and one for each session_twin_get() */
+	unsigned listeners;
 	const struct service *service;
-	uint64_t datagram_max;
 	struct sessions *next; /* next in with_places */
 	struct place *places;
 	unsigned place_count;
@@ -49,7 +50,7 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 {
 	struct sessions *all = calloc(1, sizeof(*all));
 
-	(void)listener;
+	(void)options, (void)listener;
 	if (!all) {
 		reason_set(reason, -ENOMEM, "no memory");
 		return NULL;
@@ -60,12 +61,32 @@ void *sessions_new(const struct worker_options *options, const char *listener,
 		return NULL;
 	}
 	pthread_mutex_init(&all->lock, NULL);
-	all->references = 1;
-	all->datagram_max = options ? options->buffer_size : UINT64_MAX;
+	all->references = all->listeners = 1;
 	return all;
 }
 
-/* The last reference frees the table: the listener has gone, and no test uses it as a twin. */
+void *sessions_keep(void *sessions)
+{
+	struct sessions *all = sessions;
+
+	pthread_mutex_lock(&places_lock);
+	all->references++;
+	all->listeners++;
+	pthread_mutex_unlock(&places_lock);
+	return all;
+}
+
+bool sessions_are_kept(struct sessions *sessions)
+{
+	bool kept;
+
+	pthread_mutex_lock(&places_lock);
+	kept = sessions->listeners > 1;
+	pthread_mutex_unlock(&places_lock);
+	return kept;
+}
+
+/* The last reference frees the table: its listeners have gone, and no test uses it as a twin. */
 static void sessions_put(struct sessions *all)
 {
 	unsigned left;
@@ -81,16 +102,6 @@ static void sessions_put(struct sessions *all)
 	free(all);
 }
 
-void sessions_free(void *sessions)
-{
-	if (!sessions)
-		return;
-	sessions_listen(sessions, NULL, NULL);
-	sessions_put(sessions);
-}
-
-/* ---- Twins ---- */
-
 static void leave_places_locked(struct sessions *all)
 {
 	struct sessions **at = &with_places;
@@ -101,6 +112,21 @@ static void leave_places_locked(struct sessions *all)
 		*at = all->next;
 	all->place_count = 0;
 }
+
+void sessions_free(void *sessions)
+{
+	struct sessions *all = sessions;
+
+	if (!all)
+		return;
+	pthread_mutex_lock(&places_lock);
+	if (--all->listeners == 0) /* else the places are those of the listener that stays */
+		leave_places_locked(all);
+	pthread_mutex_unlock(&places_lock);
+	sessions_put(all);
+}
+
+/* ---- Twins ---- */
 
 static bool has_place(const struct sessions *all, const struct sockaddr_storage *sa)
 {
@@ -147,6 +173,7 @@ void sessions_listen(void *sessions, const struct service *service,
 		leave_places_locked(all);
 	} else if (place->transport->datagrams && look_at_socket(place->fd, &udp)) {
 		udp.sa = place->sa;
+		udp.datagram_max = place->datagram_max;
 		all->service = service;
 		add_place_locked(all, &udp);
 	}
@@ -175,7 +202,7 @@ bool session_twin_get(const struct service *service, const struct sockaddr_stora
 				*ret_twin =
 					(struct session_twin){ all, all->places[i].receive_buffer,
 							       all->places[i].send_buffer,
-							       all->datagram_max };
+							       all->places[i].datagram_max };
 				all->references++;
 				found = true;
 			}

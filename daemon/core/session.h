@@ -1,7 +1,8 @@
 /* Sessions: the connections that belong to one test of a client (a control connection and data
  * connections), on any workers of a listener.  They find each other by a key, and one can make
  * another run.  A session begins and ends with its control connection; data connections join it by
- * a key that the service chooses.
+ * a key that the service chooses.  A listener that replaces another one has its sessions: what
+ * connects for a session may come to either.
  *
  * One mutex per listener protects the table and the data that members share.  It is taken when a
  * session or a member begins, changes its phase or ends, never while data flows. */
@@ -55,10 +56,15 @@ struct session {
 	void (*release)(struct session *session); /* frees what belongs to it; NULL: nothing */
 };
 
-/* shared_new() and shared_free() of every service that uses sessions: see service.h. */
+/* shared_new(), shared_keep() and shared_free() of every service that uses sessions: see
+ * service.h. */
 void *sessions_new(const struct worker_options *options, const char *listener,
 		   struct reason *reason);
+void *sessions_keep(void *sessions);
 void sessions_free(void *sessions);
+/* Does more than one listener have these sessions?  Then connections for them still arrive when
+ * one of them drains. */
+bool sessions_are_kept(struct sessions *sessions);
 unsigned sessions_count(struct sessions *sessions);
 
 void sessions_lock(struct sessions *sessions);

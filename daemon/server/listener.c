@@ -129,7 +129,10 @@ static void listener_announce_one(const struct listener *l, const struct sockadd
 				  int fd)
 {
 	const struct service *s = l->config->service;
-	struct service_place place = { .transport = l->config->transport, .sa = *sa, .fd = fd };
+	struct service_place place = { .transport = l->config->transport,
+				       .sa = *sa,
+				       .fd = fd,
+				       .datagram_max = l->config->options.buffer_size };
 
 	s->listens(l->shared, s, &place);
 }

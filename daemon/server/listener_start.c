@@ -129,6 +129,21 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 	return pick;
 }
 
+/* Gets the state of l's service: that of the listener which l replaces, if the service keeps it. */
+static int listener_share(struct listener *l, struct reason *reason)
+{
+	const struct service *s = l->config->service;
+	const struct listener *old = listeners_find(l->all, l->name);
+
+	if (!s->shared_new)
+		return 0;
+	if (s->shared_keep && old && old->shared && old->config->service == s)
+		l->shared = s->shared_keep(old->shared);
+	else
+		l->shared = s->shared_new(&l->config->options, l->name, reason);
+	return l->shared ? 0 : -EINVAL;
+}
+
 /* Allocates the parts of l; on an error listener_free() frees those that exist.  Workers are
  * aligned to cache lines, so that two threads do not write to the same line. */
 static int listener_allocate(struct listener *l, struct reason *reason)
@@ -147,10 +162,7 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 		if (!l->tls)
 			return -EINVAL;
 	}
-	if (!l->config->service->shared_new)
-		return 0;
-	l->shared = l->config->service->shared_new(&l->config->options, l->name, reason);
-	return l->shared ? 0 : -EINVAL;
+	return listener_share(l, reason);
 }
 
 /* Must l wait until `old` has ended?  Only one listener at a time can bind an RDMA address, and it

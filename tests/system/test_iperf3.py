@@ -539,3 +539,32 @@ def test_a_drain_that_ends_tells_the_client(start_daemon, engine):
         daemon.process.send_signal(signal.SIGTERM)
         client.expect(SERVER_TERMINATE)
     assert daemon.process.wait(TIMEOUT) == 0
+
+
+def test_streams_find_their_test_when_a_reload_has_replaced_its_listener(start_daemon, engine):
+    daemon = start_daemon(listener("iperf3", service="iperf3", engine=engine))
+    with Client(daemon.addresses("iperf3")[0], parallel=2) as client:
+        client.set_up().expect(CREATE_STREAMS)
+        client.streams.append(client.connect())
+        wait_until(
+            lambda: daemon.stats("iperf3")["connections"]["open"] == 2, "the stream does not connect"
+        )
+        daemon.write_config(listener("iperf3", service="iperf3", engine=engine, buffers=256))
+        assert daemon.nbctl("reload").stdout.endswith("generation 2\n")
+        client.streams.append(client.connect())
+        client.expect(TEST_START, TEST_RUNNING)
+        for s in client.streams:
+            s.sendall(bytes(MIB))
+        results = client.end({1: MIB, 3: MIB})
+        assert [s["bytes"] for s in results["streams"]] == [MIB, MIB]
+    has_ended(daemon)
+
+
+def test_a_drain_ends_a_test_without_its_streams(start_daemon, engine):
+    """They could not connect."""
+    daemon = start_daemon(listener("iperf3", service="iperf3", engine=engine))
+    with Client(daemon.addresses("iperf3")[0]) as client:
+        client.set_up().expect(CREATE_STREAMS)
+        daemon.nbctl("drain", "iperf3")
+        client.expect(SERVER_TERMINATE)
+    wait_until(lambda: daemon.status("iperf3")["state"] == "drained", "it does not drain")

@@ -292,3 +292,16 @@ def test_datagrams_fit_the_listeners_buffers(start_daemon):
         assert receive(client.control, 9) == struct.pack(">BII", SERVER_ERROR, 141, 0)
     with Datagrams(daemon, len=4097) as client:  # it would not hear of it while it waits for datagrams
         assert receive(client.control, 9) == struct.pack(">BII", SERVER_ERROR, 20, 0)
+
+
+def test_streams_find_their_test_when_a_reload_has_replaced_both_listeners(start_daemon, engine):
+    config = twins(engine)
+    daemon = start_daemon(config)
+    with Datagrams(daemon) as client:
+        client.expect(CREATE_STREAMS)
+        daemon.write_config(config.replace("service = iperf3\n", "service = iperf3\nbuffer-size = 32K\n"))
+        assert daemon.nbctl("reload").stdout.endswith("generation 2\n")
+        client.begin().send(datagram(1))
+        client.expect(TEST_START, TEST_RUNNING)
+        (result,) = client.end(1)
+        assert (result["packets"], result["errors"]) == (1, 0)

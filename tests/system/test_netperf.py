@@ -520,6 +520,19 @@ def test_a_client_that_vanishes_between_control_and_data(daemon):
             pass
 
 
+def test_data_finds_its_test_when_a_reload_has_replaced_the_listener(start_daemon, engine):
+    daemon = start_daemon(ranged(engine))
+    client = Client(daemon)
+    port = client.ask(RECEIVE, -1000)
+    daemon.write_config(ranged(engine, buffers=256))
+    assert daemon.nbctl("reload").stdout.endswith("generation 2\n")
+    with client.data(port) as s:
+        s.sendall(b"x" * 1000)
+        s.shutdown(socket.SHUT_WR)
+        assert drain(s) == 0
+    assert client.result().bytes_in == 1000
+
+
 def test_a_drain_waits_for_a_test(start_daemon, engine):
     daemon = start_daemon(ranged(engine))
     client = Client(daemon)

@@ -112,7 +112,7 @@ static void calls_outlive_twins(void **state)
 
 	assert_int_equal(bind(fd, (struct sockaddr *)&local, sizeof(struct sockaddr_in)), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&local, &length), 0);
-	sessions_listen(udp, &service, &(struct service_place){ &transport_udp, local, fd });
+	sessions_listen(udp, &service, &(struct service_place){ &transport_udp, local, fd, 65507 });
 	assert_true(session_twin_get(&service, &local, &twin));
 	session_member_init(control, &c);
 	assert_int_equal(session_begin(session, control, "tcp", 3), 0);
@@ -128,6 +128,35 @@ static void calls_outlive_twins(void **state)
 	close(fd);
 }
 
+/* A listener that has replaced another one has its sessions, and keeps its own places when that one
+ * ends. */
+static void a_replaced_listener_leaves_its_sessions(void **state)
+{
+	static const struct service service = { .name = "any" };
+	struct sockaddr_storage local = { .ss_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const struct service_place place = { &transport_udp, local, fd, 1000 };
+	struct session_twin twin;
+	struct reason reason;
+	struct sessions *old = sessions_new(NULL, NULL, &reason), *next;
+
+	(void)state;
+	sessions_listen(old, &service, &place);
+	assert_false(sessions_are_kept(old));
+	next = sessions_keep(old);
+	assert_true(sessions_are_kept(old));
+	sessions_listen(old, &service, NULL);
+	sessions_listen(next, &service, &place);
+	sessions_free(old);
+	assert_false(sessions_are_kept(next));
+	assert_true(session_twin_get(&service, &local, &twin));
+	assert_int_equal(twin.datagram_max, 1000);
+	session_twin_put(&twin);
+	sessions_free(next);
+	assert_false(session_twin_get(&service, &local, &twin));
+	close(fd);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -135,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(one_client_leaves_places_for_others),
 		TEST(calls_outlive_twins),
+		TEST(a_replaced_listener_leaves_its_sessions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,6 +113,7 @@ static void control_break_off(struct conn *c, uint8_t state)
 
 void iperf3_control_enter(struct conn *c)
 {
+	c->flags |= CONN_LASTING; /* each step has a limit of its own */
 	control_go(c, STEP_PARAMS);
 	if (!control_write_state(c, IPERF3_PARAM_EXCHANGE))
 		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */
@@ -187,7 +188,6 @@ static void control_start(struct conn *c, enum iperf3_phase phase)
 {
 	struct iperf3_conn *i = c->state;
 
-	c->flags |= CONN_LASTING; /* each step from here on has a limit of its own */
 	i->start_ns = i->progress_ns = clock_ns();
 	i->cpu_start = iperf3_cpu_now();
 	iperf3_set_phase(i->member.test, phase);
@@ -412,15 +412,17 @@ static bool (*const steps[])(struct conn *c) = {
 	[STEP_REFUSE] = step_refuse, [STEP_CLOSE] = step_close,
 };
 
-/* The listener drains: a test that has not begun must end, as its streams could not connect; a
- * running one may continue until shortly before the end of the drain. */
+/* The listener drains: a test that has not begun must end, as its streams could not connect, unless
+ * another listener has taken the place of this one and they connect to that.  A running test may
+ * continue until shortly before the end of the drain. */
 static bool control_must_end(const struct conn *c, const struct iperf3_conn *i)
 {
 	const struct worker *w = c->worker;
 
 	if (likely(!w->drain.on) || i->step >= STEP_FINISH)
 		return false;
-	return i->step < STEP_RUN || clock_ns() + 2 * TICK_NS >= w->drain.deadline_ns;
+	return (i->step < STEP_RUN && !sessions_are_kept(w->shared)) ||
+	       clock_ns() + 2 * TICK_NS >= w->drain.deadline_ns;
 }
 
 static void control_check(struct conn *c)

@@ -102,6 +102,7 @@ const struct service service_iperf3 = {
 	.batches = 1U << IPERF3_OP_RECEIVE | 1U << IPERF3_OP_SEND,
 	.flags = SERVICE_SENDS_FIRST | SERVICE_UDP,
 	.shared_new = sessions_new,
+	.shared_keep = sessions_keep,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,
 	.open = iperf3_open,

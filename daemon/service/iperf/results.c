@@ -43,22 +43,31 @@ static double percent(uint64_t used_ns, uint64_t time_ns)
 	return time_ns ? 100.0 * (double)used_ns / (double)time_ns : 0;
 }
 
-/* Adds the CPU time of the workers that took part, each once.  index: that of the control
- * connection's worker, which for UDP belongs to another listener than the streams'. */
-static void add_cpu(const struct iperf3_conn *i, unsigned index, struct iperf3_results *r)
+/* Has the worker of the k-th stream been counted, with a stream before it or with control? */
+static bool is_counted(const struct iperf3_conn *i, unsigned k)
+{
+	const struct iperf3_stream *streams = i->member.test->streams;
+
+	if (streams[k].worker == i->member.of.worker)
+		return true;
+	for (unsigned m = 0; m < k; m++)
+		if (streams[m].worker == streams[k].worker && streams[m].end_ns)
+			return true;
+	return false;
+}
+
+/* Adds the CPU time of the workers that took part, each once. */
+static void add_cpu(const struct iperf3_conn *i, struct iperf3_results *r)
 {
 	const struct iperf3_test *t = i->member.test;
 	uint64_t user_ns = i->cpu_end.user_ns - i->cpu_start.user_ns;
-	uint64_t seen = t->params.datagrams ? 0 : UINT64_C(1) << index;
 	uint64_t system_ns = i->cpu_end.system_ns - i->cpu_start.system_ns;
 
 	for (unsigned k = 0; k < t->stream_count; k++) {
 		const struct iperf3_stream *s = &t->streams[k];
-		uint64_t bit = UINT64_C(1) << s->worker_index % 64;
 
-		if ((seen & bit) || !s->end_ns)
+		if (!s->end_ns || is_counted(i, k))
 			continue;
-		seen |= bit;
 		user_ns += s->cpu_end.user_ns - s->cpu_start.user_ns;
 		system_ns += s->cpu_end.system_ns - s->cpu_start.system_ns;
 	}
@@ -129,7 +138,7 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 		return NULL;
 	for (unsigned k = 0; k < t->stream_count; k++)
 		fill_stream(i->sorted[k], t->params.datagrams, &streams[k]);
-	add_cpu(i, c->worker->index % 64, &r);
+	add_cpu(i, &r);
 	snprintf(title, sizeof(title), "nbserved %s, listener %s, engine %s", NB_VERSION,
 		 c->worker->listener ? c->worker->listener : "?", c->worker->engine->name);
 	r.title = t->params.server_output ? title : NULL;

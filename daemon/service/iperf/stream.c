@@ -213,7 +213,7 @@ static struct iperf3_stream *stream_here(const struct worker *w, struct iperf3_t
 {
 	struct iperf3_stream *s = &t->streams[i];
 
-	return s->worker_index == w->index && s->member ? s : NULL;
+	return s->worker == w && s->member ? s : NULL;
 }
 
 /* Has the client's receive window been full, without an acknowledgement, for a round trip?  A

@@ -42,7 +42,7 @@ static int join_locked(struct iperf3_test *t, struct iperf3_member *m)
 	s = &t->streams[t->joined++];
 	s->member = m;
 	s->opened_ns = m->of.conn->opened_ns;
-	s->worker_index = m->of.worker->index;
+	s->worker = m->of.worker;
 	m->stream = s;
 	m->test = t;
 	session_join(&t->session, &m->of);

@@ -44,7 +44,8 @@ struct iperf3_stream {
 	bool finished;                /* protected by the lock */
 	_Atomic uint64_t bytes;       /* moved in its direction since the beginning */
 	_Atomic uint8_t role;         /* enum iperf3_role */
-	unsigned worker_index;
+	/* To compare with: it may have ended, if the stream has. */
+	const struct worker *worker;
 	/* worker's thread: its connection, if its input is held back; NULL: it is not. */
 	struct conn *held;
 	/* worker's thread: bytes, the widest receive window of its client so far. */

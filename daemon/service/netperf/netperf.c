@@ -380,6 +380,7 @@ const struct service service_netperf = {
 	.operations = { "test", "transaction", "receive", "send" },
 	.batches = 1U << NETPERF_OP_RECEIVE | 1U << NETPERF_OP_SEND,
 	.shared_new = sessions_new,
+	.shared_keep = sessions_keep,
 	.shared_free = sessions_free,
 	.listens = sessions_listen,
 	.open = netperf_open,
