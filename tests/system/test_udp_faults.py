@@ -115,12 +115,12 @@ def is_answered(s):
     return False
 
 
-def start_blocked(start_daemon, engine, server=""):
+def start_blocked(start_daemon, engine, server="", **keys):
     """A daemon, alone in its network, that has no room to send: answers to an absent client fill the socket.  Its
     configuration, and the process that has sent the datagrams and then asks for an answer."""
     if os.geteuid() or not os.path.exists("/proc/self/ns/net"):
         pytest.skip("needs root, for a network of its own")
-    config = server + udp("echo", engine=engine, address=f"{HOST}:7", **{"buffers": 16, "buffer-size": "64K"})
+    config = server + udp("echo", engine=engine, address=f"{HOST}:7", **{"buffers": 16, "buffer-size": "64K", **keys})
     daemon = start_daemon(config, preexec=alone)
     port = daemon.port("echo")
     code = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_udp_faults as t; t.forge({port}, 60000)"
@@ -157,6 +157,15 @@ def test_no_room_to_send(start_daemon, engine):
     assert found["unsent"] <= (2 * 8 if engine == "io_uring" else 0)
 
 
+def has_loop(daemon, look):
+    """Do its workers make more turns than the looks at them, and what look() does, can explain?"""
+    before, looks = daemon.stats("echo")["cost"]["turns"], 100
+    for _ in range(looks):
+        look()
+        after = daemon.stats("echo")["cost"]["turns"]
+    return after - before > 10 * looks
+
+
 def test_room_behind_a_drain_is_no_loop(start_daemon, engine):
     """The socket that had no room has it when its worker neither receives nor sends any more."""
     daemon, _, process = start_blocked(start_daemon, engine, "[server]\ndrain-timeout = 200ms\n")
@@ -164,13 +173,72 @@ def test_room_behind_a_drain_is_no_loop(start_daemon, engine):
     process.wait()
     daemon.call("Drain", listener="echo")
     wait_until(lambda: daemon.status("echo")["state"] == "drained", "it has drained")
-    before = daemon.stats("echo")["cost"]["turns"]
     make_room(daemon)
-    looks = 100
-    for _ in range(looks):
-        time.sleep(0.01)
-        after = daemon.stats("echo")["cost"]["turns"]  # a look itself may make a turn or two
-    assert after - before < 10 * looks
+    assert not has_loop(daemon, lambda: time.sleep(0.01))
+
+
+def ports(daemon):
+    """Those of all UDP sockets in the daemon's network."""
+    with open(f"/proc/{daemon.pid}/net/udp", encoding="ascii") as f:
+        return [int(line.split()[1].split(":")[1], 16) for line in f.readlines()[1:]]
+
+
+def test_a_full_socket_is_closed_with_its_listener(start_daemon, engine):
+    """A request to the kernel that awaits room would keep it, and its address."""
+    daemon, _, process = start_blocked(start_daemon, engine, "[server]\ndrain-timeout = 200ms\n")
+    process.kill()
+    process.wait()
+    port = daemon.port("echo")
+    assert port in ports(daemon)
+    daemon.call("Drain", listener="echo")
+    wait_until(lambda: daemon.status("echo")["state"] == "drained", "it has drained")
+    wait_until(lambda: port not in ports(daemon), "it is closed")
+
+
+def client_of_daemon(daemon, code):
+    """A process in the daemon's network."""
+    return within(daemon, [sys.executable, "-B", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+
+def test_a_drained_worker_whose_socket_was_full_rests(start_daemon, engine):
+    """The other worker serves on, so the listener's sockets are still open."""
+    daemon, _, process = start_blocked(start_daemon, engine, workers=2, **{"idle-timeout": "1s"})
+    process.kill()
+    process.wait()
+    wait_until(lambda: daemon.stats("echo")["connections"]["open"] == 0, "the absent client is forgotten")
+    with client_of_daemon(daemon, ANSWERED % daemon.port("echo")) as polite:
+        assert polite.stdout.readline() == "found\n"
+        daemon.call("Drain", listener="echo")
+        make_room(daemon)
+
+        def talk():
+            polite.stdin.write("\n")
+            assert polite.stdout.readline() == "answered\n"
+
+        assert not has_loop(daemon, talk)
+        polite.stdin.close()
+
+
+# A client of the worker that answers: it tells "found", then says something for each line.
+ANSWERED = f"""
+import socket, sys
+while True:
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(0.2)
+    s.connect(({HOST!r}, %d))
+    s.send(b"x")
+    try:
+        s.recv(1)
+        break
+    except TimeoutError:
+        s.close()
+print("found", flush=True)
+s.settimeout({TIMEOUT})
+for _ in sys.stdin:
+    s.send(b"x")
+    s.recv(1)
+    print("answered", flush=True)
+"""
 
 
 # ---- The client has gone ----

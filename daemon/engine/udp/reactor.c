@@ -26,8 +26,7 @@ static void reactor_free(struct worker *w)
 	w->engine_state = NULL;
 }
 
-/* start() sets up the source of events, r->udp.receive and
- * r->udp.await_room, and calls udp_init(). */
+/* start() sets up the source of events and r->udp.watch, and calls udp_init(). */
 static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct reason *reason),
 			struct reason *reason)
 {
@@ -48,7 +47,7 @@ static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct
 
 /* ---- epoll ----
  *
- * Each socket has one registration, for input and, while it is blocked, for room to send.
+ * Each socket has one registration, for input or, while it is blocked, for room to send.
  *
  * A registered socket costs something for each datagram that it sends: the kernel then checks
  * whether the epoll set waits for room.  So a socket that brings many datagrams leaves the set, and
@@ -77,12 +76,12 @@ static void epoll_udp_set_again(struct udp_socket *s, bool again)
 /* Makes the socket's place in the set follow from its state; to be called when that has changed. */
 static void epoll_udp_interest(struct udp_socket *s)
 {
-	uint32_t events = s->blocked ? EPOLLOUT : 0;
+	uint32_t events = s->awaits_room ? EPOLLOUT : 0;
 	struct acceptor *a = s->acceptor;
 	int rc;
 
 	if (s->armed && !s->again)
-		events = EPOLLIN; /* not blocked: see udp_set_receiving() */
+		events = EPOLLIN; /* not blocked: see udp_set_interest() */
 	if (a->fd < 0 || events == s->events)
 		return;
 	a->op.done = epoll_udp_event;
@@ -112,10 +111,8 @@ static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
 	struct udp_socket *s = udp_socket_of(&r->udp, a);
 
 	(void)flags;
-	if (unlikely(ready & EPOLLOUT) && s->blocked) {
+	if (unlikely(ready & EPOLLOUT) && s->awaits_room)
 		udp_room(s);
-		epoll_udp_interest(s);
-	}
 	if ((ready & EPOLLIN) && s->armed)
 		epoll_udp_take(r, s);
 }
@@ -143,20 +140,13 @@ static void epoll_udp_wait(struct worker *w, bool block)
 			epoll_udp_take(r, &r->udp.sockets[i]);
 }
 
-static void epoll_udp_receive(struct udp_socket *s, bool on)
-{
-	(void)on;
-	epoll_udp_interest(s);
-}
-
 static int epoll_udp_start(struct reactor *r, struct reason *reason)
 {
 	int rc = epoll_start(&r->udp.epoll, r->udp.worker, reason);
 
 	if (rc < 0)
 		return rc;
-	r->udp.receive = epoll_udp_receive;
-	r->udp.await_room = epoll_udp_interest;
+	r->udp.watch = epoll_udp_interest;
 	rc = udp_init(&r->udp, epoll_udp_send, reason);
 	if (rc < 0)
 		close(r->udp.epoll.fd);
@@ -218,15 +208,16 @@ static void poll_udp_event(struct op *op, int ready, uint32_t flags)
 		poll_udp_await_input(s);
 }
 
-static void poll_udp_receive(struct udp_socket *s, bool on)
+static void poll_udp_watch(struct udp_socket *s)
 {
 	struct acceptor *a = s->acceptor;
 
 	a->op.done = poll_udp_event;
-	if (on && !s->polled)
+	if (s->armed && !s->polled)
 		poll_udp_await_input(s);
-	else if (!on && s->polled)
+	else if (!s->armed && s->polled)
 		ring_cancel(&s->udp->ring, &a->op);
+	udp_ring_watch_room(s);
 }
 
 static void poll_udp_wait(struct worker *w, bool block)
@@ -244,8 +235,7 @@ static int poll_udp_start(struct reactor *r, struct reason *reason)
 
 	if (rc < 0)
 		return rc;
-	r->udp.receive = poll_udp_receive;
-	r->udp.await_room = udp_ring_await_room;
+	r->udp.watch = poll_udp_watch;
 	rc = udp_init(&r->udp, udp_ready_send, reason);
 	if (rc < 0)
 		ring_fini(&r->udp.ring);

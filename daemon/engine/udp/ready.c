@@ -102,7 +102,7 @@ unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 		if (max == 0) {
 			stat_add(w->stats.starved, 1);
 			s->starved = true;
-			udp_set_receiving(s);
+			udp_set_interest(s);
 			break;
 		}
 		stat_add(w->stats.sys_recv, 1);
@@ -176,7 +176,7 @@ bool udp_ready_send(struct worker_hook *hook)
 			send_all(s, &u->batch);
 		if (s->starved)
 			s->starved = pool_is_short(&u->worker->pool);
-		udp_set_receiving(s);
+		udp_set_interest(s);
 	}
 	return false;
 }

@@ -201,27 +201,40 @@ void udp_block(struct udp_socket *s)
 		return;
 	stat_add(s->udp->worker->stats.tx_blocked, 1);
 	s->blocked = true;
-	s->udp->await_room(s);
-	udp_set_receiving(s);
+	udp_set_interest(s);
 }
 
 void udp_room(struct udp_socket *s)
 {
 	s->blocked = false;
-	udp_set_receiving(s);
+	udp_set_interest(s);
 }
 
 static void ring_room(struct op *op, int ready, uint32_t flags)
 {
-	(void)ready, (void)flags;
-	udp_room(container_of(op, struct udp_socket, out_op));
+	struct udp_socket *s = container_of(op, struct udp_socket, out_op);
+
+	(void)flags;
+	s->room_polled = false;
+	if (s->awaits_room && ready != -ECANCELED)
+		udp_room(s);
+	else
+		udp_ring_watch_room(s);
 }
 
-void udp_ring_await_room(struct udp_socket *s)
+void udp_ring_watch_room(struct udp_socket *s)
 {
-	struct io_uring_sqe *sqe = ring_sqe(&s->udp->ring);
+	struct io_uring_sqe *sqe;
 
+	if (s->awaits_room == s->room_polled)
+		return;
+	if (!s->awaits_room) { /* the request would hold the socket when it is closed */
+		ring_cancel(&s->udp->ring, &s->out_op);
+		return;
+	}
+	s->room_polled = true;
 	s->out_op.done = ring_room;
+	sqe = ring_sqe(&s->udp->ring);
 	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLOUT);
 	ring_op(sqe, &s->out_op);
 }

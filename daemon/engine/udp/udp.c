@@ -44,15 +44,19 @@ void udp_flush_counters(struct worker *w)
 				 udp_count_overflow(&u->sockets[i]));
 }
 
-/* Calls the engine only when the result changes. */
-void udp_set_receiving(struct udp_socket *s)
+/* The only place that decides what the engine watches, which it calls only when that changes.  A
+ * full socket that neither has output nor is to receive awaits nothing: its worker has drained, and
+ * may close it. */
+void udp_set_interest(struct udp_socket *s)
 {
-	bool on = s->receives && !s->blocked && !s->starved;
+	bool input = s->receives && !s->blocked && !s->starved;
+	bool room = s->blocked && (s->receives || s->out);
 
-	if (on == s->armed)
+	if (input == s->armed && room == s->awaits_room)
 		return;
-	s->armed = on;
-	s->udp->receive(s, on);
+	s->armed = input;
+	s->awaits_room = room;
+	s->udp->watch(s);
 }
 
 void udp_listen(struct worker *w, struct acceptor *a, bool on)
@@ -64,7 +68,7 @@ void udp_listen(struct worker *w, struct acceptor *a, bool on)
 	else
 		udp_flush_counters(w);
 	s->receives = on;
-	udp_set_receiving(s);
+	udp_set_interest(s);
 }
 
 /* acceptors[] and sockets[] are parallel. */
@@ -162,6 +166,7 @@ void udp_close(struct conn *c)
 		if (s->out_tail == &peer->out_next)
 			s->out_tail = at;
 		peer->queued = false;
+		udp_set_interest(s);
 	}
 	stat_add(c->worker->stats.datagrams_unsent, c->tx.views);
 	bufq_clear(&c->worker->pool, &c->tx);

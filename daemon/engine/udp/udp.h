@@ -56,12 +56,14 @@ struct udp_socket {
 	/* The socket has several local addresses, and reports the one to
 	 * which a datagram was sent. */
 	bool pktinfo;
-	bool gso;            /* no device has refused segmentation (GSO) */
-	bool receives;       /* the worker wants to receive here */
-	bool blocked;        /* the kernel takes no more datagrams now */
-	bool starved;        /* there is no chunk to receive into */
-	bool armed;          /* the engine is asked to report input */
-	bool polled;         /* for engines with a ring: the request for input is in flight */
+	bool gso;      /* no device has refused segmentation (GSO) */
+	bool receives; /* the worker wants to receive here */
+	bool blocked;  /* the kernel takes no more datagrams now */
+	bool starved;  /* there is no chunk to receive into */
+	/* What the engine is asked to report, see udp_set_interest(); and, for engines with a ring,
+	 * whether their request for it is in flight. */
+	bool armed, awaits_room;
+	bool polled, room_polled;
 	bool again;          /* for the engine: look for input in the next turn */
 	uint32_t events;     /* for epoll: those registered; 0: the socket is not in the set */
 	struct op out_op;    /* for the engine: the event that there is room to send */
@@ -123,22 +125,20 @@ struct udp {
 	/* Set by the engine for each batch of datagrams: the only clock of all that it brings. */
 	uint64_t now_ns;
 	struct udp_batch batch;
-	/* Set by the engine.  receive() starts or stops watching for input; await_room() watches
-	 * once for room to send. */
-	void (*receive)(struct udp_socket *s, bool on);
-	void (*await_room)(struct udp_socket *s);
+	/* Set by the engine: s->armed or s->awaits_room has changed. */
+	void (*watch)(struct udp_socket *s);
 };
 
 static_assert(offsetof(struct udp, ring) == 0, "ring_of() expects it there");
 
 /* udp.c */
-/* 0, or -errno with the reason.  The caller has set worker, receive and await_room.  sends: the
+/* 0, or -errno with the reason.  The caller has set worker and watch.  sends: the
  * function of the hook. */
 int udp_init(struct udp *u, bool (*sends)(struct worker_hook *hook), struct reason *reason);
 void udp_fini(struct udp *u);
 struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a);
-/* To be called after a condition for receiving has changed. */
-void udp_set_receiving(struct udp_socket *s);
+/* To be called after the socket's state has changed: receives, blocked, starved, out. */
+void udp_set_interest(struct udp_socket *s);
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d);
 
 extern const struct engine_clients udp_clients;
@@ -192,8 +192,8 @@ void udp_port_taken(uint16_t port, bool taken);
 void udp_block(struct udp_socket *s);
 /* There is room again. */
 void udp_room(struct udp_socket *s);
-/* udp.await_room() of engines with a ring. */
-void udp_ring_await_room(struct udp_socket *s);
+/* Part of udp.watch() for engines with a ring. */
+void udp_ring_watch_room(struct udp_socket *s);
 
 /* ready.c: for engines that are told what is ready. */
 struct udp_receiver *udp_receiver_new(const struct worker *w);

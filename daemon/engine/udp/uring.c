@@ -116,7 +116,7 @@ static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
 		if (w->pool_posted == 0 && w->pool.free_count <= w->pool.keep) {
 			stat_add(w->stats.starved, 1);
 			s->starved = true;
-			udp_set_receiving(s);
+			udp_set_interest(s);
 		}
 	}
 	if (s->armed && s->acceptor->fd >= 0)
@@ -146,17 +146,17 @@ static void uring_udp_event(struct op *op, int res, uint32_t flags)
 		uring_udp_ended(u, s, res);
 }
 
-static void uring_udp_receive(struct udp_socket *s, bool on)
+static void uring_udp_watch(struct udp_socket *s)
 {
 	struct acceptor *a = s->acceptor;
 	struct uring_udp *u = a->worker->engine_state;
 
 	a->op.done = uring_udp_event;
-	if (on && !s->polled) {
+	if (s->armed && !s->polled)
 		s->again = true;
-	} else if (!on && s->polled) {
+	else if (!s->armed && s->polled)
 		ring_cancel(&u->udp.ring, &a->op);
-	}
+	udp_ring_watch_room(s);
 }
 
 /* ---- Sending ---- */
@@ -349,8 +349,7 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 		return reason_set(reason, -ENOMEM, "io_uring: no memory");
 	w->engine_state = u;
 	u->udp.worker = w;
-	u->udp.receive = uring_udp_receive;
-	u->udp.await_room = udp_ring_await_room;
+	u->udp.watch = uring_udp_watch;
 	u->shape = (struct msghdr){ .msg_namelen = URING_UDP_NAME, .msg_controllen = UDP_CONTROL };
 	rc = ring_init(&u->udp.ring, w, 0, RING_LISTENS | RING_TRANSFERS, reason);
 	if (rc < 0) {
