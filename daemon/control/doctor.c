@@ -49,16 +49,17 @@ static void check_kernel(json_t *checks)
 	char text[64];
 
 	uname(&name);
-	doctor_add(checks, "kernel", true, name.release, "", "");
+	doctor_add(checks, "kernel", DOCTOR_NEEDED, true, name.release, "", "");
 	if (file_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
-		doctor_add(checks, "kernel.io_uring_disabled", text[0] == '0', text,
+		doctor_add(checks, "kernel.io_uring_disabled", DOCTOR_OPTIONAL, text[0] == '0',
+			   text,
 			   text[0] == '1' ? "only members of kernel.io_uring_group may use io_uring"
 					  : "io_uring is disabled for all processes",
 			   "sysctl kernel.io_uring_disabled=0");
 }
 
-static void check_limit(json_t *checks, const char *name, int resource, rlim_t wanted,
-			const char *reason, const char *fix)
+static void check_limit(json_t *checks, const char *name, enum doctor_need need, int resource,
+			rlim_t wanted, const char *reason, const char *fix)
 {
 	struct rlimit limit = { 0 };
 	char text[64];
@@ -68,7 +69,17 @@ static void check_limit(json_t *checks, const char *name, int resource, rlim_t w
 		snprintf(text, sizeof(text), "unlimited");
 	else
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)limit.rlim_cur);
-	doctor_add(checks, name, limit.rlim_cur >= wanted, text, reason, fix);
+	doctor_add(checks, name, need, limit.rlim_cur >= wanted, text, reason, fix);
+}
+
+/* Memory of exports' buffers and of RDMA is locked. */
+static enum doctor_need locks_memory(const struct config *config)
+{
+	bool needed = config->export_count > 0;
+
+	for (unsigned i = 0; i < config->listener_count; i++)
+		needed |= config->listeners[i].transport == &transport_rdma;
+	return needed ? DOCTOR_NEEDED : DOCTOR_OPTIONAL;
 }
 
 /* With one CPU a load generator on this host takes the server's time, so throughput says little. */
@@ -79,7 +90,7 @@ static void check_cpus(json_t *checks)
 	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 
 	snprintf(text, sizeof(text), "%d", count);
-	doctor_add(checks, "cpus", count > 1, text,
+	doctor_add(checks, "cpus", DOCTOR_OPTIONAL, count > 1, text,
 		   "the load generator and the server share one CPU",
 		   "give the process more CPUs, or read CPU time rather than throughput");
 }
@@ -100,8 +111,8 @@ static void check_buffers(json_t *checks, const struct config *config)
 		snprintf(fix, sizeof(fix), "sysctl %s=%d", names[i], UDP_SOCKET_BUFFER);
 		if (file_line(path, text, sizeof(text)))
 			doctor_add(
-				checks, names[i], strtoll(text, NULL, 10) >= UDP_SOCKET_BUFFER,
-				text,
+				checks, names[i], DOCTOR_NEEDED,
+				strtoll(text, NULL, 10) >= UDP_SOCKET_BUFFER, text,
 				"a socket for datagrams holds no more bytes than these: bursts are lost",
 				fix);
 	}
@@ -169,8 +180,9 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 	uint64_t features = 0, known = 0;
 	int rc = doctor_try(engine, &doctor_options[0], &features, &known, &reason);
 
-	doctor_add(checks, engine->name, rc == 0, rc == 0 ? "available" : "unavailable",
-		   reason.text, error_fix(rc, fix_of(found, NULL)));
+	doctor_add(checks, engine->name, DOCTOR_OPTIONAL, rc == 0,
+		   rc == 0 ? "available" : "unavailable", reason.text,
+		   error_fix(rc, fix_of(found, NULL)));
 	if (rc < 0)
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(tried) && !is_told_to_stop(stop); i++)
@@ -186,14 +198,14 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 			continue;
 		snprintf(name, sizeof(name), "%s: %s", engine->name, engine_feature_names[f]);
 		snprintf(fix, sizeof(fix), "needs %s", needs ? needs : "a newer kernel");
-		doctor_add(checks, name, has, has ? "yes" : "no",
+		doctor_add(checks, name, DOCTOR_OPTIONAL, has, has ? "yes" : "no",
 			   f == FEATURE_zcrx ? no_area.text : "this host does not grant it", fix);
 	}
 }
 
 static void check_found(void *checks, const struct engine_finding *f)
 {
-	doctor_add(checks, f->name, f->ok, f->value, f->reason, f->fix);
+	doctor_add(checks, f->name, DOCTOR_OPTIONAL, f->ok, f->value, f->reason, f->fix);
 }
 
 /* Adds each engine's own findings. */
@@ -220,7 +232,8 @@ static void check_kernel_tls(json_t *checks)
 		char name[64];
 
 		snprintf(name, sizeof(name), "ktls %s", tls_ciphers[i]);
-		doctor_add(checks, name, has, has ? "yes" : "no", reason.text, "`tls = user`");
+		doctor_add(checks, name, DOCTOR_OPTIONAL, has, has ? "yes" : "no", reason.text,
+			   "`tls = user`");
 	}
 }
 
@@ -260,7 +273,7 @@ static void check_module(json_t *checks, const char *module, const char *loaded)
 	else if (kernel_lists(kernel.release, "modules.builtin", module) ||
 		 kernel_lists(kernel.release, "modules.dep", module))
 		value = "there: modprobe loads it";
-	doctor_add(checks, name, strcmp(value, "no") != 0, value,
+	doctor_add(checks, name, DOCTOR_OPTIONAL, strcmp(value, "no") != 0, value,
 		   "this host's kernel cannot connect to its own listeners of service nvme",
 		   "a kernel with it, or a client on another host");
 }
@@ -387,7 +400,7 @@ static void check_generators(json_t *checks)
 {
 	char *found = generators_installed();
 
-	doctor_add(checks, "generators", true, *found ? found : "none", "", "");
+	doctor_add(checks, "generators", DOCTOR_OPTIONAL, true, *found ? found : "none", "", "");
 	free(found);
 }
 
@@ -398,10 +411,11 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 	check_kernel(checks);
 	check_cpus(checks);
 	check_generators(checks);
-	check_limit(checks, "memlock (bytes)", RLIMIT_MEMLOCK, 64 << 20,
+	check_limit(checks, "memlock (bytes)", locks_memory(config), RLIMIT_MEMLOCK, 64 << 20,
 		    "little memory may be locked for rings and registered buffers",
 		    "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited");
-	check_limit(checks, "nofile", RLIMIT_NOFILE, 16384, "few connections can be open at once",
+	check_limit(checks, "nofile", DOCTOR_NEEDED, RLIMIT_NOFILE, 16384,
+		    "few connections can be open at once",
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_buffers(checks, config);
 	check_engines(checks, stop);

@@ -7,7 +7,7 @@
 
 struct config;
 
-/* {"passed","checks":[{"name","ok","value","reason","fix"}],"listeners":[{"name","engine",
+/* {"passed","checks":[{"name","ok","optional","value","reason","fix"}],"listeners":[{"name","engine",
  * "engine_features":[],"optional","available","reason","fix"}],"exports":[{"name","store","path",
  * "size","features":[],"optional","available","reason","fix"}]}; a new reference.  Opens no
  * listening socket and makes no file; starts and stops a worker per engine and set of options.  Any

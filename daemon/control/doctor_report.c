@@ -1,5 +1,5 @@
-/* The doctor's report: its items; and as text, a line for each check, then the reasons of failures,
- * grouped by their fix.  See doctor_report.h, doctor.h. */
+/* The doctor's report: its items; and as text, a line for each check, with the reason and the fix
+ * under each failure.  See doctor_report.h, doctor.h. */
 #include "doctor_report.h"
 
 #include <string.h>
@@ -19,10 +19,11 @@ void doctor_set_reason(json_t *item, const char *reason, const char *fix)
 	json_object_set_new(item, "fix", json_string(own_fix ? own_fix : fix));
 }
 
-void doctor_add(json_t *checks, const char *name, bool ok, const char *value, const char *reason,
-		const char *fix)
+void doctor_add(json_t *checks, const char *name, enum doctor_need need, bool ok, const char *value,
+		const char *reason, const char *fix)
 {
-	json_t *item = json_pack("{s:s, s:b, s:s}", "name", name, "ok", ok, "value", value);
+	json_t *item = json_pack("{s:s, s:b, s:b, s:s}", "name", name, "ok", ok, "optional",
+				 need == DOCTOR_OPTIONAL, "value", value);
 
 	doctor_set_reason(item, ok ? "" : reason, ok ? "" : fix);
 	json_array_append_new(checks, item);
@@ -60,8 +61,48 @@ static const char *feature_of(const json_t *item, const char *engine)
 	return colon + 2;
 }
 
+static bool is_optional(const json_t *item)
+{
+	return json_is_true(json_object_get(item, "optional"));
+}
+
+/* What has been printed of failures. */
+struct failures {
+	json_t *first; /* by reason and fix: the name of the first item with them */
+	json_t *fixes; /* of what is not optional */
+	unsigned optional;
+};
+
+/* Ends the line of a check, and says under a failure why, and how to fix it, both once. */
+static void end_line(struct failures *f, const json_t *item, const char *kind, FILE *to)
+{
+	const char *reason = text_of(item, "reason"), *fix = text_of(item, "fix"), *first;
+	json_t *both;
+
+	if (is_good(item)) {
+		fputc('\n', to);
+		return;
+	}
+	if (is_optional(item))
+		f->optional++;
+	else
+		json_object_set_new(f->fixes, fix, json_true());
+	both = json_sprintf("%s\n%s", reason, fix);
+	first = text_of(f->first, json_string_value(both));
+	if (*first)
+		fprintf(to, "%s\n      as %s, above\n", is_optional(item) ? " (optional)" : "",
+			first);
+	else
+		fprintf(to, "%s\n      why: %s\n      fix: %s\n",
+			is_optional(item) ? " (optional)" : "", reason, fix);
+	if (!*first)
+		json_object_set_new(f->first, json_string_value(both),
+				    json_sprintf("%s%s", kind, text_of(item, "name")));
+	json_decref(both);
+}
+
 /* One line a check; the features of an engine that are there stand in the line of the engine. */
-static void print_checks(const json_t *checks, FILE *to)
+static void print_checks(struct failures *f, const json_t *checks, FILE *to)
 {
 	const json_t *item, *other;
 	size_t i, j;
@@ -79,77 +120,47 @@ static void print_checks(const json_t *checks, FILE *to)
 				fprintf(to, "%s%s", before, feature);
 			before = feature ? ", " : before;
 		}
-		fputc('\n', to);
+		end_line(f, item, "", to);
 	}
 }
 
 /* What a listener or an export would get. */
-static void print_served(const json_t *items, const char *kind, const char *means,
-			 const char *features, FILE *to)
+static void print_served(struct failures *f, const json_t *items, const char *kind,
+			 const char *means, const char *features, FILE *to)
 {
 	const json_t *item, *feature;
+	char before[16];
 	size_t i, j;
 
+	snprintf(before, sizeof(before), "%s ", kind);
 	json_array_foreach(items, i, item) {
 		fprintf(to, "%-3s %-8s %-27s %s", is_good(item) ? "ok" : "no", kind,
 			text_of(item, "name"), text_of(item, means));
 		if (is_good(item))
 			json_array_foreach(json_object_get(item, features), j, feature)
 				fprintf(to, "%s %s", j ? "," : ":", json_string_value(feature));
-		fputc('\n', to);
+		end_line(f, item, before, to);
 	}
 }
 
-/* { fix: { "why": reason, "of": "name, name" } } */
-static void add_missing(json_t *fixes, const json_t *items, const char *kind)
+void doctor_print(const json_t *report, FILE *to)
 {
-	const json_t *item;
-	size_t i;
-
-	json_array_foreach(items, i, item) {
-		json_t *group = json_object_get(fixes, text_of(item, "fix"));
-		json_t *names = json_object_get(group, "of");
-
-		if (is_good(item))
-			continue;
-		if (!group) {
-			group = json_pack("{s:s}", "why", text_of(item, "reason"));
-			json_object_set_new(fixes, text_of(item, "fix"), group);
-		}
-		json_object_set_new(group, "of",
-				    json_sprintf("%s%s%s%s", names ? json_string_value(names) : "",
-						 names ? ", " : "", kind, text_of(item, "name")));
-	}
-}
-
-static void print_missing(const json_t *report, FILE *to)
-{
-	json_t *fixes = json_object(), *group;
-	const char *fix;
+	struct failures f = { json_object(), json_object(), 0 };
 	size_t count;
 
-	add_missing(fixes, json_object_get(report, "checks"), "");
-	add_missing(fixes, json_object_get(report, "listeners"), "listener ");
-	add_missing(fixes, json_object_get(report, "exports"), "export ");
-	json_object_foreach(fixes, fix, group)
-		fprintf(to, "\n%s\n      why: %s\n      fix: %s\n", text_of(group, "of"),
-			text_of(group, "why"), fix);
-	count = json_object_size(fixes);
+	print_checks(&f, json_object_get(report, "checks"), to);
+	print_served(&f, json_object_get(report, "listeners"), "listener", "engine",
+		     "engine_features", to);
+	print_served(&f, json_object_get(report, "exports"), "export", "store", "features", to);
+	count = json_object_size(f.fixes);
 	if (count)
 		fprintf(to, "\n%zu thing%s to fix; %s.\n", count, plural(count),
 			doctor_passed(report)
 				? "each listener that is not optional, and each export, is served"
 				: "a listener that is not optional, or an export, is not served");
 	else
-		fputs("\nNothing to fix.\n", to);
-	json_decref(fixes);
-}
-
-void doctor_print(const json_t *report, FILE *to)
-{
-	print_checks(json_object_get(report, "checks"), to);
-	print_served(json_object_get(report, "listeners"), "listener", "engine", "engine_features",
-		     to);
-	print_served(json_object_get(report, "exports"), "export", "store", "features", to);
-	print_missing(report, to);
+		fprintf(to, "\nNothing to fix%s.\n",
+			f.optional ? "; what is optional you may leave" : "");
+	json_decref(f.first);
+	json_decref(f.fixes);
 }

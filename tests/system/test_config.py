@@ -563,10 +563,29 @@ def test_without_io_uring_the_doctor_says_so(no_io_uring, tmp_path):
     assert re.search(r"^\d+ things? to fix; a listener that is not optional, or an export, is not served\.$",
                      result.stdout, re.M)
     assert result.returncode == 1, result.stderr
+
+
+def test_what_is_optional_is_nothing_to_fix(no_io_uring, tmp_path):
+    """Under each "no" are the reason and the fix, or the name of the line that has them."""
+    path = tmp_path / "nbserved.ini"
     path.write_text("".join(listener(name, engine=name, optional="yes") for name in ENGINES))
     result = nbserved("-c", path, "--doctor", preexec_fn=no_io_uring)
-    assert "to fix; each listener that is not optional, and each export, is served." in result.stdout
     assert result.returncode == 0, result.stderr
+    report = json.loads(nbserved("-c", path, "--doctor", "--json", preexec_fn=no_io_uring).stdout)
+    items = [item for kind in ("checks", "listeners", "exports") for item in report[kind]]
+    lacking = [item for item in items if not item.get("ok", item.get("available"))]
+    assert {"io_uring", "io_uring-poll"} <= {item["name"] for item in lacking if item["optional"]}
+    needed = {item["fix"] for item in lacking if not item["optional"]}
+    assert needed <= {"LimitNOFILE=65536 in the unit, or ulimit -n 65536"}
+    *lines, _, last = result.stdout.splitlines()
+    assert last == ("Nothing to fix; what is optional you may leave." if not needed else
+                    "1 thing to fix; each listener that is not optional, and each export, is served.")
+    refused = [i for i, line in enumerate(lines) if line.startswith("no ")]
+    assert len(refused) == len(lacking)
+    for i, item in zip(refused, lacking):
+        assert lines[i].endswith(" (optional)") == item["optional"]
+        assert lines[i + 1] == f"      why: {item['reason']}" and lines[i + 2] == f"      fix: {item['fix']}" or (
+            re.fullmatch("      as .*, above", lines[i + 1]) and f"      fix: {item['fix']}" in lines[:i])
 
 
 def no_without_its_mend(report):
