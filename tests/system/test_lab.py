@@ -218,7 +218,6 @@ def test_the_commands_of_the_page(lab, tmp_path):
         shorter = command.replace("-n 100000", "-n 1000").replace(" compare ", " compare --repeat 2 ")
         said[command.split(" ", 4)[3] if " -H " in command else command.split()[1]] = lab[0].run("sh", "-c", shorter).stdout
     assert list(said) == ["reload", "doctor", "compare", "connections", "report"]
-    assert re.search("^ok +eth0 +veth, virtual: there is no card to look at$", said["doctor"], re.M)
     assert "echo-epoll" in said["compare"] and "echo-uring" in said["compare"]
     assert "on different hosts" in said["compare"] and "{host} was the address that ssh uses" in " ".join(said["compare"].split())
     assert "<h3>The generator's host</h3>" in (tmp_path / "lab.html").read_text()
