@@ -400,6 +400,188 @@ static void check_listener_exports(struct config_report *r, struct listener_conf
 	}
 }
 
+/* ---- The key `groups` ---- */
+
+static bool is_same_port(const struct address *a, const struct address *b)
+{
+	return a->port_first && b->port_first && a->port_first <= b->port_last &&
+	       b->port_first <= a->port_last;
+}
+
+static bool have_same_port(const struct listener_config *a, const struct listener_config *b)
+{
+	for (unsigned i = 0; i < a->address_count; i++)
+		for (unsigned j = 0; j < b->address_count; j++)
+			if (is_same_port(&a->addresses[i], &b->addresses[j]))
+				return true;
+	return false;
+}
+
+/* The group that an address names; false: none. */
+static bool group_of(const struct address *a, struct multicast_group *ret_group)
+{
+	*ret_group = (struct multicast_group){ .sa = a->sa };
+	return sockaddr_is_multicast(&a->sa);
+}
+
+/* Is the group an address of l, or one of the first `end` of its groups?  Each socket in a group
+ * gets a copy of every datagram, so two would answer twice. */
+static bool serves(const struct listener_config *l, const struct multicast_group *group,
+		   unsigned end)
+{
+	struct multicast_group named;
+
+	for (unsigned i = 0; i < l->address_count; i++)
+		if (group_of(&l->addresses[i], &named) && group_overlaps(&named, group))
+			return true;
+	for (unsigned i = 0; i < end; i++)
+		if (group_overlaps(&l->groups[i], group))
+			return true;
+	return false;
+}
+
+static void check_group(struct config_report *r, struct listener_config *of, unsigned index)
+{
+	char text[GROUP_TEXT_MAX];
+
+	for (unsigned i = 0; i < r->config->listener_count; i++) {
+		const struct listener_config *l = &r->config->listeners[i];
+		unsigned end = l < of ? l->group_count : l == of ? index : 0;
+
+		if (l->transport != of->transport || !config_has_datagrams(l) ||
+		    (l != of && l->transport->socket_type && !have_same_port(l, of)) ||
+		    !serves(l, &of->groups[index], end))
+			continue;
+		config_report(r, of->group_origins[index], SECTION_TEXT(CONFIG_LISTENER, of),
+			      "groups",
+			      "'%s' is already served%s by [%s] (%s:%u), and each "
+			      "datagram would be answered twice",
+			      format_group(&of->groups[index], text),
+			      of->transport->socket_type ? " at that port" : "",
+			      SECTION_TEXT(CONFIG_LISTENER, l), l->section.file, l->section.line);
+		return;
+	}
+}
+
+static void check_count(struct config_report *r, struct listener_config *l)
+{
+	unsigned ports = 0;
+
+	for (unsigned i = 0; i < l->address_count; i++)
+		ports += 1U + l->addresses[i].port_last - l->addresses[i].port_first;
+	if (ports <= CONFIG_SOCKETS_MAX && ports * (1 + l->group_count) > CONFIG_SOCKETS_MAX)
+		config_report(r, l->group_origins[0], SECTION_TEXT(CONFIG_LISTENER, l), "groups",
+			      "expected at most %u for %u ports (%u sockets in a listener), got %u",
+			      CONFIG_SOCKETS_MAX / ports - 1, ports, CONFIG_SOCKETS_MAX,
+			      l->group_count);
+}
+
+/* Reports groups of l that it or a listener before it already serves, at the same port if groups
+ * have one.  Also replaces the entry `none`, see parse_entry() in config_lists.c, by no entry. */
+static void check_groups(struct config_report *r, struct listener_config *l)
+{
+	if (l->group_count == 1 && l->groups[0].sa.ss_family == AF_UNSPEC)
+		l->group_count = 0;
+	if (!config_has_datagrams(l)) /* reported already */
+		return;
+	if (l->transport->socket_type)
+		check_count(r, l);
+	for (unsigned i = 0; i < l->group_count; i++)
+		check_group(r, l, i);
+}
+
+/* ---- Listeners that serve as one, such as the ports of an NVMe subsystem: as a key of their
+ * service has the same value, clients take their exports for the same disks ---- */
+
+enum { QUOTED_MAX = CONFIG_TEXT_MAX + 3 };
+
+/* Writes entry `index` of a value in quotes; false: there is none. */
+static bool entry_of(const struct config_key *key, const struct listener_config *l, unsigned index,
+		     char quoted[static QUOTED_MAX])
+{
+	char text[CONFIG_TEXT_MAX];
+
+	if (index >= config_key_lines(key, l)) {
+		strcpy(quoted, "nothing");
+		return false;
+	}
+	key->type->format(key, l, index, text);
+	snprintf(quoted, QUOTED_MAX, "'%s'", text);
+	return true;
+}
+
+/* Reports the first entry in which l's value differs from o's.  by: the key that unites them. */
+static void check_same(struct config_report *r, struct listener_config *l,
+		       struct listener_config *o, const struct config_key *key, const char *by)
+{
+	struct config_origin at = config_place(CONFIG_LISTENER, key->name, o);
+	char value[QUOTED_MAX], other[QUOTED_MAX];
+	bool has, had;
+	unsigned i = 0;
+
+	if (config_key_origin(key, l)->refused || config_key_origin(key, o)->refused)
+		return;
+	do {
+		has = entry_of(key, l, i, value);
+		had = entry_of(key, o, i, other);
+	} while (has && had && !strcmp(value, other) && ++i);
+	if (has == had && !strcmp(value, other))
+		return;
+	REFUSE(r, l, key->name,
+	       "expected %s as in [%s] (%s:%u), or another `%s`, got %s: listeners with the same %s "
+	       "serve the same",
+	       other, SECTION_TEXT(CONFIG_LISTENER, o), at.file, at.line, by, value, by);
+}
+
+static void check_common(struct config_report *r, struct listener_config *l,
+			 struct listener_config *o, const char *by)
+{
+	const struct config_key *key;
+
+	check_same(r, l, o, config_key_find(CONFIG_LISTENER, "exports"), by);
+	for (unsigned i = 0; (key = config_key_at(i)); i++)
+		if (key->table && key->table == l->service->keys && key->of->common)
+			check_same(r, l, o, key, by);
+}
+
+/* The first listener with that value of the key; l itself if none is earlier. */
+static struct listener_config *first_with(const struct config *config, const struct config_key *key,
+					  struct listener_config *l, const char *value)
+{
+	struct listener_config *o = config->listeners;
+	char other[CONFIG_TEXT_MAX];
+
+	for (; o < l; o++) {
+		key->type->format(key, o, 0, other);
+		if (o->service == l->service && !strcmp(value, other))
+			break;
+	}
+	return o;
+}
+
+/* Reports keys in which l differs from an earlier listener although both serve as one: see
+ * key.unites. */
+static void check_united(struct config_report *r, struct listener_config *l)
+{
+	const struct config_key *key;
+
+	for (unsigned i = 0; l->service && (key = config_key_at(i)); i++) {
+		struct listener_config *o;
+		char value[CONFIG_TEXT_MAX];
+
+		if (!key->table || key->table != l->service->keys || !key->of->unites)
+			continue;
+		key->type->format(key, l, 0, value);
+		if (key->word && !strcmp(value, key->word))
+			continue;
+		o = first_with(r->config, key, l, value);
+		if (o != l)
+			check_common(r, l, o, key->name);
+	}
+}
+
+/* ---- All of it ---- */
+
 void config_check(struct config_report *r)
 {
 	check_keys(r);
@@ -411,7 +593,7 @@ void config_check(struct config_report *r)
 		check_sockets(r, l);
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
-		config_check_groups(r, l);
+		check_groups(r, l);
 		check_transport(r, l);
 		set_buffer_size(l);
 		check_build(r, l);
@@ -421,7 +603,7 @@ void config_check(struct config_report *r)
 		check_listener_exports(r, l);
 		check_service(r, l);
 		check_psk(r, l);
-		config_check_united(r, l);
+		check_united(r, l);
 		/* See parse_entry() in config_lists.c. */
 		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)
 			l->allow_count = 0;

@@ -153,17 +153,8 @@ struct config_origin *config_entry_origin(const struct config_key *key, void *se
 /* Number of entries that format() can write; 1 if key is no list, or an empty list with a word. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
 
-/* Reports keys in which l differs from an earlier listener although both
- * serve as one: see key.unites. */
-struct config_report;
-void config_check_united(struct config_report *r, struct listener_config *l);
-
 /* May l use that engine?  With `engine = auto`, yes if the engine has l's transport. */
 bool config_may_use(const struct listener_config *l, const struct engine *engine);
-/* Reports groups of l that it or a listener before it already serves, at the same
- * port if groups have one. */
-void config_check_groups(struct config_report *r, struct listener_config *l);
-
 /* Number of possible CPUs of this host; valid CPU numbers are 0 to one less. */
 unsigned config_host_cpus(void);
 
