@@ -1,10 +1,11 @@
-/* The control socket: its methods, except those that answer later (control_stats.c,
- * control_connections.c, control_doctor.c).  Main thread: a method that takes long delays signals,
- * timers and the watchdog, so its time is charged to the client's user.  See control.h. */
+/* The control socket: its methods, except Doctor (control_doctor.c).  Main thread: a method that
+ * takes long delays signals, timers and the watchdog, so its time is charged to the client's user.
+ * See control.h. */
 #include "control.h"
 
 #include <errno.h>
 #include <grp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,49 @@
 #include "document.h"
 #include "log.h"
 #include "log_level.h"
+#include "owner.h"
 #include "runtime.h"
+#include "suggest.h"
 #include "util.h"
+
+/* ---- Errors that several methods answer with ---- */
+
+/* listener: the one that the error is about; "": none. */
+void control_error(struct varlink_call *call, const char *name, const char *listener,
+		   const char *format, ...)
+{
+	char error[64];
+	json_t *message;
+	va_list args;
+
+	va_start(args, format);
+	message = json_vsprintf(format, args);
+	va_end(args);
+	snprintf(error, sizeof(error), INTERFACE ".%s", name);
+	varlink_error(call, error,
+		      json_pack("{s:s, s:o}", "listener", listener, "message", message));
+}
+
+/* True: no listener has one of names (a string, an array of them, or NULL), and the call has ended
+ * with an error that says so. */
+static bool lacks_listener(struct varlink_call *call, const json_t *names)
+{
+	const struct listeners *all = &control_server(call)->listeners;
+	struct suggestion near = { .text = json_string_value(names) };
+
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		near.text = json_string_value(json_array_get(names, i));
+		if (!listeners_find(all, near.text))
+			break;
+	}
+	if (!near.text || listeners_find(all, near.text))
+		return false;
+	for (unsigned i = 0; i < all->count; i++)
+		suggest_try(&near, all->list[i]->name);
+	control_error(call, "NoSuchListener", near.text, "there is no listener '%s'%s", near.text,
+		      suggest_hint(&near));
+	return true;
+}
 
 /* Logs a change with the user that made it. */
 static void log_change(const struct varlink_call *call, const char *what, const char *object)
@@ -82,7 +124,7 @@ static void drain(struct varlink_call *call, json_t *parameters)
 	uint64_t deadline_ns = clock_ns() + s->config->server.drain_timeout_ns;
 	json_t *draining;
 
-	if (control_lacks_listener(call, name))
+	if (lacks_listener(call, name))
 		return;
 	log_change(call, "drain", json_is_string(name) ? json_string_value(name) : "everything");
 	draining = json_array();
@@ -105,7 +147,7 @@ static void resume(struct varlink_call *call, json_t *parameters)
 	const json_t *name = json_object_get(parameters, "listener");
 	struct reload_answer answer;
 
-	if (control_lacks_listener(call, name))
+	if (lacks_listener(call, name))
 		return;
 	log_change(call, "resume", json_is_string(name) ? json_string_value(name) : "everything");
 	if (reload_resume(s, json_string_value(name), &answer) == RELOAD_DONE)
@@ -150,6 +192,292 @@ static void removed(struct varlink_call *call, json_t *parameters)
 				"errors"));
 }
 
+/* ---- GetStats: one document, or a stream of them.  A client that does not read, or whose user has
+ * used its share of CPU time, misses documents.  It misses no counts, which are sums since the
+ * start ---- */
+
+enum {
+	US_PER_MS = 1000,
+	STATS_INTERVAL_MIN_MS = 50,
+	STATS_INTERVAL_MS = 1000,
+	STATS_INTERVAL_MAX_MS = 86400000
+};
+
+struct stream {
+	struct server *server;
+	struct varlink_call *call;
+	const json_t *parameters; /* owned by the call */
+	sd_event_source *timer;
+	uint64_t interval_us, next_us; /* CLOCK_MONOTONIC */
+};
+
+/* The document that a call with these parameters asks for. */
+static json_t *make_document(struct server *s, const json_t *parameters)
+{
+	return document_stats(s, json_object_get(parameters, "listeners"),
+			      json_is_true(json_object_get(parameters, "by_worker")));
+}
+
+static void stream_free(struct stream *stream)
+{
+	sd_event_source_disable_unref(stream->timer);
+	free(stream);
+}
+
+static void stream_cancel(struct varlink_call *call, void *state)
+{
+	(void)call;
+	stream_free(state);
+}
+
+/* Sends a document if the client can take one, and sets the next time.  Times that have passed
+ * meanwhile are skipped, not made up for. */
+static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
+{
+	struct stream *stream = userdata;
+	uint64_t now_us = due_us, begin_ns = clock_thread_ns();
+
+	/* A reload may have removed one of the listeners. */
+	if (lacks_listener(stream->call, json_object_get(stream->parameters, "listeners"))) {
+		stream_free(stream);
+		return 0;
+	}
+	if (varlink_can_notify(stream->call)) {
+		json_t *document = make_document(stream->server, stream->parameters);
+
+		varlink_charge(stream->call, begin_ns);
+		varlink_notify(stream->call, document);
+	}
+	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &now_us);
+	stream->next_us += stream->interval_us;
+	if (stream->next_us < now_us)
+		stream->next_us = now_us + stream->interval_us;
+	sd_event_source_set_time(source, stream->next_us);
+	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static void stream_start(struct varlink_call *call, const json_t *parameters)
+{
+	const json_t *interval_ms = json_object_get(parameters, "interval_ms");
+	json_int_t ms =
+		json_is_integer(interval_ms) ? json_integer_value(interval_ms) : STATS_INTERVAL_MS;
+	struct stream *stream = calloc(1, sizeof(*stream));
+	int rc;
+
+	if (!stream) {
+		varlink_reply(call, NULL);
+		return;
+	}
+	stream->server = control_server(call);
+	stream->call = call;
+	stream->parameters = parameters;
+	stream->interval_us = (uint64_t)ms * US_PER_MS;
+	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &stream->next_us);
+	/* The timer is due at once, for the first document. */
+	rc = sd_event_add_time(stream->server->event, &stream->timer, CLOCK_MONOTONIC,
+			       stream->next_us, US_PER_MS, stream_on_timer, stream);
+	if (rc < 0) {
+		stream_free(stream);
+		varlink_reply(call, NULL);
+		return;
+	}
+	varlink_defer(call, stream_cancel, stream);
+}
+
+static void get_stats(struct varlink_call *call, json_t *parameters)
+{
+	if (lacks_listener(call, json_object_get(parameters, "listeners")))
+		return;
+	if (varlink_call_more(call))
+		stream_start(call, parameters);
+	else
+		varlink_reply(call, make_document(control_server(call), parameters));
+}
+
+/* ---- ListConnections: asks the workers, one after the other, until the limit is reached ---- */
+
+/* A worker owns the request until it has answered.  So the request outlives a client that
+ * disconnects and is freed only when the answer has arrived, however late. */
+
+enum {
+	ANSWER_TIMEOUT_US = 5 * 1000 * 1000,
+	ACCURACY_US = 100 * 1000,
+	CONNECTIONS_LIMIT = 100,
+	CONNECTIONS_LIMIT_MAX = 10000,
+	LISTINGS_MAX = 64, /* limits the memory that hanging workers cost */
+};
+
+struct listing {
+	struct worker_list list; /* owned by the worker until `answer` is posted */
+	struct call answer;
+	struct control *control;
+	struct varlink_call *call; /* NULL: the client has disconnected or has its answer */
+	const char *name;          /* name of the listener, owned by the call; NULL: all */
+	sd_event_source *timer;
+	json_t *connections;
+	uint64_t generation, open;
+	unsigned listener, worker; /* indices of the worker being asked */
+	char asked[CONFIG_NAME_MAX];
+	unsigned limit;
+};
+
+static void listing_free(struct listing *g)
+{
+	g->control->listing_count--;
+	sd_event_source_disable_unref(g->timer);
+	json_decref(g->connections);
+	free(g->list.infos);
+	free(g);
+}
+
+/* The call has ended; the worker may still own the request. */
+static void listing_detach(struct listing *g)
+{
+	g->call = NULL;
+	g->timer = sd_event_source_disable_unref(g->timer);
+}
+
+static void listing_cancel(struct varlink_call *call, void *state)
+{
+	(void)call;
+	listing_detach(state);
+}
+
+static int listing_on_timeout(sd_event_source *source, uint64_t due_us, void *userdata)
+{
+	struct listing *g = userdata;
+
+	(void)source, (void)due_us;
+	control_error(g->call, "NoAnswer", g->asked,
+		      "worker %u of listener '%s' has not answered in %d s", g->worker, g->asked,
+		      ANSWER_TIMEOUT_US / (1000 * 1000));
+	listing_detach(g);
+	return 0;
+}
+
+/* Runs on the worker's thread.  The request is the main thread's again once `answer` is posted. */
+static void listing_done(struct worker_list *list)
+{
+	struct listing *g = container_of(list, struct listing, list);
+
+	mailbox_post(&g->control->server->listeners.mailbox, &g->answer);
+}
+
+static void listing_ask(struct listing *g, const struct listener *l)
+{
+	strcpy(g->asked, l->config->name);
+	g->list.max = g->limit - (unsigned)json_array_size(g->connections);
+	sd_event_source_set_time_relative(g->timer, ANSWER_TIMEOUT_US);
+	sd_event_source_set_enabled(g->timer, SD_EVENT_ONESHOT);
+	worker_list_connections(&l->workers[g->worker], &g->list);
+}
+
+/* Asks the next worker; false: no worker is left, or the limit is reached.  Beyond the limit it
+ * only counts the open connections. */
+static bool listing_ask_next(struct listing *g)
+{
+	const struct server *s = g->control->server;
+
+	for (; g->listener < s->listeners.count; g->listener++, g->worker = 0) {
+		const struct listener *l = s->listeners.list[g->listener];
+
+		if (g->name && strcmp(g->name, l->config->name) != 0)
+			continue;
+		for (; g->worker < l->worker_count; g->worker++) {
+			g->open += stat_load(l->workers[g->worker].stats.open);
+			if (json_array_size(g->connections) < g->limit) {
+				listing_ask(g, l);
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* Ends the call or asks on.  After a reload the indices of listeners mean others, so the client has
+ * to ask again. */
+static void listing_continue(struct listing *g)
+{
+	if (g->generation != g->control->server->generation) {
+		control_error(g->call, "NoAnswer", "",
+			      "the configuration was reloaded meanwhile: ask again");
+	} else if (listing_ask_next(g)) {
+		return;
+	} else {
+		json_incref(g->connections);
+		varlink_reply(g->call, json_pack("{s:o, s:I}", "connections", g->connections,
+						 "open", (json_int_t)g->open));
+	}
+	listing_free(g);
+}
+
+/* Runs from the main thread's mailbox.  The call may have ended meanwhile, by its client or by the
+ * time limit: then the request only has to be freed. */
+static void listing_on_answer(struct call *call)
+{
+	struct listing *g = container_of(call, struct listing, answer);
+	uint64_t begin_ns = clock_thread_ns();
+
+	if (!g->call) {
+		listing_free(g);
+		return;
+	}
+	for (unsigned i = 0; i < g->list.count; i++)
+		json_array_append_new(g->connections,
+				      document_connection(g->asked, g->worker, &g->list.infos[i]));
+	varlink_charge(g->call, begin_ns);
+	g->worker++;
+	listing_continue(g);
+}
+
+static struct listing *listing_new(struct varlink_call *call, const char *name, unsigned limit)
+{
+	struct listing *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->control = varlink_call_userdata(call);
+	g->control->listing_count++;
+	g->call = call;
+	g->name = name;
+	g->limit = limit;
+	g->generation = g->control->server->generation;
+	g->connections = json_array();
+	g->answer.fn = listing_on_answer;
+	g->list.done = listing_done;
+	g->list.infos = malloc(limit * sizeof(struct conn_info));
+	if (g->connections && g->list.infos &&
+	    sd_event_add_time_relative(g->control->server->event, &g->timer, CLOCK_MONOTONIC,
+				       ANSWER_TIMEOUT_US, ACCURACY_US, listing_on_timeout, g) >= 0)
+		return g;
+	listing_free(g);
+	return NULL;
+}
+
+static void list_connections(struct varlink_call *call, json_t *parameters)
+{
+	const struct control *c = varlink_call_userdata(call);
+	const json_t *name = json_object_get(parameters, "listener");
+	const json_t *limit = json_object_get(parameters, "limit");
+	struct listing *g;
+
+	if (lacks_listener(call, name))
+		return;
+	if (c->listing_count >= LISTINGS_MAX) {
+		control_error(call, "NoAnswer", "", "too many such calls wait for workers");
+		return;
+	}
+	g = listing_new(call, json_string_value(name),
+			json_is_integer(limit) ? (unsigned)json_integer_value(limit)
+					       : CONNECTIONS_LIMIT);
+	if (!g) {
+		varlink_reply(call, NULL);
+		return;
+	}
+	varlink_defer(call, listing_cancel, g);
+	listing_continue(g);
+}
+
 /* ---- The interface ---- */
 
 /* clang-format off */
@@ -165,9 +493,9 @@ static const struct varlink_method control_methods[] = {
 	  PARAMETERS(OPTIONAL("listeners", STRINGS, .max = CONFIG_LISTENERS_MAX),
 		     OPTIONAL("by_worker", BOOL),
 		     OPTIONAL("interval_ms", INT, .min = STATS_INTERVAL_MIN_MS, .max = STATS_INTERVAL_MAX_MS)),
-	  control_get_stats },
+	  get_stats },
 	{ "ListConnections", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(CONNECTIONS_LIMIT_MAX)),
-	  control_list_connections },
+	  list_connections },
 	{ "GetConfig", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), get_config },
 	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), control_doctor },
 	{ "SetLogLevel", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("level", STRING)), set_log_level },

@@ -3,6 +3,7 @@
  * moments.  See document.h. */
 #include "document.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +11,91 @@
 
 #include "boot_id.h"
 #include "build_id.h"
-#include "document_internal.h"
+#include "histogram.h"
+#include "json.h"
 #include "listener.h"
 #include "log.h"
 #include "log_level.h"
 #include "owner.h"
+#include "registry.h"
 #include "ring_keys.h"
 #include "server.h"
+#include "statistics.h"
 #include "store.h"
 #include "util.h"
+
+/* ---- Objects from the rows of the schema (base/statistics.h) ---- */
+
+static json_t *buckets_to_json(const struct histogram_sum *h)
+{
+	json_t *buckets = json_array();
+
+	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+		if (h->buckets[i])
+			json_array_append_new(
+				buckets, json_pack("[o, o]", json_count(histogram_bucket_max(i)),
+						   json_count(h->buckets[i])));
+	}
+	return buckets;
+}
+
+static json_t *set_fields(json_t *object, const struct statistic *row, const void *numbers);
+
+/* NULL: the field is absent, or set by the code that makes the document. */
+static json_t *value_of(const struct statistic *row, const void *numbers)
+{
+	const void *value = (const char *)numbers + row->offset;
+
+	switch (row->type) {
+	case STATISTIC_COUNTER:
+	case STATISTIC_GAUGE:
+		return json_count(*(const uint64_t *)value);
+	case STATISTIC_QUANTILE:
+		return json_count(histogram_quantile(numbers, row->quantile));
+	case STATISTIC_BUCKETS:
+		return buckets_to_json(numbers);
+	case STATISTIC_LATENCY:
+		return set_fields(json_object(), row->each, value);
+	case STATISTIC_MAP:
+		return *(json_t *const *)value;
+	case STATISTIC_OPTIONAL:
+		if (!*(const uint64_t *)value)
+			return NULL;
+		/* fall through */
+	case STATISTIC_OBJECT:
+		return set_fields(json_object(), row + 1, numbers);
+	default:
+		return NULL;
+	}
+}
+
+/* Sets the fields of a table, or of an object from its first row on, in the order of the rows; the
+ * values are in `numbers`, the struct to which the rows refer.  Takes ownership of the json_t of a
+ * MAP in it.  Returns the object. */
+static json_t *set_fields(json_t *object, const struct statistic *row, const void *numbers)
+{
+	for (; row->type != STATISTIC_END; row = statistic_next(row)) {
+		json_t *value = value_of(row, numbers);
+
+		if (value)
+			json_object_set_new(object, row->name, value);
+	}
+	return object;
+}
+
+/* Is name one of names?  True if names is NULL or empty. */
+static bool is_wanted(const json_t *names, const char *name)
+{
+	size_t wanted = json_array_size(names);
+
+	for (size_t i = 0; i < wanted; i++) {
+		if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+			return true;
+	}
+	return wanted == 0;
+}
+
+/* ---- Listeners ---- */
 
 /* Workers of a listener: all, or one of them, of which a document tells as of a listener. */
 struct part {
@@ -31,8 +108,6 @@ static struct part all_of(struct listener *l)
 {
 	return (struct part){ l, 0, l->worker_count, false };
 }
-
-/* ---- Properties of a listener ---- */
 
 json_t *document_features(uint64_t mask, uint64_t off)
 {
@@ -254,7 +329,7 @@ static json_t *operations_to_json(const struct part *p)
 			histogram_merge(&n.latency, &o->latency);
 		}
 		json_object_set_new(operations, names[i],
-				    document_fields(json_object(), operation_statistics, &n));
+				    set_fields(json_object(), operation_statistics, &n));
 	}
 	return operations;
 }
@@ -276,7 +351,7 @@ static json_t *part_to_stats(const struct part *p)
 		add_worker(&n, &l->workers[i]);
 	n.rdma_dropped = n.datagrams_dropped;
 	add_cost(p, &n);
-	return document_fields(part_to_json(p), listener_statistics, &n);
+	return set_fields(part_to_json(p), listener_statistics, &n);
 }
 
 /* A listener without workers gets one element even if by_worker. */
@@ -290,6 +365,165 @@ static void append_stats(json_t *list, struct listener *l, bool by_worker)
 		part = (struct part){ l, i, 1, true };
 		json_array_append_new(list, part_to_stats(&part));
 	}
+}
+
+/* ---- Exports: their properties, and statistics of their stores for each listener ---- */
+
+/* The mounts of one export, of the workers of some listeners. */
+struct share {
+	const struct mount **mounts;
+	unsigned count;
+};
+
+static json_t *export_to_json(const struct server_export *x)
+{
+	const struct store *store = x->export.store ? x->export.store : x->config.options.store;
+	struct reason reason;
+	enum export_state state = export_state(x, &reason);
+
+	return json_pack("{s:o, s:o, s:s, s:s, s:o, s:b, s:o*}", "name", json_text(x->config.name),
+			 "path", json_text(x->config.options.path), "state",
+			 export_state_names[state], "store", store ? store->name : "auto", "size",
+			 json_count(x->export.size), "read_only",
+			 x->export.read_only || x->config.options.read_only, "reason",
+			 reason.text[0] ? json_text(reason.text) : NULL);
+}
+
+static json_t *exports_status(const struct server *s)
+{
+	json_t *exports = json_array();
+
+	for (unsigned i = 0; i < s->listeners.exports.count; i++)
+		json_array_append_new(exports, export_to_json(s->listeners.exports.list[i]));
+	return exports;
+}
+
+/* ---- Counters ---- */
+
+#define SUM(share, field)                                                                          \
+	({                                                                                         \
+		uint64_t sum = 0;                                                                  \
+		for (unsigned m = 0; m < (share)->count; m++)                                      \
+			sum += stat_load((share)->mounts[m]->field);                               \
+		sum;                                                                               \
+	})
+
+static json_t *share_operation(const struct share *share, enum io_kind kind)
+{
+	struct operation_numbers n = { 0 };
+
+	n.count = SUM(share, operations[kind].count);
+	n.errors = SUM(share, operations[kind].errors);
+	/* Skips empty histograms, which are the majority: merging them
+	 * would take noticeable time. */
+	for (unsigned i = 0; n.count && i < share->count; i++)
+		histogram_merge(&n.latency, &share->mounts[i]->operations[kind].latency);
+	return set_fields(json_object(), request_statistics, &n);
+}
+
+static void share_to_json(const struct share *share, json_t *json)
+{
+	struct share_numbers n = { .operations = json_object(), .errors = json_object() };
+
+	for (unsigned i = 0; i < IO_KIND_COUNT; i++)
+		json_object_set_new(n.operations, io_kind_names[i], share_operation(share, i));
+	for (unsigned i = 0; i < IO_ERROR_COUNT; i++)
+		json_object_set_new(n.errors, io_error_names[i], json_count(SUM(share, errors[i])));
+	n.bytes_read = SUM(share, bytes_read);
+	n.bytes_written = SUM(share, bytes_written);
+	n.zero_reads = SUM(share, zero_reads);
+	n.in_flight = SUM(share, in_flight);
+	set_fields(json, share_statistics, &n);
+}
+
+/* Appends l's mounts of x to share; returns their number. */
+static unsigned share_add(struct share *share, const struct listener *l,
+			  const struct server_export *x)
+{
+	unsigned before = share->count, index = 0;
+
+	while (l->exports && index < l->config->export_count && l->exports[index] != x)
+		index++;
+	if (!l->exports || index == l->config->export_count)
+		return 0;
+	for (unsigned i = 0; i < l->worker_count; i++)
+		share->mounts[share->count++] = &l->workers[i].mounts[index];
+	return share->count - before;
+}
+
+static struct share share_new(const struct server *s)
+{
+	struct share share = { 0 };
+	unsigned workers = 0;
+
+	for (unsigned i = 0; i < s->listeners.count; i++)
+		workers += s->listeners.list[i]->worker_count;
+	share.mounts = calloc(workers + 1, sizeof(*share.mounts));
+	if (!share.mounts)
+		abort();
+	return share;
+}
+
+/* How a listener accesses the export, by one mount, as all workers do the same. */
+static json_t *mount_to_json(const struct listener *l, const struct mount *m)
+{
+	json_t *features = json_array();
+	struct reason reason = m->reason;
+	uint32_t mask = stat_load(m->features);
+
+	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
+		if (mask & 1U << i)
+			json_array_append_new(features, json_string(mount_feature_names[i]));
+	if (!reason.text[0] && m->export->options->direct == EXPORT_POLLED &&
+	    m->store == store_find("io_uring") &&
+	    /* Polling was switched off after the start, because the file refused it. */
+	    !(mask & 1U << MOUNT_iopoll))
+		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
+	return json_pack("{s:o, s:s, s:o, s:o*, s:s*}", "listener", json_text(l->config->name),
+			 "store", m->store->name, "features", features, "reason",
+			 reason.text[0] ? json_text(reason.text) : NULL, "choice", m->choice);
+}
+
+/* NULL: no listener in names serves x. */
+static json_t *export_to_stats(const struct server *s, const struct server_export *x,
+			       const json_t *names)
+{
+	bool wanted = json_array_size(names) == 0;
+	json_t *json = export_to_json(x), *listeners = json_array();
+	struct share all = share_new(s);
+
+	for (unsigned i = 0; i < s->listeners.count; i++) {
+		const struct listener *l = s->listeners.list[i];
+		struct share its = { &all.mounts[all.count], share_add(&all, l, x) };
+		json_t *served;
+
+		if (its.count == 0)
+			continue;
+		wanted |= is_wanted(names, l->config->name);
+		served = mount_to_json(l, its.mounts[0]);
+		share_to_json(&its, served);
+		json_array_append_new(listeners, served);
+	}
+	share_to_json(&all, json);
+	json_object_set_new(json, "listeners", listeners);
+	free(all.mounts);
+	if (wanted)
+		return json;
+	json_decref(json);
+	return NULL;
+}
+
+static json_t *exports_stats(const struct server *s, const json_t *names)
+{
+	json_t *exports = json_array();
+
+	for (unsigned i = 0; i < s->listeners.exports.count; i++) {
+		json_t *json = export_to_stats(s, s->listeners.exports.list[i], names);
+
+		if (json)
+			json_array_append_new(exports, json);
+	}
+	return exports;
 }
 
 /* ---- Documents ---- */
@@ -312,11 +546,11 @@ json_t *document_stats(struct server *s, const json_t *names, bool by_worker)
 
 	listeners_flush_counters(&s->listeners);
 	for (unsigned i = 0; i < s->listeners.count; i++) {
-		if (document_is_wanted(names, s->listeners.list[i]->config->name))
+		if (is_wanted(names, s->listeners.list[i]->config->name))
 			append_stats(listeners, s->listeners.list[i], by_worker);
 	}
 	json_object_set_new(document, "listeners", listeners);
-	json_object_set_new(document, "exports", document_exports_stats(s, names));
+	json_object_set_new(document, "exports", exports_stats(s, names));
 	json_object_set_new(document, "reload", reload_document(s));
 	return document;
 }
@@ -351,7 +585,7 @@ json_t *document_status(struct server *s)
 	json_object_set_new(document, "stopping", json_boolean(s->listeners.stopping));
 	json_object_set_new(document, "listeners", listeners);
 	json_object_set_new(document, "leaving", leaving);
-	json_object_set_new(document, "exports", document_exports_status(s));
+	json_object_set_new(document, "exports", exports_status(s));
 	json_object_set_new(document, "reload", reload_document(s));
 	return document;
 }
