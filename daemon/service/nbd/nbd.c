@@ -1,5 +1,5 @@
 /* Service `nbd`: exports over the NBD protocol.  A connection's begin, handshake and end; requests
- * are in nbd/requests.c. */
+ * are in nbd/command.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* Service `nbd`: internal interface of its files.
  *
  * From the top down, each calls only those after it.  nbd.c: a connection's life and the handshake;
- * nbd/requests.c: requests, from their header to their reply; nbd/transfer.c: data of reads and
- * writes; nbd/command.c: a command's states and parts, and input that is dropped, or is kept
+ * nbd/command.c: requests, from their header to their reply, and input that is dropped, or is kept
  * outside the pool.  Pure: nbd/proto.c, nbd/option_proto.c. */
 #pragma once
 #include <stdbool.h>
@@ -36,7 +35,7 @@ enum nbd_phase {
 	NBD_PHASE_ENDING, /* requests in flight are answered, then the connection ends */
 };
 
-/* States of a command; nbd_command_set() says which follows which. */
+/* States of a command; command_set() in nbd/command.c says which follows which. */
 enum command_state {
 	COMMAND_FREE,
 	COMMAND_TAKEN,     /* its request is being judged */
@@ -129,45 +128,6 @@ void nbd_end(struct conn *c, enum conn_end end);
 
 /* Sets the deadline for the rest of a step, or the next BLOCK_PART_MAX bytes of it. */
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns);
-
-/* Takes a free command, which counts as busy from then on; NULL: queue-depth commands are busy. */
-struct nbd_command *nbd_command_get(struct conn *c);
-/* To be called when the command's request has arrived, with all of its payload. */
-void nbd_command_arrived(struct nbd_command *d);
-/* The command has failed.  The reply is sent only after the rest of its payload,
- * payload_left bytes, has been received and dropped: clients cannot handle an earlier one
- * (seen with libnbd 1.14). */
-void nbd_command_fail(struct nbd_command *d, uint32_t error, const char *reason,
-		      uint64_t payload_left);
-/* The only function that changes the state.  COMMAND_FINISHED has the connection run; a
- * COMMAND_FREE one holds no memory. */
-void nbd_command_set(struct nbd_command *d, enum command_state state);
-/* Sends a reply without payload; false: there is no memory for it now. */
-bool nbd_command_reply(struct nbd_command *d, uint32_t error, const char *text);
-void nbd_part_drop(struct nbd_command *d);
-void nbd_part_iov(struct nbd_command *d);
-/* Allocates d->data: up to `bytes`, in whole blocks of the store, as much as the pool has, with
- * room for a header of `head` bytes before it, or in d->header.  A small part shares a chunk with
- * others, a large one has its own chunks.  Holds nothing if the pool is exhausted. */
-void nbd_part_room(struct nbd_command *d, size_t head, size_t bytes);
-void nbd_part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes);
-
-static inline uint64_t nbd_command_left(const struct nbd_command *d)
-{
-	return d->request.length - d->done_bytes;
-}
-
-/* nbd/transfer.c */
-
-void nbd_read_start(struct nbd_command *d);
-/* A part of a read has been read: sends it.  False: no memory for the reply now. */
-bool nbd_read_answer(struct nbd_command *d);
-/* Hands payload that has arrived to the store; false: nothing can be done now. */
-bool nbd_write_go_on(struct nbd_command *d);
-/* A part of a write is done or has failed.  False: no memory for the reply now. */
-bool nbd_write_answer(struct nbd_command *d);
-
-/* nbd/requests.c */
 
 /* Answers finished commands and starts requests that have arrived. */
 void nbd_commands_run(struct conn *c);
