@@ -1,5 +1,5 @@
 /* Shared by the parts of the netperf service: netperf.c (a connection's begin,
- * and control), test.c, data.c. */
+ * control and tests), data.c. */
 #pragma once
 #include <assert.h>
 #include <stdatomic.h>
@@ -76,20 +76,6 @@ static_assert(offsetof(struct netperf_test, session) == 0, "see struct session")
 
 /* CPU time of all of the listener's workers so far. */
 uint64_t netperf_cpu_ns(const struct worker *w);
-
-/* test.c; functions with _locked expect the lock of the sessions to be held. */
-/* Begins a test of control connection c, and puts it into the table (for UDP the twin's), at a port
- * at which no other test of this client's address waits.  Returns the port.  -EAGAIN: no port is
- * free now; -EADDRNOTAVAIL: there is no suitable port; -EPROTONOSUPPORT: no twin; -EMSGSIZE: the
- * twin's buffers are too small; -EBUSY: too many tests; -ENOMEM. */
-int netperf_test_begin(const struct conn *c, struct netperf_conn *n);
-/* Data connection n joins the test. */
-void netperf_test_join_locked(struct netperf_test *t, struct netperf_conn *n);
-/* n leaves its test: a data connection, and the test then has its counts, or the control
- * connection, and the remaining data connections end. */
-void netperf_test_leave(struct netperf_conn *n);
-/* The same, for session_leave(). */
-void netperf_left_locked(struct session_member *member);
 
 /* c, a data connection, has joined its test. */
 void netperf_data_begin(struct conn *c);
