@@ -329,7 +329,6 @@ static json_t *export_features(const struct server_export *x, bool is_new)
 	} features[] = {
 		{ "new", is_new },
 		{ "direct", x->config.options.direct },
-		{ "iopoll", x->config.options.direct == EXPORT_POLLED },
 		{ "read_only", e->read_only },
 		{ "block_device", e->block_device },
 		{ "rotational", e->rotational },

@@ -3,7 +3,6 @@
  * moments.  See document.h. */
 #include "document.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 #include "log.h"
 #include "log_level.h"
 #include "owner.h"
-#include "registry.h"
 #include "ring_keys.h"
 #include "server.h"
 #include "statistics.h"
@@ -375,12 +373,28 @@ struct share {
 	unsigned count;
 };
 
-static json_t *export_to_json(const struct server_export *x)
+/* What its listeners cannot use of it: "listener 'nbd': why". */
+static void find_shortfall(const struct server *s, const struct server_export *x,
+			   struct reason *reason)
+{
+	for (unsigned i = 0; i < s->listeners.count && !reason->text[0]; i++) {
+		const struct listener *l = s->listeners.list[i];
+		const struct mount *m = listener_mount_of(l, x);
+		struct reason shortfall = m ? export_shortfall(m) : (struct reason){ "" };
+
+		if (shortfall.text[0])
+			reason_set(reason, 0, "listener '%s': %s", l->name, shortfall.text);
+	}
+}
+
+static json_t *export_to_json(const struct server *s, const struct server_export *x)
 {
 	const struct store *store = x->export.store ? x->export.store : x->config.options.store;
 	struct reason reason;
 	enum export_state state = export_state(x, &reason);
 
+	if (!reason.text[0])
+		find_shortfall(s, x, &reason);
 	return json_pack("{s:o, s:o, s:s, s:s, s:o, s:b, s:o*}", "name", json_text(x->config.name),
 			 "path", json_text(x->config.options.path), "state",
 			 export_state_names[state], "store", store ? store->name : "auto", "size",
@@ -394,7 +408,7 @@ static json_t *exports_status(const struct server *s)
 	json_t *exports = json_array();
 
 	for (unsigned i = 0; i < s->listeners.exports.count; i++)
-		json_array_append_new(exports, export_to_json(s->listeners.exports.list[i]));
+		json_array_append_new(exports, export_to_json(s, s->listeners.exports.list[i]));
 	return exports;
 }
 
@@ -440,14 +454,11 @@ static void share_to_json(const struct share *share, json_t *json)
 static unsigned share_add(struct share *share, const struct listener *l,
 			  const struct server_export *x)
 {
-	unsigned before = share->count, index = 0;
+	const struct mount *first = listener_mount_of(l, x);
+	unsigned before = share->count;
 
-	while (l->exports && index < l->config->export_count && l->exports[index] != x)
-		index++;
-	if (!l->exports || index == l->config->export_count)
-		return 0;
-	for (unsigned i = 0; i < l->worker_count; i++)
-		share->mounts[share->count++] = &l->workers[i].mounts[index];
+	for (unsigned i = 0; first && i < l->worker_count; i++)
+		share->mounts[share->count++] = &l->workers[i].mounts[first - l->workers[0].mounts];
 	return share->count - before;
 }
 
@@ -468,17 +479,12 @@ static struct share share_new(const struct server *s)
 static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 {
 	json_t *features = json_array();
-	struct reason reason = m->reason;
+	struct reason reason = export_shortfall(m);
 	uint32_t mask = stat_load(m->features);
 
 	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
 		if (mask & 1U << i)
 			json_array_append_new(features, json_string(mount_feature_names[i]));
-	if (!reason.text[0] && m->export->options->direct == EXPORT_POLLED &&
-	    m->store == store_find("io_uring") &&
-	    /* Polling was switched off after the start, because the file refused it. */
-	    !(mask & 1U << MOUNT_iopoll))
-		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
 	return json_pack("{s:o, s:s, s:o, s:o*, s:s*}", "listener", json_text(l->config->name),
 			 "store", m->store->name, "features", features, "reason",
 			 reason.text[0] ? json_text(reason.text) : NULL, "choice", m->choice);
@@ -489,7 +495,7 @@ static json_t *export_to_stats(const struct server *s, const struct server_expor
 			       const json_t *names)
 {
 	bool wanted = json_array_size(names) == 0;
-	json_t *json = export_to_json(x), *listeners = json_array();
+	json_t *json = export_to_json(s, x), *listeners = json_array();
 	struct share all = share_new(s);
 
 	for (unsigned i = 0; i < s->listeners.count; i++) {

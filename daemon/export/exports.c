@@ -15,6 +15,7 @@
 #include "config_diff.h"
 #include "file_lock.h"
 #include "log.h"
+#include "registry.h"
 #include "store.h"
 #include "util.h"
 
@@ -94,6 +95,22 @@ bool exports_are_there(const struct exports *e, const struct listener_config *co
 }
 
 /* ---- The list of exports ---- */
+
+struct reason export_shortfall(const struct mount *m)
+{
+	struct reason reason = m->reason;
+	bool is_polled = stat_load(m->features) & 1U << MOUNT_iopoll;
+
+	if (reason.text[0] || m->export->options->direct != EXPORT_POLLED || is_polled)
+		return reason;
+	/* A file may have refused it after the start, as reads of holes succeed without it. */
+	if (m->store == store_find("io_uring"))
+		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
+	else
+		reason_set(&reason, 0, "the store %s does not poll; use `store = io_uring`",
+			   m->store->name);
+	return reason;
+}
 
 enum export_need export_need(const struct server_export *x, const struct config *config)
 {

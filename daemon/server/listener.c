@@ -232,6 +232,26 @@ static void log_certificate(const struct listener *l, bool changed)
 			  l->name, certificate->subject, (long long)tls_days_left(certificate));
 }
 
+const struct mount *listener_mount_of(const struct listener *l, const struct server_export *x)
+{
+	for (unsigned i = 0; l->exports && l->worker_count && i < l->config->export_count; i++)
+		if (l->exports[i] == x)
+			return &l->workers[0].mounts[i];
+	return NULL;
+}
+
+static void log_shortfalls(const struct listener *l)
+{
+	for (unsigned i = 0; l->exports && i < l->config->export_count; i++) {
+		const struct mount *m = listener_mount_of(l, l->exports[i]);
+		struct reason shortfall = m ? export_shortfall(m) : (struct reason){ "" };
+
+		if (shortfall.text[0])
+			log_write(LOG_NOTICE, l->name, "listener '%s': export '%s': %s", l->name,
+				  m->export->name, shortfall.text);
+	}
+}
+
 void listener_log(const struct listener *l)
 {
 	if (l->tls)
@@ -242,6 +262,7 @@ void listener_log(const struct listener *l)
 			  l->config->transport == &transport_udp ? "udp " : "",
 			  l->addresses[i].text, l->engine->name, l->worker_count,
 			  plural(l->worker_count));
+	log_shortfalls(l);
 }
 
 int listener_prepare(struct listener *l, const struct listener_config *config,

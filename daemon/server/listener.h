@@ -110,11 +110,14 @@ void listeners_listen(struct listener **list, unsigned count, struct listener *c
 /* The store by which a listener that serves reaches config->exports[index]. */
 const struct store *listener_store(const struct listener *l, unsigned index);
 
+/* Its first worker's mount of x, as all workers do the same; NULL: it does not serve x. */
+const struct mount *listener_mount_of(const struct listener *l, const struct server_export *x);
+
 void listener_serve(struct listener *l); /* start accepting */
 /* To be called when a worker of another listener has stopped accepting from sockets that l shares.
  * The kernel may have woken only that worker for connections that are still in the queue. */
 void listener_accept_waiting(struct listener *l);
-void listener_log(const struct listener *l); /* logs a line about a listener that serves */
+void listener_log(const struct listener *l); /* logs what a listener serves, and how */
 /* Logs the listeners that do not serve, a line for each reason. */
 void listeners_log_unavailable(struct listener *const *list, unsigned count);
 /* Reads the files of config that a reload reads again on a running listener: 0, or -errno with the

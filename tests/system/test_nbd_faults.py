@@ -449,7 +449,17 @@ def test_without_locked_memory_the_limit_is_named(start_daemon, engine, tmp_path
     )
     names, reason = features(daemon)
     assert "registered_buffers" not in names and "LimitMEMLOCK" in reason
+    is_said_everywhere(daemon, reason)
     works(daemon)
+
+
+def is_said_everywhere(daemon, reason):
+    """What is asked for and not in force, to whoever looks."""
+    assert f"listener 'nbd': export 'disk': {reason}" in daemon.log()
+    (disk,) = daemon.call("GetStatus")["exports"]
+    assert (disk["state"], disk["reason"]) == ("ok", f"listener 'nbd': {reason}")
+    for command in ("status", "exports"):
+        assert f"disk: listener 'nbd': {reason}" in " ".join(daemon.nbctl(command).stdout.split())
 
 
 def test_files_that_cannot_be_polled_are_served_without_polling(start_daemon, engine, tmp_path):
@@ -475,6 +485,23 @@ def test_files_that_cannot_be_polled_are_served_without_polling(start_daemon, en
     names, reason = features(daemon)
     assert "direct" in names
     assert ("iopoll" in names) != ("poll_queues" in reason)
+    if reason:
+        (disk,) = daemon.call("GetStatus")["exports"]
+        assert disk["reason"] == f"listener 'nbd': {reason}"
+
+
+def test_a_store_that_does_not_poll_says_so(start_daemon, engine, tmp_path):
+    try:
+        os.close(os.open(tmp_path / "disk", os.O_RDWR | os.O_CREAT | os.O_DIRECT))
+    except OSError:
+        pytest.skip("the file system has no direct I/O")
+    daemon = start_daemon(
+        section("disk", f"{tmp_path}/disk", direct="poll", store="threads")
+        + listener("nbd", service="nbd", engine=engine, exports="disk")
+    )
+    names, reason = features(daemon)
+    assert "iopoll" not in names and "threads does not poll" in reason
+    is_said_everywhere(daemon, reason)
 
 
 def test_a_block_device_is_served(start_daemon, engine, store, loop_device):
