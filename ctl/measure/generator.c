@@ -86,7 +86,8 @@ uint64_t generator_load_ns(char *const *argv)
 {
 	char *const *program = argv;
 	const struct generator *found = generator_find(&program);
-	double load = found && found->time ? option_ns(program, found->time) : 0, limit = load;
+	double load = found && found->time ? generator_text_time(program, found->time) : 0,
+	       limit = load;
 	const char *unit;
 
 	for (bool is_limited = false; load > 0 && argv < program; argv++)

@@ -118,7 +118,7 @@ double option_number(char *const *argv, const char *option, double otherwise)
 	return otherwise;
 }
 
-double option_ns(char *const *argv, const char *option)
+double generator_text_time(char *const *argv, const char *option)
 {
 	const char *unit;
 	double value;
