@@ -80,6 +80,7 @@ END
 # shellcheck disable=SC2016 # expanded inside
 unshare --mount --pid --ipc --uts --fork --kill-child bash -euc '
 	mount --make-rprivate /
+	mount --bind "$1" "$1" # / is a mount, as in a container
 	mount -t proc proc "$1/proc"
 	mount --rbind /dev "$1/dev"
 	mount --rbind /sys "$1/sys"
