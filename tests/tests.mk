@@ -117,8 +117,9 @@ check-layers: ## as root: the functions that --layers knows, against those of Li
 		NBSERVED_VM_SUITE=$$suite tests/vm/vm.sh $(BUILD)/vm/layers cp /proc/kallsyms /vm/$$suite; done
 	$(Q)$(PYTHON) -B tests/vm/check_layers.py /proc/kallsyms $(BENCH_KERNELS:%=$(BUILD)/vm/layers/%)
 
-# Under load for long, in statistics, between three hosts, or with packages that start servers: not for each change.
-LONG_TESTS := container disk_model lab monitoring pairs reload_load reload_random verdict
+# Under load for long, in statistics, between three hosts, with packages that start servers, or of whole
+# commands of measuring and completing: not for each change.
+LONG_TESTS := bench builds completion container disk_model lab monitoring pairs reload_load reload_random verdict
 .PHONY: check check-long check-all
 check: ## unit tests and system tests but the longest: under five minutes on two CPUs, with the build
 	@tools/deps.sh build test
@@ -145,8 +146,8 @@ check-reproducible: all ## another build in another folder, compared with this o
 		cmp $(BUILD)/$$program $(ELSEWHERE)/build/$$program || exit 1; done
 
 # ---- The same on sanitized builds ----------------------------------------------------------------
-ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
-TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread
+ASAN := BUILD=$(BUILD)/asan OPT=-O1 SANITIZE=address,undefined
+TSAN := BUILD=$(BUILD)/tsan OPT=-O1 SANITIZE=thread
 # TSan of gcc 12 does not know the address space that a high vm.mmap_rnd_bits makes.
 TSAN_RUN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
@@ -186,8 +187,8 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	$(Q)tests/vm/vm.sh -S -t 3600 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
-check-tsan: TEST_SKIP := bench builds completion config container generator_rows install interrupt lab layers metrics monitoring \
-	nbctl nbctl_compare nbctl_stats options oracle reload_random remote report run sweep top verdict
+check-tsan: TEST_SKIP := bench builds completion config container disk_model generator_rows install interrupt lab layers metrics monitoring \
+	nbctl nbctl_compare nbctl_stats options oracle pairs reload_random remote report run sweep top verdict
 # The unit tests that have more than one thread.
 check-tsan: UNITS := admission conn% iperf3 notify pressure% proc ring_short services session store tls% uring worker%
 check-tsan: ## unit and system tests with threads under ThreadSanitizer
@@ -207,7 +208,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(LIBRARIES_TESTED)
 .PHONY: fuzz fuzz-run
 fuzz: ## fuzz each of tests/fuzz for FUZZ_SECONDS (20)
 	@tools/deps.sh build fuzz
-	$(AGAIN) $(JOBS) BUILD=$(BUILD)/fuzz CC=clang SANITIZE=fuzzer-no-link,address,undefined \
+	$(AGAIN) $(JOBS) BUILD=$(BUILD)/fuzz CC=clang OPT=-O1 SANITIZE=fuzzer-no-link,address,undefined \
 		fuzz-run
 
 # A crash fails the run; its input stays beside the corpus.  As many at a time as there are CPUs.

@@ -59,9 +59,6 @@ table() {
 	test      nbd-client           nbd                       nbd
 	test      mount                util-linux                util-linux
 	test      tmux                 tmux                      tmux
-	test      bash-completion      bash-completion           bash-completion
-	test      fish                 fish                      fish
-	test      zsh                  zsh                       zsh
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -
@@ -84,6 +81,9 @@ table() {
 	vm        dmsetup              device-mapper             device-mapper
 	vm        xfsprogs             xfsprogs                  xfsprogs
 	long      openssh-server       openssh-server            openssh
+	long      bash-completion      bash-completion           bash-completion
+	long      fish                 fish                      fish
+	long      zsh                  zsh                       zsh
 	long      prometheus           -                         prometheus
 	long      kubernetes-client    -                         kubectl
 	deb       debhelper            -                         -
