@@ -1,5 +1,5 @@
 /* The order in which connections wait for the pool, what each may take of it, and what it may hold.
- * Worker's thread only; see pressure.h, and doc/engines.md, "Waiting for memory". */
+ * Worker's thread only; see pressure.h, and doc/internals/engines.md, "Waiting for memory". */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 

@@ -1,5 +1,5 @@
 /* Connections that wait for the pool: serves them, and makes other connections release chunks.
- * Worker's thread only; see doc/engines.md, "Waiting for memory". */
+ * Worker's thread only; see doc/internals/engines.md, "Waiting for memory". */
 #include "conn.h"
 #include "engine.h"
 #include "pressure.h"

@@ -49,7 +49,8 @@ enum {
  * chunks, and has them give back what they can.  It closes a connection whose peer took no output
  * during WORKER_PATIENCE looks.  WORKER_PATIENCE_STUCK looks are enough if meanwhile no connection
  * was served that waits for chunks alone, and if the one to be closed was inactive for
- * WORKER_STALL_NS: an honest peer may stall for less.  doc/engines.md, "Waiting for memory". */
+ * WORKER_STALL_NS: an honest peer may stall for less.  doc/internals/engines.md, "Waiting for
+ * memory". */
 #define WORKER_CHECK_NS ((uint64_t)100 * NS_PER_MS)
 enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 #define WORKER_STALL_NS ((uint64_t)NS_PER_S)

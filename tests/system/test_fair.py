@@ -1,5 +1,5 @@
 """Clients that read none of their answers, beside one that behaves: it waits no longer than
-doc/engines.md, "Waiting for memory", says."""
+doc/internals/engines.md, "Waiting for memory", says."""
 
 import contextlib
 import select
