@@ -1,6 +1,8 @@
 """`nbctl report` and `compare --html`: pages and pictures of measured rows, from outside."""
 
 import json
+import math
+import random
 import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -184,3 +186,89 @@ def test_then_and_now_on_the_page(measured, tmp_path):
     assert done.returncode == 2 and "none: No such file" in done.stderr and not done.stdout
     done = nbctl("report", "--force", new)
     assert done.returncode == 2 and "--force is about --against" in done.stderr
+
+
+# ---- One answer in the table, the sentences, the page and JSON ----
+
+FAMILIES = ("calls", "switches", "cost")
+LOADS = ("one", "two")
+ROUNDS = 14
+
+
+def noisy_rows(path, chance):
+    """Rounds of three listeners under two loads, which differ by chance in what they cost, and so do their visits."""
+    noise = chance.choice([0.01, 0.1, 0.3])
+    with path.open("w") as out:
+        for load in LOADS:
+            for name in ("echo-epoll", "echo-uring", "echo-sqpoll"):
+                factor = {family: chance.choice([1, 1, 1.05, 0.9, 0.2, 4]) for family in FAMILIES}
+                for round_ in range(1, ROUNDS + 1):
+                    value = {family: factor[family] * math.exp(chance.gauss(0, noise)) for family in FAMILIES}
+                    print(json.dumps({
+                        "label": load, "listener": name, "engine": name.split("-")[1], "service": "echo", "operation": "echo",
+                        "schema": 2, "features": [], "stores": [], "interval_ns": 10**8, "count": 10**5, "listener_count": 10**5,
+                        "workers": 1, "bytes_in": 10**7, "bytes_out": 10**7, "cpu_ns": int(5e7 * value["cost"]), "turns": 10**4,
+                        "syscalls": int(2e5 * value["calls"]), "switches": int(3e4 * value["switches"]),
+                        "latency_ns": {"count": 0, "sum": 0, "min": 0, "max": 0, "buckets": []},
+                        "generator": {"name": "redis-benchmark", "wall_ns": 10**8, "requests": 1e5},
+                        "visit": {"run": "r", "setup": name, "build": "b", "round": round_, "position": 1},
+                    }), file=out)  # fmt: skip
+
+
+def decided(result):
+    """{(title, listener, family): verdict} of what the table decides to be less or more."""
+    return {(group["title"], row["listener"], family): row["verdicts"][family]
+            for group in result["groups"] for row in group["rows"][1:] for family in FAMILIES
+            if row["verdicts"].get(family, {}).get("is") in ("less", "more")}  # fmt: skip
+
+
+def size(verdict):
+    return abs(math.log1p(verdict["change"]))
+
+
+def check_findings(result):
+    """Each is a verdict of the table; counts before times, larger ones first, and none that is left out is larger."""
+    verdicts, sizes = decided(result), []
+    for finding in result["findings"]:
+        verdict = verdicts[finding["group"], finding["listener"], finding["what"]]
+        assert finding["is"] == verdict["is"] and finding["low"] <= verdict["low"] <= verdict["high"] <= finding["high"]
+        sizes.append((finding["what"] == "cost", -size(verdict)))
+    assert sizes == sorted(sizes) and len(sizes) <= 3
+    said = {(finding["listener"], finding["what"], finding["is"]) for finding in result["findings"]}
+    kinds = {(name, family, verdict["is"]) for (_, name, family), verdict in verdicts.items()}
+    assert len(said) == min(3, len(kinds))
+    for (_, name, family), verdict in verdicts.items():
+        same = [-least for is_cost, least in sizes if is_cost == (family == "cost")]
+        assert (name, family, verdict["is"]) in said or not same or size(verdict) <= min(same)
+
+
+def check_open(result):
+    rows = [row for group in result["groups"] for row in group["rows"][1:]]
+    for family in FAMILIES:
+        all_ = [row["verdicts"][family]["is"] for row in rows]
+        assert result["open"][family] == {"open": all_.count("undecided"), "all": len(all_)}
+    assert bool(result["open"]["count"]) == ("Not decided" in (result["open"]["text"] or ""))
+
+
+def check_texts(result, texts):
+    """The same sentences, and the verdict of each row, in the table and on the page."""
+    for group in result["groups"]:
+        for row in group["rows"][1:]:
+            verdict = row["verdicts"]["cost"]["is"]
+            assert re.search({"undecided": "undecided, ", "same": "the same within"}.get(verdict, rf"\d % {verdict}"),
+                             texts["table"].split(group["title"], 1)[1].split(row["listener"], 1)[1].split("echo-")[0])  # fmt: skip
+    for text in [finding["text"] for finding in result["findings"]] + [result["open"]["text"] or ""]:
+        assert all(text in there for there in texts.values()), text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_table_sentences_page_and_json_are_one_answer(tmp_path, seed):
+    rows, html = tmp_path / "rows.jsonl", tmp_path / "page.html"
+    noisy_rows(rows, random.Random(seed))
+    table = nbctl("compare", "--load", rows, "--html", html)
+    assert table.returncode == 0, table.stderr
+    result = json.loads(nbctl("compare", "--load", rows, "--json").stdout)
+    assert [len(group["rows"]) for group in result["groups"]] == [3, 3]
+    check_findings(result)
+    check_open(result)
+    check_texts(result, {"table": " ".join(table.stdout.split()), "page": text_of(parse(html.read_text()))})
