@@ -11,6 +11,7 @@
 
 #include "cpus.h"
 #include "generators.h"
+#include "guard.h"
 #include "suggest.h"
 #include "text.h"
 #include "util.h"
@@ -138,7 +139,7 @@ static void print_command(const struct run_mode *run)
 
 /* Makes an empty file where a disk has room; /tmp may be memory.  The daemon gives it its size.
  * NULL: failed, and printed. */
-static char *make_file(void)
+static char *make_file(const struct run_mode *run)
 {
 	const char *folder = run_folder(access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp");
 	char *path;
@@ -151,10 +152,12 @@ static char *make_file(void)
 			folder);
 		return NULL;
 	}
+	guard_start(run->argv, NULL);
 	path = text_new("%s/nbserved-XXXXXX.img", folder);
 	fd = mkostemps(path, strlen(".img"), O_CLOEXEC);
 	if (fd >= 0) {
 		close(fd);
+		guard_remove(path);
 		return path;
 	}
 	fprintf(stderr, "nbserved: --bench: cannot make %s: %s\n", path, strerror(errno));
@@ -216,7 +219,7 @@ int bench_prepare(struct run_mode *run, const char *word)
 		return not_installed(b);
 	apart = choose_cpus(&server, &generator);
 	if (b->needs_file) {
-		run->file = make_file();
+		run->file = make_file(run);
 		if (!run->file)
 			return -EIO;
 	}

@@ -308,6 +308,7 @@ int main(int argc, char **argv)
 	log_open(LOG_INFO);
 	if (options_parse(&o, argc, argv) < 0)
 		return 2;
+	o.run.argv = argv;
 	if (o.bench)
 		return bench(&o.run, o.bench);
 	if (o.run.count)

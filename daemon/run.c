@@ -17,6 +17,7 @@
 #include "brace.h"
 #include "config.h"
 #include "config_run.h"
+#include "guard.h"
 #include "log.h"
 #include "owner.h"
 #include "process.h"
@@ -84,6 +85,7 @@ static int find_control(struct run_mode *run, char *path, size_t bytes)
 		*slash = '/';
 	if (*path && !is_in_use(path))
 		return 0;
+	guard_start(run->argv, NULL);
 	snprintf(run->directory, sizeof(run->directory), "%s/nbserved-XXXXXX", run_folder("/tmp"));
 	if (!mkdtemp(run->directory)) {
 		int error = errno;
@@ -93,6 +95,7 @@ static int find_control(struct run_mode *run, char *path, size_t bytes)
 		run->directory[0] = '\0';
 		return -error;
 	}
+	guard_remove(run->directory);
 	if ((size_t)snprintf(path, bytes, "%s/control.sock", run->directory) < bytes)
 		return 0;
 	log_error("--run: the path of the control socket is too long: %s", run->directory);

@@ -14,6 +14,7 @@ struct server;
 enum { RUN_SPECS_MAX = 64, RUN_OPTIONS_MAX = 32 };
 
 struct run_mode {
+	char **argv;                /* of main() */
 	char *specs[RUN_SPECS_MAX]; /* arguments of --run */
 	unsigned count;
 	/* For `nbctl compare`, with their values; --bench adds two. */

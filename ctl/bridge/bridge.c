@@ -22,8 +22,8 @@
 #include "client.h"
 #include "ctl.h"
 #include "field.h"
-#include "guard.h"
 #include "host.h"
+#include "leftovers.h"
 #include "must.h"
 #include "util.h"
 #include "version.h"
@@ -303,7 +303,7 @@ static int run_bridge(struct ctl *ctl)
 	bool more = true;
 	ssize_t n;
 
-	guard_start(ctl->argv);
+	leftovers_guard(ctl->argv);
 	while (more && (n = read_calls(&b, data, sizeof(data))) != 0) {
 		const char *text;
 		size_t bytes;

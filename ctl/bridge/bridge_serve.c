@@ -11,6 +11,7 @@
 
 #include "bridge.h"
 #include "field.h"
+#include "guard.h"
 #include "served.h"
 #include "text.h"
 #include "util.h"
@@ -83,6 +84,7 @@ static bool make_directory(struct bridge_daemon *d)
 		d->directory[0] = '\0';
 		return false;
 	}
+	guard_remove(d->directory);
 	snprintf(d->socket, sizeof(d->socket), "%s/control.sock", d->directory);
 	return true;
 }

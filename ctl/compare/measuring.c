@@ -10,8 +10,8 @@
 #include "conditions.h"
 #include "generator.h"
 #include "generator_host.h"
-#include "guard.h"
 #include "layers.h"
+#include "leftovers.h"
 #include "sampler.h"
 #include "serve.h"
 #include "targets.h"
@@ -192,7 +192,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	/* Connecting again takes time, perhaps a password, and may reach another daemon. */
 	ctl->steady = ctl->target.host;
 	if (ctl->rest)
-		guard_start(ctl->argv);
+		leftovers_guard(ctl->argv);
 	child_catch_signals();
 	if (ctl->values[VALUE_ON])
 		rc = generator_host_open(ctl, &c->hosts);

@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import NBCTL, NBSERVED, TIMEOUT, listener, rows_of, wait_until
+from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, rows_of, wait_until
 
 PYTHON = "/usr/bin/python3"
 CLIENT = """
@@ -237,6 +237,62 @@ def test_a_killed_client_leaves_nothing_behind(tmp_path, victim):
         process.communicate(timeout=TIMEOUT)
     assert process.returncode == (-signal.SIGKILL if victim == "nbserved" else 128 + signal.SIGKILL)
     wait_gone([*pids, *map(int, children)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """For temporary files; how a program gets it, and how to wait until it is empty again."""
+    path = tmp_path / "files"
+    path.mkdir()
+    environment = {**os.environ, "TMPDIR": str(path), "XDG_RUNTIME_DIR": str(path)}
+    environment.pop("NBSERVED_SOCKET", None)
+    return path, environment
+
+
+def wait_empty(path):
+    wait_until(lambda: not os.listdir(path), "no file is left")
+
+
+def test_a_killed_daemon_leaves_no_socket(folder):
+    """The folder of its control socket is gone with it."""
+    path, environment = folder
+    with subprocess.Popen([str(NBSERVED), "--run", "echo,engine=epoll"], stdout=subprocess.PIPE, env=environment) as process:
+        wait_until(lambda: process.stdout.readline().startswith(b"Ctrl-C"), "it to serve")
+        assert [len(files) for _, _, files in os.walk(path)][-1] == 1
+        process.kill()
+    wait_empty(path)
+
+
+@pytest.mark.parametrize("killed", ["nbserved", "nbctl", "both"])
+@pytest.mark.parametrize("words", [["--run", "echo", "--", "sh", "-c", ": {port}; sleep 99"], ["--bench", "disk"]], ids=["run", "bench"])
+def test_a_killed_comparison_leaves_no_file(folder, words, killed):
+    path, environment = folder
+    if "--bench" in words:
+        requires("fio")
+        words = [*words, "--html", "/dev/null"]
+    with subprocess.Popen([str(NBSERVED), *words], stdout=-1, stderr=-1, env=environment) as process:
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        wait_until(lambda: any("control.sock" in files for _, _, files in os.walk(path)), "a daemon to serve")
+        pids = {"nbserved": [process.pid], "nbctl": [*map(int, children.read_text().split())]}
+        for pid in pids.get(killed) or sum(pids.values(), []):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT)
+    wait_empty(path)
+
+
+def test_a_killed_bridge_leaves_no_socket(folder, tmp_path):
+    path, environment = folder
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\nexec {NBCTL} bridge\n")
+    ssh.chmod(0o755)
+    command = [str(NBCTL), "-H", "c1", "compare", "--serve", "echo", "--", "sh", "-c", ": {port}; sleep 99"]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, env={**environment, "NBCTL_SSH": str(ssh)}) as process:
+        wait_until(lambda: any("control.sock" in files for _, _, files in os.walk(path)), "a daemon to serve")
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (bridge,) = [int(pid) for pid in children if "bridge" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+        os.kill(bridge, signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT)
+    wait_empty(path)
 
 
 def test_processes_that_a_command_leaves_behind_are_killed(daemon, tmp_path):
