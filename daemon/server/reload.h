@@ -45,8 +45,8 @@ enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_ans
  * nothing: RELOAD_DONE or RELOAD_REFUSED. */
 enum reload_outcome reload_resume(struct server *s, const char *name, struct reload_answer *answer);
 
-/* For reload.c: records the result of a reload.  Takes ownership of errors. */
-void reload_remember(struct server *s, enum reload_state state, json_t *errors);
+/* What the status line says of the last reload; "": it was not refused. */
+const char *reload_remark(const struct server *s);
 
 /* {"generation","ok","state","time","errors"}; a new reference. */
 json_t *reload_document(const struct server *s);
