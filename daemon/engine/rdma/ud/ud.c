@@ -14,9 +14,149 @@
 #include "cm.h"
 #include "conn.h"
 #include "grh.h"
+#include "log.h"
 #include "parse.h"
 #include "queue.h"
 #include "rdma_keys.h"
+#include "sockaddr.h"
+#include "worker.h"
+
+/* ---- Multicast groups (`groups`) ----
+ *
+ * A queue pair receives what is sent to those groups whose interface has the address of one of its
+ * port's GIDs.  An identifier of the connection manager joins for it: the manager tells the
+ * network, and the library attaches the queue pair when the manager says that it was joined.  Only
+ * the first worker has groups, so each datagram is answered once. */
+
+struct rdma_ud_group {
+	struct rdma_ud_group *next; /* of the queue pair */
+	struct rdma_ud *ud;
+	const struct worker_group *of;
+	struct rdma_cm_id *id;
+};
+
+/* The group's address without the interface, which is in sin_zero: the
+ * library compares all bytes. */
+static struct sockaddr_storage group_address(const struct worker_group *of)
+{
+	struct sockaddr_storage sa = of->group;
+
+	if (sa.ss_family == AF_INET)
+		sockaddr_set_interface(&sa, 0);
+	return sa;
+}
+
+static void group_log(const struct worker *w, const struct worker_group *of, int error)
+{
+	char text[ADDRESS_TEXT_MAX];
+
+	log_write(LOG_WARNING, w->listener, "listener '%s': group %s: cannot be joined: %s",
+		  w->listener, format_sockaddr(&of->group, text), strerror(error));
+}
+
+static void group_free(struct rdma_ud_group *g)
+{
+	struct sockaddr_storage group = group_address(g->of);
+
+	if (g->id) {
+		rdma_leave_multicast(g->id, (struct sockaddr *)&group);
+		g->id->qp = NULL;
+		rdma_destroy_id(g->id);
+	}
+	free(g);
+}
+
+/* 0 or -errno. */
+static int group_join(struct rdma_ud_group *g)
+{
+	struct sockaddr_storage group = group_address(g->of), local = g->of->local;
+	int rc = rdma_cm_identify(g->ud->device->worker, g, true, &g->id);
+
+	if (rc < 0)
+		return rc;
+	if (rdma_bind_addr(g->id, (struct sockaddr *)&local) < 0)
+		return -errno;
+	g->id->qp = g->ud->qp;
+	return rdma_join_multicast(g->id, (struct sockaddr *)&group, NULL) < 0 ? -errno : 0;
+}
+
+/* Joins the worker's groups that the port's addresses can reach.  Failures are logged. */
+static void groups_join(struct rdma_ud *ud)
+{
+	struct worker *w = ud->device->worker;
+
+	for (unsigned i = 0; i < w->accept.group_count; i++) {
+		const struct worker_group *of = &w->accept.groups[i];
+		struct in6_addr local = sockaddr_mapped(&of->local);
+		struct rdma_ud_group *g;
+		struct ibv_gid_entry entry;
+		int rc;
+
+		if (!rdma_gid_find(ud->device->verbs, ud->port, &local, &entry))
+			continue;
+		ud->group_gid = (uint8_t)entry.gid_index;
+		g = calloc(1, sizeof(*g));
+		if (!g) {
+			group_log(w, of, ENOMEM);
+			continue;
+		}
+		*g = (struct rdma_ud_group){ .next = ud->groups, .ud = ud, .of = of };
+		rc = group_join(g);
+		if (rc < 0) {
+			group_log(w, of, -rc);
+			group_free(g);
+			continue;
+		}
+		ud->groups = g;
+	}
+}
+
+/* Leaves all, as long as the queue pair exists. */
+static void groups_leave(struct rdma_ud *ud)
+{
+	while (ud->groups) {
+		struct rdma_ud_group *g = ud->groups;
+
+		ud->groups = g->next;
+		group_free(g);
+	}
+}
+
+static bool group_is_joined(const struct rdma *e, const struct worker_group *of)
+{
+	for (const struct rdma_device *d = e->devices; d; d = d->next)
+		for (const struct rdma_ud *ud = d->uds; ud; ud = ud->next)
+			for (const struct rdma_ud_group *g = ud->groups; g; g = g->next)
+				if (g->of == of)
+					return true;
+	return false;
+}
+
+/* Can each group be joined by a queue pair?  0, or -errno with the reason. */
+static int groups_check(const struct worker *w, struct reason *reason)
+{
+	for (unsigned i = 0; i < w->accept.group_count; i++) {
+		const struct worker_group *of = &w->accept.groups[i];
+		char text[ADDRESS_TEXT_MAX], local[ADDRESS_TEXT_MAX];
+
+		if (!group_is_joined(w->engine_state, of))
+			return reason_set(reason, -EADDRNOTAVAIL,
+					  "group %s: no RDMA device with datagrams has the address "
+					  "%s of its interface, or it cannot be joined",
+					  format_sockaddr(&of->group, text),
+					  format_sockaddr(&of->local, local));
+	}
+	return 0;
+}
+
+/* rdma_mode.event() for an identifier that joins a group. */
+static void group_event(void *context, enum rdma_cm_event_type type)
+{
+	const struct rdma_ud_group *g = context;
+
+	if (type == RDMA_CM_EVENT_MULTICAST_ERROR)
+		group_log(g->ud->device->worker, g->of, EIO);
+}
 
 /* ---- The queue pair ---- */
 
@@ -108,7 +248,7 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 
 static void rdma_ud_free(struct rdma_ud *ud)
 {
-	rdma_ud_groups_leave(ud);
+	groups_leave(ud);
 	if (ud->qp)
 		ibv_destroy_qp(ud->qp);
 	rdma_ud_destroy_handles(ud);
@@ -154,7 +294,7 @@ static struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct 
 	if (ud->inline_max > 0)
 		worker_feature(d->worker, FEATURE_inline_send);
 	rdma_ud_feed(ud);
-	rdma_ud_groups_join(ud);
+	groups_join(ud);
 	return ud;
 }
 
@@ -170,7 +310,7 @@ static void rdma_ud_forget(struct rdma_ud *ud)
 
 static void rdma_ud_kill(struct rdma_ud *ud)
 {
-	rdma_ud_groups_leave(ud);
+	groups_leave(ud);
 	ibv_destroy_qp(ud->qp);
 	ud->qp = NULL;
 	rdma_ud_forget(ud);
@@ -340,7 +480,7 @@ static const struct rdma_mode rdma_datagrams = {
 	.completed = { [RDMA_TAG_DATAGRAM] = rdma_ud_received,
 		       [RDMA_TAG_DATAGRAM_SENT] = rdma_ud_sent },
 	.requested = rdma_ud_requested,
-	.event = rdma_ud_group_event,
+	.event = group_event,
 	.tend = rdma_ud_tend,
 	.feed = rdma_ud_feed_all,
 };
@@ -352,7 +492,7 @@ static void rdma_ud_accept(struct worker *w, bool on)
 	rdma_cm_accept(w, on);
 	for (struct rdma_device *d = on ? NULL : e->devices; d; d = d->next)
 		for (struct rdma_ud *ud = d->uds; ud; ud = ud->next)
-			rdma_ud_groups_leave(ud);
+			groups_leave(ud);
 }
 
 static int rdma_ud_init(struct worker *w, struct reason *reason)
@@ -361,7 +501,7 @@ static int rdma_ud_init(struct worker *w, struct reason *reason)
 
 	if (rc < 0)
 		return rc;
-	rc = rdma_ud_groups_check(w, reason);
+	rc = groups_check(w, reason);
 	if (rc == 0)
 		rc = rdma_ud_handles_open(w, reason);
 	if (rc < 0)

@@ -85,15 +85,6 @@ static inline void rdma_ud_failed(struct rdma_ud *ud)
 		ud->state = RDMA_UD_BROKEN;
 }
 
-/* multicast.c: joins the worker's groups that the port's addresses can reach; leaves all, as
- * long as the queue pair exists.  Failures are logged. */
-void rdma_ud_groups_join(struct rdma_ud *ud);
-void rdma_ud_groups_leave(struct rdma_ud *ud);
-/* Can each group be joined by a queue pair?  0, or -errno with the reason. */
-int rdma_ud_groups_check(const struct worker *w, struct reason *reason);
-/* rdma_mode.event() for an identifier that joins a group. */
-void rdma_ud_group_event(void *context, enum rdma_cm_event_type type);
-
 /* send.c */
 void rdma_ud_flush(struct conn *c); /* engine->flush */
 void rdma_ud_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc);
