@@ -96,6 +96,7 @@ static void sessions_put(struct sessions *all)
 	pthread_mutex_unlock(&places_lock);
 	if (left)
 		return;
+	assert(all->count == 0); /* each member was one of a connection, and these have ended */
 	pthread_mutex_destroy(&all->lock);
 	tally_fini(&all->clients);
 	free(all->places);
@@ -237,16 +238,6 @@ void sessions_lock(struct sessions *sessions)
 void sessions_unlock(struct sessions *sessions)
 {
 	pthread_mutex_unlock(&sessions->lock);
-}
-
-unsigned sessions_count(struct sessions *sessions)
-{
-	unsigned count;
-
-	sessions_lock(sessions);
-	count = sessions->count;
-	sessions_unlock(sessions);
-	return count;
 }
 
 void session_member_init(struct session_member *member, struct conn *c)

@@ -65,7 +65,6 @@ void sessions_free(void *sessions);
 /* Does more than one listener have these sessions?  Then connections for them still arrive when
  * one of them drains. */
 bool sessions_are_kept(struct sessions *sessions);
-unsigned sessions_count(struct sessions *sessions);
 
 void sessions_lock(struct sessions *sessions);
 void sessions_unlock(struct sessions *sessions);

@@ -78,10 +78,6 @@ extern const struct worker_owner listener_owner;
 /* The engine of config, or the one that `auto` selects on this host. */
 const struct engine *listener_pick_engine(const struct listener_config *config);
 
-/* The number of workers: `workers`, else one for each CPU of `cpus`, else for each CPU that the
- * process may use. */
-unsigned listener_workers(const struct listener_config *config);
-
 /* Maximum of clients of each worker of l over an engine that forgets them; 0: no limit. */
 uint64_t listener_peers_max(const struct listener *l, const struct listener_config *config);
 

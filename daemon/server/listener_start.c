@@ -58,7 +58,9 @@ static int listener_get_exports(struct listener *l, const struct exports *export
 
 /* ---- Workers ---- */
 
-unsigned listener_workers(const struct listener_config *config)
+/* The number of workers: `workers`, else one for each CPU of `cpus`, else for each CPU that the
+ * process may use. */
+static unsigned listener_workers(const struct listener_config *config)
 {
 	if (config->workers)
 		return config->workers;
