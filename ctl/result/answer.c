@@ -64,13 +64,14 @@ static void count_groups(const struct result *r, struct finding *f)
 		f->all += !at.first && is_same_kind(f, at.group, at.row, f->what);
 }
 
-/* Counts stand before times, and larger differences before smaller ones. */
+/* System calls stand before context switches, these before CPU time, and larger differences before
+ * smaller ones. */
 static int compare_findings(const void *a, const void *b)
 {
 	const struct finding *x = a, *y = b;
 
-	if ((x->what == JUDGED_COST) != (y->what == JUDGED_COST))
-		return (x->what == JUDGED_COST) - (y->what == JUDGED_COST);
+	if (x->what != y->what)
+		return (int)x->what - (int)y->what;
 	return (x->size < y->size) - (x->size > y->size);
 }
 

@@ -77,6 +77,12 @@ FIGURE(CPU_PER_BYTE, RATIO(measure_serving_ns(row), bytes_of(row)),
 	.name = "cpu_ns_per_byte", .title = "CPU/GB", .unit = "ms", .words = "CPU per GB",
 	.meaning = "the same per byte received or sent; the column is per GB",
 	.scale = 1e3)
+FIGURE(KERNEL_SHARE, known(RATIO(row->kernel_cpu_ns, row->cpu_ns)),
+	.name = "kernel_threads_share", .title = "kthread", .unit = "%",
+	.words = "in the kernel's threads",
+	.meaning = "the part of the CPU time that the kernel's own threads took: the one that polls for "
+		   "sqpoll, and those of a ring that carry out what would wait",
+	.scale = 1, .form = FORM_PERCENT, .answer = true)
 FIGURE(HANDSHAKE_RATE, known(PER_S(row->handshakes)),
 	.name = "handshakes_per_s", .title = "handshakes", .unit = "/s",
 	.words = "TLS handshakes",

@@ -28,7 +28,7 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, bytes_out, SUM), NUMBER(measure, cpu_ns, SUM),
 	NUMBER(measure, cpu_user_ns, SUM), NUMBER(measure, cpu_system_ns, SUM),
 	NUMBER(measure, syscalls, SUM), NUMBER(measure, turns, SUM),
-	NUMBER(measure, handshakes, SUM), NUMBER(measure, handshake_cpu_ns, SUM),
+	NUMBER(measure, kernel_cpu_ns, SUM), NUMBER(measure, handshakes, SUM), NUMBER(measure, handshake_cpu_ns, SUM),
 	NUMBER(measure, switches, SUM),	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
 	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST), { .name = NULL },
 }, generator_numbers[] = {

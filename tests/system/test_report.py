@@ -227,18 +227,18 @@ def size(verdict):
 
 
 def check_findings(result):
-    """Each is a verdict of the table; counts before times, larger ones first, and none that is left out is larger."""
+    """Each is a verdict of the table; families in their order, larger ones first, and none that is left out is larger."""
     verdicts, sizes = decided(result), []
     for finding in result["findings"]:
         verdict = verdicts[finding["group"], finding["listener"], finding["what"]]
         assert finding["is"] == verdict["is"] and finding["low"] <= verdict["low"] <= verdict["high"] <= finding["high"]
-        sizes.append((finding["what"] == "cost", -size(verdict)))
+        sizes.append((FAMILIES.index(finding["what"]), -size(verdict)))
     assert sizes == sorted(sizes) and len(sizes) <= 3
     said = {(finding["listener"], finding["what"], finding["is"]) for finding in result["findings"]}
     kinds = {(name, family, verdict["is"]) for (_, name, family), verdict in verdicts.items()}
     assert len(said) == min(3, len(kinds))
     for (_, name, family), verdict in verdicts.items():
-        same = [-least for is_cost, least in sizes if is_cost == (family == "cost")]
+        same = [-least for index, least in sizes if index == FAMILIES.index(family)]
         assert (name, family, verdict["is"]) in said or not same or size(verdict) <= min(same)
 
 

@@ -163,6 +163,23 @@ static void requests_cost_the_same_however_many_connections_they_share(void **st
 	assert_float_equal(figure_value(&hundred, FIGURE_CPU_PER_OP), 60000, 1);
 }
 
+static void the_kernels_threads_are_a_part_of_the_cpu_time(void **state)
+{
+	json_t *document = json_pack("{s:i, s:[{s:s, s:{s:{s:i}}, s:{s:i, s:i, s:{s:i, s:i}}}]}",
+				     "uptime_ns", 1, "listeners", "name", "a", "operations", "echo",
+				     "count", 1000, "cost", "cpu_user_ns", 100, "cpu_system_ns",
+				     900, "kernel_threads", "cpu_ns", 750, "count", 1);
+	struct measures m = {};
+
+	(void)state;
+	measures_delta(&m, NULL, document, NS_PER_S, "");
+	assert_float_equal(figure_value(m.rows[0], FIGURE_KERNEL_SHARE), 0.75, 1e-6);
+	m.rows[0]->kernel_cpu_ns = 0; /* there are none: the table has no such column */
+	assert_true(isnan(figure_value(m.rows[0], FIGURE_KERNEL_SHARE)));
+	measures_free(&m);
+	json_decref(document);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -171,6 +188,7 @@ int main(void)
 		cmocka_unit_test(connections_over_rate_are_those_that_were_open_meanwhile),
 		cmocka_unit_test(clients_of_datagrams_make_no_cycle),
 		cmocka_unit_test(threads_wait_no_longer_than_all_the_time),
+		cmocka_unit_test(the_kernels_threads_are_a_part_of_the_cpu_time),
 		cmocka_unit_test(requests_cost_the_same_however_many_connections_they_share),
 	};
 
