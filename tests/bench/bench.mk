@@ -47,8 +47,8 @@ claims: ## which of the published claims hold on this host (some 45 minutes): bu
 	@tools/deps.sh build bench demo
 	$(AGAIN) $(JOBS) all $(BUILD)/bench/verdict
 	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD)
-claims-doc: $(BUILD)/bench/verdict ## put what `make claims` and `make bench-vm` have measured into doc/measurements.md
-	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD) --judge --page doc/measurements.md
+claims-doc: $(BUILD)/bench/verdict ## put what `make claims` and `make bench-vm` have measured into doc/internals/claims.md
+	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD) --judge --page doc/internals/claims.md
 
 .PHONY: bench-equal
 bench-equal: ## how often compare calls two equal listeners different (6 minutes)

@@ -7,7 +7,7 @@ Measures each scene by `nbctl compare`, in rounds of random order until the inte
 load's share of --minutes is over, saves the rows
 in BUILD/claims.jsonl, and says of each claim whether it holds.  Writes BUILD/claims.md and
 BUILD/claims.html.  With --only the other scenes' rows are those of the last time, as are those that are
-not reached in --seconds; --judge measures nothing.  --page (`make claims-doc`: doc/measurements.md) also
+not reached in --seconds; --judge measures nothing.  --page (`make claims-doc`: doc/internals/claims.md) also
 puts what was measured into that file's table, between its marks; what was not measured stays there as it
 was.
 """
