@@ -222,11 +222,15 @@ static void check_engines(json_t *checks, const _Atomic bool *stop)
 	}
 }
 
-/* ---- TLS in the kernel ---- */
+/* ---- TLS, in this build and in the kernel ---- */
 
-static void check_kernel_tls(json_t *checks)
+static void check_tls(json_t *checks)
 {
-	for (unsigned i = 0; tls_ciphers[i]; i++) {
+	const char *absent = tls_absent();
+
+	doctor_add(checks, "tls", DOCTOR_OPTIONAL, !absent, tls_library_name(),
+		   absent ? absent : "", "");
+	for (unsigned i = 0; !absent && tls_ciphers[i]; i++) {
 		struct reason reason = { "" };
 		bool has = tls_kernel_probe(TLS_KTLS, i, &reason) == 0;
 		char name[64];
@@ -418,7 +422,7 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_buffers(checks, config);
 	check_engines(checks, stop);
-	check_kernel_tls(checks);
+	check_tls(checks);
 	check_modules(checks, config);
 	for (unsigned i = 0; i < config->listener_count && !is_told_to_stop(stop); i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));

@@ -655,5 +655,7 @@ def test_the_doctor_lacks_nothing_that_every_host_has(start_daemon):
     """Nor does it send to itself who has just asked it."""
     report = call(start_daemon(listener("echo")).control, CONTROL + "Doctor", {"text": True})
     missing = [check for check in report["checks"] if not check["ok"]]
+    (tls,) = [check for check in report["checks"] if check["name"] == "tls"]
+    assert tls["ok"] == tls["value"].startswith("OpenSSL") != ("without TLS=no" in tls["fix"])
     assert not [check["name"] for check in missing if "any Linux" in check["fix"] or check["name"].endswith(": drop")]
     assert "--doctor" not in report["text"] and "nbctl doctor" not in report["text"]
