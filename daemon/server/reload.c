@@ -322,11 +322,10 @@ static void hand_over(struct listener *l, uint64_t end_ns)
 		listener_leave_given(l, end_ns);
 }
 
-/* Ends a listener that was replaced or removed. */
+/* Ends a listener that was replaced or removed, and has handed over what others take. */
 static void retire_listener(struct server *s, struct listener *l, uint64_t deadline_ns,
 			    uint64_t end_ns)
 {
-	hand_over(l, end_ns);
 	listener_drain(l, deadline_ns);
 	if (l->state != LISTENER_DRAINING) {
 		listeners_end_one(l, end_ns);
@@ -350,8 +349,8 @@ static bool is_listed(struct listener *const *list, unsigned count, const struct
  * that were replaced or removed stop accepting; their sockets stay open, as the new
  * workers have duplicates of them.  Only when the old workers have stopped do the new ones
  * accept, so that after the reload every new client gets a new listener; clients that
- * connect in between wait in the sockets' queues.  A worker that is stuck is waited for
- * only for ACCEPT_END_WAIT_NS: see listener_accept_waiting(). */
+ * connect in between wait in the sockets' queues.  Workers that are stuck are waited for
+ * only for ACCEPT_END_WAIT_NS, together: see listener_accept_waiting(). */
 static void commit(struct next *n)
 {
 	struct server *s = n->server;
@@ -359,6 +358,7 @@ static void commit(struct next *n)
 	struct exports before;
 	unsigned old_count = s->listeners.count;
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
+	uint64_t left_ns = clock_ns() + ACCEPT_END_WAIT_NS;
 
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		struct listener *l = n->listeners[i];
@@ -381,17 +381,18 @@ static void commit(struct next *n)
 	s->generation += n->diff.count > 0;
 	log_set_level(s->config->server.log_level);
 	for (struct listener *l = s->listeners.leaving; l; l = l->next)
-		hand_over(l, clock_ns() + ACCEPT_END_WAIT_NS);
-	for (unsigned i = 0; i < n->going_count; i++)
+		hand_over(l, left_ns);
+	for (unsigned i = 0; i < n->going_count; i++) {
+		hand_over(n->going[i], left_ns);
 		if (n->going[i]->state > LISTENER_DRAINING)
 			listener_request_stop(n->going[i]);
+	}
 	for (unsigned i = 0; i < n->going_count; i++)
 		retire_listener(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns,
 				end_ns);
-	end_ns = clock_ns() + ACCEPT_END_WAIT_NS;
 	for (struct listener *l = s->listeners.leaving; l; l = l->next)
 		if (l->state == LISTENER_DRAINING)
-			listener_await_accept_ended(l, end_ns);
+			listener_await_accept_ended(l, left_ns);
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_listed(old, old_count, n->listeners[i]))
 			listener_serve(n->listeners[i]);
