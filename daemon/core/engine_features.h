@@ -22,7 +22,7 @@
 	X(buffer_ring, true, "Linux 5.19")                                                         \
 	X(incremental_buffers, true, "Linux 6.12")                                                 \
 	X(min_left, true, "Linux 7.1, or 6.12 and 6.18 with fixes of 2026")                        \
-	X(recv_bundle, true, "Linux 6.10")                                                         \
+	X(recv_bundle, true, "Linux 6.15, or 6.10 to 6.14 with the fix of their stable series")    \
 	X(silent_send, true, "Linux 5.17, and a short send that says so")                          \
 	X(eager_io, true, "any Linux")                                                             \
 	X(rcvlowat, true, "any Linux")                                                             \

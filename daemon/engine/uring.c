@@ -53,6 +53,7 @@ static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes, bool
 	const struct io_uring_buf *bufs = u->buf_ring->bufs;
 	uint32_t at = u->posted_at[k->id];
 
+	assert(!u->bundle || bufs[at].bid == k->id); /* not written again: see u->ordered */
 	for (;; k = &w->pool.chunks[bufs[++at & u->buf_mask].bid]) {
 		uint32_t room =
 			u->incremental ? w->pool.chunk_size - k->used : bufs[at & u->buf_mask].len;

@@ -67,7 +67,8 @@ struct uring {
 	unsigned posted_max;
 	/* The first of the sends that ring.quiet counts, up to URING_SILENT_MAX. */
 	struct uring_quiet quiet[URING_SILENT_MAX];
-	bool incremental, bundle, multishot, zero_copy;
+	bool ordered; /* receives are reported in the order in which they filled buffers */
+	bool incremental, bundle, multishot, zero_copy; /* the first two need that order */
 	uint64_t zero_copy_min; /* with zero_copy: bytes of a send from which on it avoids a copy */
 	/* Multishot receives are bundles, where requests are long.  For each bundle the
 	 * kernel lists as many chunks as any receive before needed, and ends a receive

@@ -72,6 +72,8 @@ static bool uring_bundles_are_sound(void)
  *
  * Several receives fill one incremental buffer, each behind the one before.  A completion says
  * which buffer was filled but not where, so completions have to come in the order of the receives.
+ * That of a bundle names its first buffer; the others are those behind it in the ring, whose
+ * entries are written again for new buffers when later completions were handled first.
  *
  * The kernel reports a receive that completes while it is submitted after it has looked at all
  * submissions, but a multishot receive at once.  So the second may overtake the first, until
@@ -137,7 +139,7 @@ static bool uring_may_bundle(const struct worker *w, bool incremental)
 {
 	const struct uring *u = w->engine_state;
 
-	return worker_wants(w, FEATURE_recv_bundle) &&
+	return worker_wants(w, FEATURE_recv_bundle) && u->ordered &&
 	       (u->ring.features & NB_FEAT_RECVSEND_BUNDLE) &&
 	       (!incremental || uring_bundles_are_sound());
 }
@@ -176,8 +178,9 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	if (!u->posted_at || u->buf_ring == MAP_FAILED)
 		return reason_set(reason, -ENOMEM, "no memory for the buffer ring");
 	io_uring_buf_ring_init(u->buf_ring);
+	u->ordered = uring_keeps_order();
 	rc = -EINVAL;
-	if (worker_wants(w, FEATURE_incremental_buffers) && uring_keeps_order())
+	if (worker_wants(w, FEATURE_incremental_buffers) && u->ordered)
 		rc = uring_register_incremental(w);
 	u->incremental = rc == 0;
 	if (rc < 0)
