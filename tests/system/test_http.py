@@ -329,6 +329,28 @@ def test_invalid_requests_are_refused_and_end_the_connection(daemon, single):
     assert counts(daemon)["refused"] == len(REFUSED) and counts(daemon)["get"] == 0
 
 
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("head, status", [
+    (b"GET / HTTP/1.1", 200),
+    (b"HEAD / HTTP/1.1", 200),
+    (b"OPTIONS / HTTP/1.1", 204),
+    (b"GET /nothing HTTP/1.1", 404),
+    (b"PUT / HTTP/1.1", 405),
+    (b"FOO / HTTP/1.1", 501),
+    (b"POST /echo HTTP/1.1\r\nExpect: 100-continue", 200),
+])  # fmt: skip
+def test_a_request_within_a_body_is_not_answered(daemon, head, status, single):
+    """Whatever the method is, and whether its body was asked for: the next request is the one behind the body."""
+    length = b"%s\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (head, len(GET)) + GET
+    chunked = b"%s\r\nHost: x\r\n%s\r\n%x\r\n" % (head, CHUNKED, len(GET)) + GET + b"\r\n0\r\n\r\n"
+    last = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with daemon.connect("http") as s:
+        for piece in [length, chunked, last] if not single else [bytes([b]) for b in length + chunked + last]:
+            s.sendall(piece)
+        got = [int(n) for n in re.findall(rb"HTTP/1.1 (\d+) ", receive_all(s))]
+    assert [n for n in got if n != 100] == [status, status, 404]
+
+
 def test_an_error_is_read_before_the_connection_is_reset(daemon):
     """The client is still sending a large body when it is refused."""
     with daemon.connect("http") as s:
