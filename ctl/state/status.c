@@ -98,7 +98,6 @@ static void render_certificates(struct output *out, const json_t *reply)
 
 	json_array_foreach(field_get(reply, "listeners"), i, listener) {
 		const json_t *tls = field_get(listener, "tls");
-		const char *warning = field_text(tls, "warning");
 		long long shared = json_integer_value(field_get(tls, "shared_keys"));
 
 		if (!json_is_object(tls))
@@ -113,9 +112,6 @@ static void render_certificates(struct output *out, const json_t *reply)
 			output_text(out, STYLE_PLAIN, "certificate of %s by %s, %lld days left\n",
 				    field_text(tls, "subject"), field_text(tls, "issuer"),
 				    (long long)json_integer_value(field_get(tls, "days_left")));
-		if (*warning)
-			output_wrapped(out, STYLE_WARN, 2, "%s: %s", field_text(listener, "name"),
-				       warning);
 	}
 }
 

@@ -239,7 +239,6 @@ static json_t *part_threads(const struct part *p)
 static json_t *listener_tls(const struct listener *l)
 {
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
-	struct reason warning = { "" };
 	char driver[TLS_DRIVER_MAX] = "";
 	json_t *json =
 		json_pack("{s:s, s:s, s:s}", "mode", tls_modes[l->config->tls.mode], "library",
@@ -256,8 +255,6 @@ static json_t *listener_tls(const struct listener *l)
 	json_object_set_new(json, "subject", json_text(certificate->subject));
 	json_object_set_new(json, "issuer", json_text(certificate->issuer));
 	json_object_set_new(json, "days_left", json_integer(tls_days_left(certificate)));
-	if (tls_certificate_warning(certificate, &warning))
-		json_object_set_new(json, "warning", json_text(warning.text));
 	return json;
 }
 

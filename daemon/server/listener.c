@@ -215,18 +215,15 @@ void listeners_log_unavailable(struct listener *const *list, unsigned count)
 	}
 }
 
-static void log_certificate(const struct listener *l, bool changed)
+static void log_certificate(const struct listener *l)
 {
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
-	struct reason warning = { "" };
 
-	if (tls_certificate_warning(certificate, &warning))
-		log_write(LOG_WARNING, l->name, "listener '%s': %s", l->name, warning.text);
-	else if (changed && certificate->shared_keys)
+	if (certificate->shared_keys)
 		log_write(LOG_INFO, l->name,
 			  "listener '%s': new clients need one of %u shared key%s", l->name,
 			  certificate->shared_keys, plural(certificate->shared_keys));
-	else if (changed)
+	else
 		log_write(LOG_INFO, l->name,
 			  "listener '%s': new clients get the certificate of %s, for %lld days",
 			  l->name, certificate->subject, (long long)tls_days_left(certificate));
@@ -254,8 +251,6 @@ static void log_shortfalls(const struct listener *l)
 
 void listener_log(const struct listener *l)
 {
-	if (l->tls)
-		log_certificate(l, false);
 	for (unsigned i = 0; i < l->address_count; i++)
 		log_write(LOG_INFO, l->name, "listener '%s': %s on %s%s over %s, %u worker%s",
 			  l->name, l->config->service->name,
@@ -286,8 +281,8 @@ void listener_change(struct listener *l, const struct listener_config *config)
 				       config->options.idle_timeout_ns);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_request(&l->workers[i], REQUEST_PEERS_MAX, listener_peers_max(l, config));
-	if (l->tls)
-		log_certificate(l, tls_stage_commit(l->tls));
+	if (l->tls && tls_stage_commit(l->tls))
+		log_certificate(l);
 	admission_set(l->admission, config);
 	*l->config = *config;
 	listening_set_keepalive(l);

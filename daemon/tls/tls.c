@@ -10,7 +10,6 @@
 #include "stage.h"
 
 enum {
-	WARN_DAYS = 14, /* days before the end of a certificate from which on it is warned of */
 	DAY_S = 24 * 3600,
 };
 
@@ -167,35 +166,11 @@ int64_t tls_days_left(const struct tls_certificate *certificate)
 	return left_s < 0 ? -1 - (-left_s / DAY_S) : left_s / DAY_S;
 }
 
-static bool has_begun(const struct tls_certificate *certificate)
-{
-	return certificate->begin_s <= (int64_t)time(NULL);
-}
-
-bool tls_certificate_warning(const struct tls_certificate *certificate, struct reason *warning)
-{
-	int64_t days = tls_days_left(certificate);
-
-	if (certificate->shared_keys)
-		return false;
-	if (!has_begun(certificate))
-		reason_set(warning, 0, "the certificate of %s is not valid yet",
-			   certificate->subject);
-	else if (days < 0)
-		reason_set(warning, 0, "the certificate of %s has expired", certificate->subject);
-	else if (days < WARN_DAYS)
-		reason_set(warning, 0, "the certificate of %s ends in %lld days",
-			   certificate->subject, (long long)days);
-	else
-		return false;
-	return true;
-}
-
 int tls_check(const struct tls_options *options, struct reason *reason)
 {
 	struct tls_certificate certificate;
 	struct tls_context *context;
-	struct reason warning;
+	bool has_begun;
 
 	if (tls_absent() || is_made(options))
 		return 0;
@@ -203,10 +178,10 @@ int tls_check(const struct tls_options *options, struct reason *reason)
 	if (!context)
 		return -EINVAL;
 	tls_library.forget(context);
-	if (certificate.shared_keys ||
-	    (has_begun(&certificate) && tls_days_left(&certificate) >= 0))
+	has_begun = certificate.begin_s <= (int64_t)time(NULL);
+	if (certificate.shared_keys || (has_begun && tls_days_left(&certificate) >= 0))
 		return 0;
-	tls_certificate_warning(&certificate, &warning);
-	return reason_set(reason, -EINVAL, "tls-certificate: '%s': %s", options->certificate,
-			  warning.text);
+	return reason_set(reason, -EINVAL, "tls-certificate: '%s': the certificate of %s %s",
+			  options->certificate, certificate.subject,
+			  has_begun ? "has expired" : "is not valid yet");
 }

@@ -81,6 +81,3 @@ void tls_stage_undo(struct tls_stage *stage);
 const struct tls_certificate *tls_stage_certificate(const struct tls_stage *stage);
 /* Whole days until the certificate ends, negative when it has ended. */
 int64_t tls_days_left(const struct tls_certificate *certificate);
-/* Writes a warning about a certificate that is not valid yet or not for
- * long; false: there is none. */
-bool tls_certificate_warning(const struct tls_certificate *certificate, struct reason *warning);
