@@ -12,16 +12,16 @@
 
 /* Starts the thread: 0, or -errno with the reason.  The caller has zeroed w and set service,
  * engine, options, owner, owner_context, listener, index and name.  Takes ownership of the sockets
- * even on failure; accepting begins with REQUEST_LISTEN. */
-int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
-		 struct reason *reason);
-/* After worker_spawn(): waits until the worker's engine is ready (0) or has failed (-errno with the
- * reason).  -ETIMEDOUT: neither happened until end_ns (CLOCK_MONOTONIC); the thread still runs, so
- * call this again, or stop the worker like one that has started. */
-int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason);
-/* worker_spawn() and worker_await_start(), within WORKER_START_NS. */
+ * even on failure; accepting begins with REQUEST_SERVE. */
 int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason);
+/* After worker_start(): waits until the worker's engine is ready (0) or has failed (-errno with the
+ * reason).  -ETIMEDOUT: neither happened until end_ns (CLOCK_MONOTONIC); the thread still runs, so
+ * call this again, or stop the worker like one that has started. */
+int worker_await_started(struct worker *w, uint64_t end_ns, struct reason *reason);
+/* worker_start() and worker_await_started(), within WORKER_START_NS. */
+int worker_start_and_wait(struct worker *w, const struct worker_socket *sockets, unsigned count,
+			  struct reason *reason);
 
 /* Makes a request and returns at once; the worker carries it out in a later turn.  value: see enum
  * worker_requested; 0 if the request has none. */
@@ -43,12 +43,13 @@ void counter_flush_wait(
 int worker_probe(const struct engine *engine, const struct worker_options *options,
 		 uint64_t *ret_features, struct reason *reason);
 
-/* End the thread, closing its connections.  worker_request_stop() returns at once.
- * worker_await_end() waits until the thread has ended, joins it and frees all that worker_start()
- * allocated.  False: it has not ended by end_ns (CLOCK_MONOTONIC), for instance because a store
- * waits for a device, and nothing was freed.  Both do nothing if no thread runs. */
-void worker_request_stop(struct worker *w);
-bool worker_await_end(struct worker *w, uint64_t end_ns);
+/* End the thread, closing its connections.  worker_stop() returns at once.
+ * worker_await_stopped() waits until the thread has ended, joins it and frees all that
+ * worker_start_and_wait() allocated.  False: it has not ended by end_ns (CLOCK_MONOTONIC), for
+ * instance because a store waits for a device, and nothing was freed.  Both do nothing if no thread
+ * runs. */
+void worker_stop(struct worker *w);
+bool worker_await_stopped(struct worker *w, uint64_t end_ns);
 
 /* One connection as ListConnections shows it. */
 enum { CONN_ABOUT_MAX = 288 };

@@ -100,7 +100,7 @@ void worker_request(struct worker *w, enum worker_requested which, uint64_t valu
 {
 	static void (*const run[])(struct call *) = {
 		[REQUEST_STOP] = worker_do_stop,
-		[REQUEST_LISTEN] = worker_do_listen,
+		[REQUEST_SERVE] = worker_do_listen,
 		[REQUEST_ACCEPT_WAITING] = worker_do_accept_waiting,
 		[REQUEST_DRAIN] = worker_do_drain,
 		[REQUEST_IDLE_TIMEOUT] = worker_do_idle_timeout,
@@ -116,7 +116,7 @@ void worker_request(struct worker *w, enum worker_requested which, uint64_t valu
 	mailbox_post(&w->mailbox, &r->call);
 }
 
-void worker_request_stop(struct worker *w)
+void worker_stop(struct worker *w)
 {
 	if (w->thread.lives)
 		worker_request(w, REQUEST_STOP, 0);
@@ -294,11 +294,11 @@ int worker_probe(const struct engine *engine, const struct worker_options *optio
 	w->engine = engine;
 	w->options = *options;
 	strcpy(w->name, "probe");
-	rc = worker_start(w, NULL, 0, reason);
+	rc = worker_start_and_wait(w, NULL, 0, reason);
 	if (rc == 0)
 		*ret_features = w->features;
-	worker_request_stop(w);
-	if (worker_await_end(w, rc == 0 ? clock_ns() + WORKER_START_NS : 0))
+	worker_stop(w);
+	if (worker_await_stopped(w, rc == 0 ? clock_ns() + WORKER_START_NS : 0))
 		free(w); /* otherwise the thread hangs and still uses w, which is leaked */
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* A worker's thread: its start, its end, and how its owner waits for both.  worker_thread() and the
- * functions that it calls run on the new thread; worker_spawn(), worker_start() and
- * worker_await_end() run on the owner's.  See owner.h. */
+ * functions that it calls run on the new thread; worker_start(), worker_start_and_wait() and
+ * worker_await_stopped() run on the owner's.  See owner.h. */
 #include <errno.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -157,7 +157,7 @@ static void worker_free(struct worker *w)
 
 /* May be called again after -ETIMEDOUT, as the semaphore is posted once at most.  A worker that has
  * failed is joined here, so that its owner only has to free it. */
-int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason)
+int worker_await_started(struct worker *w, uint64_t end_ns, struct reason *reason)
 {
 	if (!sem_wait_until(&w->thread.started, end_ns)) {
 		const char *export = atomic_load(&w->thread.attaching);
@@ -171,12 +171,12 @@ int worker_await_start(struct worker *w, uint64_t end_ns, struct reason *reason)
 	w->thread.begun = w->thread.start_result == 0;
 	if (!w->thread.begun) {
 		*reason = w->thread.start_reason;
-		worker_await_end(w, UINT64_MAX);
+		worker_await_stopped(w, UINT64_MAX);
 	}
 	return w->thread.start_result;
 }
 
-int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned count,
+int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
 		 struct reason *reason)
 {
 	int rc = mailbox_init(&w->mailbox);
@@ -211,15 +211,15 @@ int worker_spawn(struct worker *w, const struct worker_socket *sockets, unsigned
 	return 0;
 }
 
-int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned count,
-		 struct reason *reason)
+int worker_start_and_wait(struct worker *w, const struct worker_socket *sockets, unsigned count,
+			  struct reason *reason)
 {
-	int rc = worker_spawn(w, sockets, count, reason);
+	int rc = worker_start(w, sockets, count, reason);
 
-	return rc < 0 ? rc : worker_await_start(w, clock_ns() + WORKER_START_NS, reason);
+	return rc < 0 ? rc : worker_await_started(w, clock_ns() + WORKER_START_NS, reason);
 }
 
-bool worker_await_end(struct worker *w, uint64_t end_ns)
+bool worker_await_stopped(struct worker *w, uint64_t end_ns)
 {
 	if (!w->thread.lives)
 		return true;

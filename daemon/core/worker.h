@@ -93,7 +93,7 @@ struct worker_socket {
 	int fd;
 	bool shared;      /* other workers accept from the same socket: they take turns */
 	unsigned address; /* index of the socket's address in the owner's list */
-	/* NULL, or the address that the owner binds it to before REQUEST_LISTEN: a UDP socket
+	/* NULL, or the address that the owner binds it to before REQUEST_SERVE: a UDP socket
 	 * receives as soon as it is bound.  Valid as long as the worker. */
 	const struct sockaddr_storage *late;
 };
@@ -152,7 +152,7 @@ struct arrival {
  * next one of its kind. */
 enum worker_requested {
 	REQUEST_STOP,
-	REQUEST_LISTEN, /* begin to accept */
+	REQUEST_SERVE, /* begin to accept */
 	/* Accept the connections that wait in the queue, even if the kernel woke another worker for
 	 * them: see owner->accept_ended(). */
 	REQUEST_ACCEPT_WAITING,
@@ -304,7 +304,7 @@ struct worker_devices {
 /* thread.c; for the owner's thread only unless atomic. */
 struct worker_thread {
 	pthread_t id;
-	bool begun;    /* worker_await_start() has seen it start: its other fields may be read */
+	bool begun;    /* worker_await_started() has seen it start: its other fields may be read */
 	bool lives;    /* the thread exists and has not been joined */
 	sem_t started; /* posted by the thread when it has started or failed to (start_reason) */
 	sem_t ended;   /* posted by the thread as its last action */
@@ -368,7 +368,7 @@ struct worker {
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 	struct worker_thread thread;
 
-	/* Set before worker_start() returns; constant after that. */
+	/* Set before worker_start_and_wait() returns; constant after that. */
 	const struct worker_owner *owner;
 	void *owner_context;
 	const char *listener; /* the listener's name, for the log */

@@ -65,11 +65,11 @@ static void listener_unbind(struct listener *l)
 }
 
 /* Stops the workers of l; clients can no longer find its Unix sockets from now on. */
-void listener_request_stop(struct listener *l)
+void listener_stop(struct listener *l)
 {
 	listener_unbind(l);
 	for (unsigned i = 0; l->workers && i < l->worker_count; i++)
-		worker_request_stop(&l->workers[i]);
+		worker_stop(&l->workers[i]);
 }
 
 /* Logs the workers that have not ended, most likely because a store waits for its device. */
@@ -92,7 +92,7 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 }
 
 /* Waits in slices, each of which feeds the watchdog if it is due. */
-bool listener_await_end(struct listener *l, uint64_t end_ns)
+bool listener_await_stopped(struct listener *l, uint64_t end_ns)
 {
 	bool ended = true;
 
@@ -101,7 +101,7 @@ bool listener_await_end(struct listener *l, uint64_t end_ns)
 		bool has;
 
 		do
-			has = worker_await_end(w, watchdog_slice(end_ns));
+			has = worker_await_stopped(w, watchdog_slice(end_ns));
 		while (!has && clock_ns() < end_ns);
 		if (has)
 			continue;
@@ -114,8 +114,8 @@ bool listener_await_end(struct listener *l, uint64_t end_ns)
 /* Waits without limit until the workers have ended. */
 static void listener_free_workers(struct listener *l)
 {
-	listener_request_stop(l);
-	listener_await_end(l, UINT64_MAX);
+	listener_stop(l);
+	listener_await_stopped(l, UINT64_MAX);
 	for (unsigned i = 0; l->workers && i < l->worker_count; i++)
 		free(l->workers[i].mounts);
 	free(l->workers);
@@ -165,7 +165,7 @@ void listener_serve(struct listener *l)
 		listening_start(&l->workers[i], l->name);
 	listener_announce(l, true);
 	for (unsigned i = 0; i < l->worker_count; i++)
-		worker_request(&l->workers[i], REQUEST_LISTEN, 0);
+		worker_request(&l->workers[i], REQUEST_SERVE, 0);
 	fdstore_store(l);
 }
 

@@ -37,7 +37,7 @@ struct listener {
 	struct listener *next; /* in listeners->leaving */
 	uint64_t started_ns;   /* CLOCK_MONOTONIC: the begin of its counters */
 	enum listener_state state;
-	bool starting;        /* from listener_begin() to listeners_listen() */
+	bool starting;        /* from listener_start() to listeners_listen() */
 	int error;            /* -errno: it cannot start */
 	struct reason reason; /* for error, and for LISTENER_UNAVAILABLE */
 	/* The engine in use (chosen if `auto`); NULL when unavailable. */
@@ -84,8 +84,8 @@ uint64_t listener_peers_max(const struct listener *l, const struct listener_conf
 /* Takes references to the exports that config names, binds the addresses and begins to
  * start the workers; does not accept yet.  going: listeners whose sockets it may take
  * over, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; any other error
- * is reported by listeners_await_start(). */
-int listener_begin(struct listeners *all, const struct exports *exports,
+ * is reported by listeners_await_started(). */
+int listener_start(struct listeners *all, const struct exports *exports,
 		   const struct listener_config *config, struct listener *const *going,
 		   struct listener **ret_listener, struct reason *reason);
 /* Makes a listener in state LISTENER_DRAINED, without workers.  0, or -ENOMEM with the reason. */
@@ -95,7 +95,7 @@ int listener_make_drained(struct listeners *all, const struct listener_config *c
  * WORKER_START_NS in all, and LISTENERS_END_NS for failed ones to end.  A listener that cannot
  * start is replaced in the list by one without workers, in state LISTENER_UNAVAILABLE with the
  * reason, and with `error` set unless it is `optional`. */
-void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going);
+void listeners_await_started(struct listener **list, unsigned count, struct listener *const *going);
 
 /* Lets clients connect to the listeners that have started.  It is the last thing that may refuse a
  * start or a reload: a client that has connected to a socket which is then closed is reset.  Hence
@@ -133,10 +133,10 @@ void listener_leave_given(struct listener *l, uint64_t end_ns);
 /* Waits until all workers of a draining listener have stopped accepting, or until end_ns. */
 void listener_await_accept_ended(struct listener *l, uint64_t end_ns);
 /* Requests the listener's workers to end; returns at once. */
-void listener_request_stop(struct listener *l);
+void listener_stop(struct listener *l);
 /* Waits for workers that were requested to end; until then they may post calls.  False: some have
  * not ended by end_ns, which is logged, and the listener must not be freed. */
-bool listener_await_end(struct listener *l, uint64_t end_ns);
+bool listener_await_stopped(struct listener *l, uint64_t end_ns);
 void listener_free(struct listener *l); /* waits for its workers to end */
 
 /* CPU time and context switches since the start: of workers and the threads that work for them, of

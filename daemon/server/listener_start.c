@@ -70,7 +70,7 @@ static unsigned listener_workers(const struct listener_config *config)
 }
 
 /* Begins to start further workers, up to `count` in all, and gives them their sockets. */
-static int listener_begin_workers(struct listener *l, unsigned count, struct listening *sockets,
+static int listener_start_workers(struct listener *l, unsigned count, struct listening *sockets,
 				  struct reason *reason)
 {
 	struct worker_socket *taken = malloc((sockets->count + 1) * sizeof(*taken));
@@ -100,7 +100,7 @@ static int listener_begin_workers(struct listener *l, unsigned count, struct lis
 			w->accept.group_count = l->config->group_count;
 		}
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
-		rc = worker_spawn(w, taken, socket_count, reason);
+		rc = worker_start(w, taken, socket_count, reason);
 		l->begun_count += rc == 0;
 	}
 	free(taken);
@@ -203,7 +203,7 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 					  "the RDMA addresses of listener '%s' cannot be handed "
 					  "over; reload without it first, or restart",
 					  (*going)->name);
-	return listener_begin_workers(l, 1, &none, reason);
+	return listener_start_workers(l, 1, &none, reason);
 }
 
 /* Binds the addresses and starts the workers' threads, but does not wait for them: all listeners
@@ -222,7 +222,7 @@ static int listener_open(struct listener *l, struct listener *const *going, stru
 		return listener_open_endpoints(l, going, reason);
 	rc = listening_open(&sockets, l, going, reason);
 	if (rc == 0)
-		rc = listener_begin_workers(l, l->worker_count, &sockets, reason);
+		rc = listener_start_workers(l, l->worker_count, &sockets, reason);
 	listening_close(&sockets);
 	return rc;
 }
@@ -243,7 +243,7 @@ static struct listener *listener_new(struct listeners *all, const struct listene
 	return l;
 }
 
-int listener_begin(struct listeners *all, const struct exports *exports,
+int listener_start(struct listeners *all, const struct exports *exports,
 		   const struct listener_config *config, struct listener *const *going,
 		   struct listener **ret_listener, struct reason *reason)
 {
@@ -277,7 +277,8 @@ static int listener_await_workers(struct listener *l, unsigned first, uint64_t e
 
 	for (unsigned i = first; rc == 0 && i < l->begun_count; i++)
 		do
-			rc = worker_await_start(&l->workers[i], watchdog_slice(end_ns), &l->reason);
+			rc = worker_await_started(&l->workers[i], watchdog_slice(end_ns),
+						  &l->reason);
 		while (rc == -ETIMEDOUT && clock_ns() < end_ns);
 	return rc;
 }
@@ -294,7 +295,7 @@ static void listener_await_start(struct listener *l, uint64_t end_ns)
 		return;
 	for (unsigned i = 0; i < listener_address_count(l->config); i++)
 		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
-	l->error = listener_begin_workers(l, l->worker_count, &none, &l->reason);
+	l->error = listener_start_workers(l, l->worker_count, &none, &l->reason);
 	if (l->error == 0)
 		l->error = listener_await_workers(l, 1, end_ns);
 }
@@ -313,7 +314,7 @@ static struct listener *listener_replace(struct listener *failed, uint64_t end_n
 	l->state = LISTENER_UNAVAILABLE;
 	l->reason = failed->reason;
 	l->error = failed->config->optional ? 0 : failed->error;
-	listeners_end_one(failed, end_ns);
+	listeners_stop_one(failed, end_ns);
 	return l;
 }
 
@@ -328,7 +329,7 @@ static void listeners_replace_failed(struct listener **list, unsigned count,
 		if (!list[i]->starting || !list[i]->error)
 			continue;
 		listening_return(list[i], going);
-		listener_request_stop(list[i]);
+		listener_stop(list[i]);
 	}
 	end_ns = clock_ns() + LISTENERS_END_NS;
 	for (unsigned i = 0; i < count; i++)
@@ -336,7 +337,7 @@ static void listeners_replace_failed(struct listener **list, unsigned count,
 			list[i] = listener_replace(list[i], end_ns);
 }
 
-void listeners_await_start(struct listener **list, unsigned count, struct listener *const *going)
+void listeners_await_started(struct listener **list, unsigned count, struct listener *const *going)
 {
 	uint64_t end_ns = clock_ns() + WORKER_START_NS;
 

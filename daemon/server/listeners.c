@@ -60,12 +60,12 @@ void listeners_unlock(struct listeners *all)
 }
 
 /* A listener whose worker hangs stays on `leaving` for ever: its memory cannot be freed. */
-void listeners_end_one(struct listener *l, uint64_t end_ns)
+void listeners_stop_one(struct listener *l, uint64_t end_ns)
 {
 	struct listeners *all = l->all;
 
-	listener_request_stop(l);
-	if (listener_await_end(l, end_ns)) {
+	listener_stop(l);
+	if (listener_await_stopped(l, end_ns)) {
 		listener_free(l);
 		return;
 	}
@@ -83,7 +83,7 @@ void listeners_drained_one(struct listener *l)
 	for (struct listener **p = &all->leaving; *p; p = &(*p)->next)
 		if (*p == l) {
 			*p = l->next;
-			listeners_end_one(l, clock_ns() + LISTENERS_END_NS);
+			listeners_stop_one(l, clock_ns() + LISTENERS_END_NS);
 			listed = false;
 			break;
 		}
@@ -97,20 +97,20 @@ void listeners_accept_ended(struct listeners *all)
 }
 
 /* Requests all to stop before it waits for the first, so that they end at the same time.  The
- * watchdog is fed while this waits: see listener_await_end(). */
-bool listeners_end(struct listeners *all)
+ * watchdog is fed while this waits: see listener_await_stopped(). */
+bool listeners_stop(struct listeners *all)
 {
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
 	bool ended = true;
 
 	for (unsigned i = 0; i < all->count; i++)
-		listener_request_stop(all->list[i]);
+		listener_stop(all->list[i]);
 	for (struct listener *l = all->leaving; l; l = l->next)
-		listener_request_stop(l);
+		listener_stop(l);
 	for (unsigned i = 0; i < all->count; i++)
-		ended &= listener_await_end(all->list[i], end_ns);
+		ended &= listener_await_stopped(all->list[i], end_ns);
 	for (struct listener *l = all->leaving; l; l = l->next)
-		ended &= listener_await_end(l, end_ns);
+		ended &= listener_await_stopped(l, end_ns);
 	return ended;
 }
 

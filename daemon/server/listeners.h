@@ -51,12 +51,12 @@ void listeners_flush_counters(struct listeners *all);
 bool listeners_are_alive(struct listeners *all);
 
 /* Ends l, which is on no list, and frees it.  If one of its workers does not end by end_ns
- * (CLOCK_MONOTONIC), l is put on `leaving`.  To end several listeners, call listener_request_stop()
+ * (CLOCK_MONOTONIC), l is put on `leaving`.  To end several listeners, call listener_stop()
  * for all of them first. */
-void listeners_end_one(struct listener *l, uint64_t end_ns);
+void listeners_stop_one(struct listener *l, uint64_t end_ns);
 /* Ends all listeners at once.  False: a worker has not ended, which is logged. */
-bool listeners_end(struct listeners *all);
-/* To be called after listeners_end() has returned true. */
+bool listeners_stop(struct listeners *all);
+/* To be called after listeners_stop() has returned true. */
 void listeners_free(struct listeners *all);
 
 /* Called by a listener that has drained; ends it if it is on `leaving`. */

@@ -204,7 +204,7 @@ static int prepare_new(struct next *n, const struct listener_config *lc,
 
 	if (old && old->state != LISTENER_SERVING && !is_begun_again(n, old))
 		return listener_make_drained(&n->server->listeners, lc, ret_listener, reason);
-	return listener_begin(&n->server->listeners, &n->exports, lc, n->going, ret_listener,
+	return listener_start(&n->server->listeners, &n->exports, lc, n->going, ret_listener,
 			      reason);
 }
 
@@ -245,7 +245,7 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 		}
 		n->listeners[n->listener_count++] = l;
 	}
-	listeners_await_start(n->listeners, n->listener_count, n->going);
+	listeners_await_started(n->listeners, n->listener_count, n->going);
 	return report_listeners(n, errors) && good;
 }
 
@@ -258,12 +258,12 @@ static void undo(struct next *n)
 
 	for (unsigned i = 0; i < count; i++)
 		if (!is_running(n->server, n->listeners[i]))
-			listener_request_stop(n->listeners[i]);
+			listener_stop(n->listeners[i]);
 		else
 			listener_undo(n->listeners[i]);
 	for (unsigned i = 0; i < count; i++)
 		if (!is_running(n->server, n->listeners[i]))
-			listeners_end_one(n->listeners[i], end_ns);
+			listeners_stop_one(n->listeners[i], end_ns);
 	exports_retire(&n->exports, &n->server->listeners.exports);
 	free(n->listeners);
 	free(n->going);
@@ -328,7 +328,7 @@ static void retire_listener(struct server *s, struct listener *l, uint64_t deadl
 {
 	listener_drain(l, deadline_ns);
 	if (l->state != LISTENER_DRAINING) {
-		listeners_end_one(l, end_ns);
+		listeners_stop_one(l, end_ns);
 		return;
 	}
 	l->next = s->listeners.leaving;
@@ -385,7 +385,7 @@ static void commit(struct next *n)
 	for (unsigned i = 0; i < n->going_count; i++) {
 		hand_over(n->going[i], left_ns);
 		if (n->going[i]->state > LISTENER_DRAINING)
-			listener_request_stop(n->going[i]);
+			listener_stop(n->going[i]);
 	}
 	for (unsigned i = 0; i < n->going_count; i++)
 		retire_listener(s, n->going[i], clock_ns() + s->config->server.drain_timeout_ns,

@@ -98,13 +98,13 @@ static int server_prepare(struct server *s)
 		const struct listener_config *lc = &s->config->listeners[i];
 		struct reason reason = { "" };
 
-		if (listener_begin(all, &all->exports, lc, NULL, &all->list[i], &reason) < 0) {
+		if (listener_start(all, &all->exports, lc, NULL, &all->list[i], &reason) < 0) {
 			log_error("cannot start: %s", reason.text);
 			return -ENOMEM;
 		}
 		all->count++;
 	}
-	listeners_await_start(all->list, all->count, NULL);
+	listeners_await_started(all->list, all->count, NULL);
 	result = server_report(all);
 	if (result == 0) {
 		listeners_listen(all->list, all->count, NULL);
@@ -190,7 +190,7 @@ bool server_stop(struct server *s)
 {
 	struct listeners *all = &s->listeners;
 
-	if (!listeners_end(all))
+	if (!listeners_stop(all))
 		return false;
 	if (all->mailbox.fd > 0)
 		mailbox_run(&all->mailbox); /* runs the last calls of workers */

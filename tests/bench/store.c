@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 	strcpy(w->name, "bench");
 	for (unsigned i = 0; i < b.count; i++)
 		loop_init(&b, i, store, argv[4]);
-	if (worker_start(w, NULL, 0, &reason) < 0)
+	if (worker_start_and_wait(w, NULL, 0, &reason) < 0)
 		die("start", reason.text);
 	/* The pool's memory, as a service has it, in chunks as large as a file; the worker sleeps.
 	 */
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 	while (!atomic_load(&b.ended))
 		nanosleep(&look, NULL);
 	printf("%llu %llu\n", (unsigned long long)b.done, (unsigned long long)(cpu_ns() - before));
-	worker_stop(w);
+	worker_stop_and_wait(w);
 	for (unsigned i = 0; i < b.count; i++)
 		store->close(&b.loops[i].export);
 	free(w->mounts);

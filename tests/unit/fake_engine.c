@@ -266,7 +266,7 @@ struct fake *fake_start(const struct service *service, uint32_t chunks, uint32_t
 	f->worker.options.idle_timeout_ns = idle_timeout_ns;
 	f->room = SIZE_MAX;
 	strcpy(f->worker.name, "fake");
-	assert_int_equal(worker_start(&f->worker, NULL, 0, &reason), 0);
+	assert_int_equal(worker_start_and_wait(&f->worker, NULL, 0, &reason), 0);
 	sem_wait(&f->parked);
 	return f;
 }
@@ -301,7 +301,7 @@ void fake_stop(struct fake *f)
 	assert_int_equal(views_free(&w->pool) % POOL_BLOCK_VIEWS, 0);
 	f->stopping = true;
 	sem_post(&f->go);
-	worker_stop(w);
+	worker_stop_and_wait(w);
 	sem_destroy(&f->go);
 	sem_destroy(&f->parked);
 	for (unsigned i = 0; i < f->peer_count; i++)

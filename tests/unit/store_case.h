@@ -174,7 +174,7 @@ static struct disk *disk_new(const char *store, const char *engine, int fd)
 	w->options.buffer_size = 65536;
 	w->listener = "test";
 	strcpy(w->name, "test");
-	if (worker_start(w, NULL, 0, &reason) < 0)
+	if (worker_start_and_wait(w, NULL, 0, &reason) < 0)
 		fail_msg("%s", reason.text);
 	d->memory = w->pool.slab + (w->pool.chunk_count / 2) * (size_t)w->pool.stride;
 	memset(d->memory, 0, (size_t)IOS_MAX * 65536);
@@ -183,7 +183,7 @@ static struct disk *disk_new(const char *store, const char *engine, int fd)
 
 static void disk_free(struct disk *d)
 {
-	worker_stop(d->worker);
+	worker_stop_and_wait(d->worker);
 	assert_int_equal(d->mount.in_flight, 0);
 	if (d->options.path[0])
 		unlink(d->options.path);

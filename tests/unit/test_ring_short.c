@@ -239,7 +239,7 @@ static void datagrams_that_the_kernel_did_not_take_are_sent_again(void **state)
 	(void)state;
 	selector = DISPATCH_ALLOW;
 	worker_begin(&b->worker, datagram_socket(&b->place), false);
-	worker_request(&b->worker, REQUEST_LISTEN, 0);
+	worker_request(&b->worker, REQUEST_SERVE, 0);
 	catch_calls(b);
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		fds[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -384,10 +384,10 @@ static void memory_that_cannot_be_aligned_is_refused(void **state)
 	struct reason reason;
 
 	(void)state;
-	worker_stop(d->worker);
+	worker_stop_and_wait(d->worker);
 	d->export.align = 1 << 20;
 	d->worker->mount_count = 1;
-	assert_int_equal(worker_start(d->worker, NULL, 0, &reason), -EINVAL);
+	assert_int_equal(worker_start_and_wait(d->worker, NULL, 0, &reason), -EINVAL);
 	assert_non_null(strstr(reason.text, "buffer-size"));
 	disk_free(d);
 }

@@ -72,7 +72,7 @@ static void answers_are(const char *expected, unsigned clients, void (*completes
 	s.bench->worker.options.features_off =
 		FEATURE_BIT(incremental_buffers) | FEATURE_BIT(eager_io);
 	worker_begin(&s.bench->worker, listen_at(&s.bench->place), false);
-	worker_request(&s.bench->worker, REQUEST_LISTEN, 0);
+	worker_request(&s.bench->worker, REQUEST_SERVE, 0);
 	for (unsigned i = 0; i < clients; i++) {
 		fds[i] = client_connect(&s.bench->place);
 		while (atomic_load(&s.bench->owner.admitted) <= i)
@@ -183,7 +183,7 @@ static void urgent_bytes_take_no_chunks(uint64_t features_off)
 	/* `restricted` refuses the question for the kernel's count. */
 	b->worker.options.features_off = FEATURE_BIT(restricted) | features_off;
 	worker_begin(&b->worker, listen_at(&b->place), false);
-	worker_request(&b->worker, REQUEST_LISTEN, 0);
+	worker_request(&b->worker, REQUEST_SERVE, 0);
 	p.worker = &b->worker;
 	sem_init(&p.done, 0, 0);
 	fd = client_connect(&b->place);

@@ -87,7 +87,7 @@ static void stopping_ends_open_connections_at_once(void **state)
 
 static void *stop_worker(void *worker)
 {
-	worker_stop(worker);
+	worker_stop_and_wait(worker);
 	return NULL;
 }
 
@@ -268,8 +268,8 @@ static void a_start_that_fails_closes_the_listening_socket(void **state)
 		int fd = listen_at(&b->place);
 
 		CPU_SET(CPU_SETSIZE - 1, &b->worker.options.cpus);
-		assert_true(worker_start(&b->worker, &(struct worker_socket){ .fd = fd }, 1,
-					 &reason) < 0);
+		assert_true(worker_start_and_wait(&b->worker, &(struct worker_socket){ .fd = fd },
+						  1, &reason) < 0);
 		assert_true(reason.text[0] != '\0');
 		bench_stop(b); /* allowed, and does nothing */
 		await_descriptors(before);
@@ -285,13 +285,13 @@ static void waiting_for_the_end_has_a_limit(void **state)
 		struct stall s;
 
 		stall(&b->worker, &s);
-		worker_request_stop(&b->worker);
-		assert_false(worker_await_end(&b->worker, clock_ns()));
-		assert_false(worker_await_end(&b->worker, clock_ns() + NS_PER_MS));
+		worker_stop(&b->worker);
+		assert_false(worker_await_stopped(&b->worker, clock_ns()));
+		assert_false(worker_await_stopped(&b->worker, clock_ns() + NS_PER_MS));
 		sem_post(&s.go);
-		assert_true(worker_await_end(&b->worker, UINT64_MAX));
-		assert_true(worker_await_end(&b->worker, clock_ns()));
-		worker_request_stop(&b->worker); /* nothing to stop any more */
+		assert_true(worker_await_stopped(&b->worker, UINT64_MAX));
+		assert_true(worker_await_stopped(&b->worker, clock_ns()));
+		worker_stop(&b->worker); /* nothing to stop any more */
 		bench_stop(b);
 		stall_fini(&s);
 	}
@@ -336,7 +336,7 @@ static void a_turn_of_a_reactor_receives_once_from_each(void **state)
 		fd = listen_at(&b->place);
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){ sizeof(data) }, sizeof(int));
 		worker_begin(&b->worker, fd, false);
-		worker_request(&b->worker, REQUEST_LISTEN, 0);
+		worker_request(&b->worker, REQUEST_SERVE, 0);
 		most_held = 0;
 		fd = client_connect(&b->place);
 		assert_int_equal(send(fd, data, 1, 0), 1);
@@ -399,7 +399,7 @@ static void operations_that_never_end_are_abandoned_when_a_worker_stops(void **s
 		count++;
 	}
 	for (unsigned i = 0; i < count; i++)
-		worker_request_stop(&benches[i]->worker);
+		worker_stop(&benches[i]->worker);
 	for (unsigned i = 0; i < count; i++) {
 		bench_stop(benches[i]); /* sees that each was released, once */
 		for (unsigned j = 0; j < 2; j++) {

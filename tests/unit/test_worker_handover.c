@@ -16,7 +16,7 @@ static void bench_start(struct bench *b, struct worker *w, const struct engine *
 {
 	worker_prepare(w, &b->owner, engine, echo());
 	worker_begin(w, dup(b->fd), b->place.sa.ss_family == AF_UNIX);
-	worker_request(w, REQUEST_LISTEN, 0);
+	worker_request(w, REQUEST_SERVE, 0);
 }
 
 static struct bench *bench_new(sa_family_t family)
@@ -32,8 +32,8 @@ static struct bench *bench_new(sa_family_t family)
 
 static void bench_free(struct bench *b)
 {
-	worker_stop(&b->old);
-	worker_stop(&b->new);
+	worker_stop_and_wait(&b->old);
+	worker_stop_and_wait(&b->new);
 	if (b->fd >= 0)
 		close(b->fd);
 	owner_fini(&b->owner);

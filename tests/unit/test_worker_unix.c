@@ -34,7 +34,7 @@ static struct bench *bench_start(const struct engine *engine, const struct servi
 		options_set(&w->options, &ring_key_table,
 			    &(struct ring_options){ .zero_copy_min = 8192 });
 		worker_begin(w, i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0), count > 1);
-		worker_request(w, REQUEST_LISTEN, 0);
+		worker_request(w, REQUEST_SERVE, 0);
 	}
 	return b;
 }
@@ -42,7 +42,7 @@ static struct bench *bench_start(const struct engine *engine, const struct servi
 static void bench_stop(struct bench *b)
 {
 	for (unsigned i = 0; i < b->count; i++)
-		worker_stop(&b->workers[i]);
+		worker_stop_and_wait(&b->workers[i]);
 	owner_fini(&b->owner);
 	free(b);
 }

@@ -29,13 +29,13 @@ static inline struct bench *bench_start(const struct engine *engine, const struc
 	struct bench *b = bench_new(engine, service);
 
 	worker_begin(&b->worker, listen_at(&b->place), false);
-	worker_request(&b->worker, REQUEST_LISTEN, 0);
+	worker_request(&b->worker, REQUEST_SERVE, 0);
 	return b;
 }
 
 static inline void bench_stop(struct bench *b)
 {
-	worker_stop(&b->worker);
+	worker_stop_and_wait(&b->worker);
 	owner_fini(&b->owner);
 	free(b);
 }

@@ -120,7 +120,7 @@ static const struct worker_owner test_owner = {
 	.drained = owner_drained,
 };
 
-/* Makes w, zeroed, ready for worker_start(). */
+/* Makes w, zeroed, ready for worker_start_and_wait(). */
 static inline void worker_prepare(struct worker *w, struct owner *o, const struct engine *engine,
 				  const struct service *service)
 {
@@ -139,7 +139,7 @@ static inline void worker_begin(struct worker *w, int fd, bool shared)
 	struct worker_socket socket = { .fd = fd, .shared = shared };
 	struct reason reason = { "" };
 
-	if (worker_start(w, &socket, 1, &reason) < 0)
+	if (worker_start_and_wait(w, &socket, 1, &reason) < 0)
 		fail_msg("%s: %s", w->engine->name, reason.text);
 }
 

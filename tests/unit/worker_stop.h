@@ -2,8 +2,8 @@
 #pragma once
 #include "owner.h"
 
-static inline void worker_stop(struct worker *w)
+static inline void worker_stop_and_wait(struct worker *w)
 {
-	worker_request_stop(w);
-	worker_await_end(w, UINT64_MAX);
+	worker_stop(w);
+	worker_await_stopped(w, UINT64_MAX);
 }

@@ -112,15 +112,15 @@ int main(int argc, char **argv)
 	worker.accept.endpoint_count = 1;
 	worker.team.workers = &worker;
 	worker.team.count = 1;
-	if (worker_start(&worker, NULL, 0, &reason) < 0) {
+	if (worker_start_and_wait(&worker, NULL, 0, &reason) < 0) {
 		fprintf(stderr, "%s\n", reason.text);
 		return 1;
 	}
-	worker_request(&worker, REQUEST_LISTEN, 0);
+	worker_request(&worker, REQUEST_SERVE, 0);
 	printf("%u\n", ntohs(in->sin_port));
 	fflush(stdout);
 	while (getchar() != EOF)
 		;
-	worker_stop(&worker);
+	worker_stop_and_wait(&worker);
 	return 0;
 }
