@@ -19,12 +19,12 @@
 #include "config_run.h"
 #include "guard.h"
 #include "log.h"
-#include "owner.h"
 #include "process.h"
 #include "registry.h"
 #include "runtime.h"
 #include "server.h"
 #include "util.h"
+#include "worker_owner.h"
 
 /* ---- The control socket ---- */
 

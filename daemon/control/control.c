@@ -14,10 +14,10 @@
 #include "document.h"
 #include "log.h"
 #include "log_level.h"
-#include "owner.h"
 #include "runtime.h"
 #include "suggest.h"
 #include "util.h"
+#include "worker_owner.h"
 
 /* ---- Errors that several methods answer with ---- */
 

@@ -17,13 +17,13 @@
 #include "generators.h"
 #include "groups.h"
 #include "listener.h"
-#include "owner.h"
 #include "registry.h"
 #include "ring_keys.h"
 #include "server.h"
 #include "store.h"
 #include "text.h"
 #include "udp_socket.h"
+#include "worker_owner.h"
 
 /* A fix for an error whose reason has none. */
 static const char *error_fix(int error, const char *otherwise)

@@ -15,12 +15,12 @@
 #include "listener.h"
 #include "log.h"
 #include "log_level.h"
-#include "owner.h"
 #include "ring_keys.h"
 #include "server.h"
 #include "statistics.h"
 #include "store.h"
 #include "util.h"
+#include "worker_owner.h"
 
 /* ---- Objects from the rows of the schema (base/statistics.h) ---- */
 

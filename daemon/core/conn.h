@@ -3,9 +3,10 @@
  * Only conn_run() decides its fate.  It is freed when nothing is in flight (conn_in_flight()) and
  * it is on no list; until then every pointer to it stays valid.
  *
- * A file of core/ calls only files below it, in this order, which `make lint` checks: requests.c
- * and thread.c (the owner's side); turn.c; pressure_check.c and accept.c; conn.c; then the files
- * that only keep their own data: pressure.c, bulk.c, slices.c, store.c, deadlines.c, buf.c.
+ * A file of core/ calls only files below it, in this order, which `make lint` checks:
+ * worker_requests.c and worker_thread.c (the owner's side); worker_turn.c; pressure_check.c and
+ * worker_accept.c; conn.c; then the files that only keep their own data: pressure.c, bulk.c,
+ * slices.c, store.c, deadlines.c, buf.c.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once

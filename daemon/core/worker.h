@@ -1,7 +1,7 @@
 /* A worker: one thread of one listener, with its own event loop, pool, connections and counters.
  *
  * The owner (server/listener.c, or a test) runs on another thread and talks to it only through the
- * functions of owner.h, through worker_call(), and by reading stats. */
+ * functions of worker_owner.h, through worker_call(), and by reading stats. */
 #pragma once
 #include <assert.h>
 #include <pthread.h>
@@ -177,7 +177,7 @@ enum worker_told { TOLD_ACCEPT_ENDED, TOLD_DRAINED, TOLD_COUNT };
 /* The parts of a worker.  Each comment names the file that writes the
  * part; other files only read. */
 
-/* turn.c; conn_ready() appends to `ready`. */
+/* worker_turn.c; conn_ready() appends to `ready`. */
 struct worker_turn {
 	struct conn *ready, **ready_tail; /* the ready list, in order of arrival */
 	/* CLOCK_MONOTONIC after wait() of this turn: exact if the turn is sampled or timers are
@@ -254,7 +254,7 @@ struct worker_bulk {
 	struct timer timer; /* to notice that `busy` is silent; armed while it has a mark */
 };
 
-/* turn.c: a drain. */
+/* worker_turn.c: a drain. */
 struct worker_drain_state {
 	bool on;
 	bool done; /* owner->drained() was called */
@@ -267,7 +267,7 @@ struct worker_group {
 	struct sockaddr_storage group, local;
 };
 
-/* accept.c */
+/* worker_accept.c */
 struct worker_accept {
 	struct acceptor *acceptors;
 	unsigned count;
@@ -301,7 +301,7 @@ struct worker_devices {
 	_Atomic unsigned count;
 };
 
-/* thread.c; for the owner's thread only unless atomic. */
+/* worker_thread.c; for the owner's thread only unless atomic. */
 struct worker_thread {
 	pthread_t id;
 	bool begun;    /* worker_await_started() has seen it start: its other fields may be read */
@@ -362,7 +362,7 @@ struct worker {
 	/* The worker may sleep with sends whose results it has not reaped: its
 	 * counters then lag behind. */
 	_Atomic bool counters_lag;
-	_Atomic bool flush_asked; /* the worker has not answered a worker_flush_counters() yet */
+	_Atomic bool flush_asked; /* the worker has not answered a worker_flush_add() yet */
 	/* the worker sleeps, or is about to: the watchdog expects no turns */
 	_Atomic bool idle;
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
@@ -481,7 +481,7 @@ void worker_end_accept(struct worker *w);
 /* Accepts the connections that wait in the kernel's queue. */
 void worker_accept_queued(struct acceptor *a);
 
-/* turn.c: one turn; its parts of w are set by worker_turn_init(). */
+/* worker_turn.c: one turn; its parts of w are set by worker_turn_init(). */
 void worker_turn(struct worker *w);
 void worker_turn_init(struct worker *w);
 

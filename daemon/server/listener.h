@@ -7,9 +7,9 @@
 #include "admission.h"
 #include "config.h"
 #include "exports.h"
-#include "owner.h"
 #include "proc.h"
 #include "socket.h"
+#include "worker_owner.h"
 
 struct listeners;
 

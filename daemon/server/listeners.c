@@ -134,12 +134,12 @@ void listeners_free(struct listeners *all)
 
 void listeners_flush_counters(struct listeners *all)
 {
-	struct counter_flush *flush = counter_flush_new();
+	struct worker_flush *flush = worker_flush_new();
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i]->worker_count; j++)
-			worker_flush_counters(&all->list[i]->workers[j], flush);
-	counter_flush_wait(flush);
+			worker_flush_add(&all->list[i]->workers[j], flush);
+	worker_flush_await(flush);
 }
 
 /* Is the worker alive: does it sleep in wait(), or has it made a turn since the last call? */

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "fake_engine.h"
-#include "owner.h"
 #include "util.h"
+#include "worker_owner.h"
 
 enum { CHUNKS = 32, CHUNK = 4096, MS = 1000 * 1000 };
 

@@ -22,13 +22,13 @@
 #include "conn.h"
 #include "file.h"
 #include "here.h"
-#include "owner.h"
 #include "registry.h"
 #include "ring.h"
 #include "slices.h"
 #include "store.h"
 #include "syscall.h"
 #include "util.h"
+#include "worker_owner.h"
 #include "worker_stop.h"
 
 enum { SIZE = 1 << 20, MEMORY_SIZE = 64 << 20, PIECE = 100, IOS_MAX = 8 };

@@ -1,4 +1,5 @@
-/* core/conn.c and turn.c: how connections end, drains and timers, over an engine without a kernel.
+/* core/conn.c and worker_turn.c: how connections end, drains and timers, over an engine without a
+ * kernel.
  */
 #include "conn_case.h"
 

@@ -1,5 +1,5 @@
-/* core/conn.c and turn.c: backpressure, a pool that is exhausted, and conn_write(), over an engine
- * without a kernel. */
+/* core/conn.c and worker_turn.c: backpressure, a pool that is exhausted, and conn_write(), over an
+ * engine without a kernel. */
 #include "conn_case.h"
 
 /* Wants a chunk of its own for each byte. */

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "fake_engine.h"
-#include "owner.h"
 #include "registry.h"
 #include "util.h"
+#include "worker_owner.h"
 
 enum { CHUNKS = 256, CHUNK = 16 * 1024, INPUT = 60000, TEXT_PERIOD = 95 * 74 };
 

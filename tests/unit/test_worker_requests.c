@@ -93,7 +93,7 @@ static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
 	}
 }
 
-/* ---- worker_flush_counters() ---- */
+/* ---- worker_flush_add() ---- */
 
 static _Atomic unsigned settled;
 
@@ -105,11 +105,11 @@ static void count_settle(struct worker *w)
 
 static void settle_one(struct worker *w)
 {
-	struct counter_flush *settle = counter_flush_new();
+	struct worker_flush *settle = worker_flush_new();
 
 	assert_non_null(settle);
-	worker_flush_counters(w, settle);
-	counter_flush_wait(settle);
+	worker_flush_add(w, settle);
+	worker_flush_await(settle);
 }
 
 /* However many documents are made meanwhile: each would wait for it. */

@@ -20,9 +20,9 @@
 
 #include "conn.h"
 #include "here.h"
-#include "owner.h"
 #include "registry.h"
 #include "util.h"
+#include "worker_owner.h"
 
 enum { TIMEOUT_S = 10 };
 

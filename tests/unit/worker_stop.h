@@ -1,6 +1,6 @@
 /* Ends a worker's thread, and waits for it without a limit. */
 #pragma once
-#include "owner.h"
+#include "worker_owner.h"
 
 static inline void worker_stop_and_wait(struct worker *w)
 {

@@ -1,5 +1,5 @@
 /* Requests of a worker's owner from another thread, through the mailbox.  The functions worker_do_*
- * run on the worker's thread.  See owner.h. */
+ * run on the worker's thread.  See worker_owner.h. */
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,8 +9,8 @@
 #include <sys/ioctl.h>
 
 #include "conn.h"
-#include "owner.h"
 #include "worker.h"
+#include "worker_owner.h"
 
 /* Begins to carry out a request: returns its worker and its value. */
 static struct worker *worker_request_take(struct call *call, uint64_t *ret_value)
@@ -131,7 +131,7 @@ void worker_call(struct worker *w, struct call *call)
 
 enum { FLUSH_WAIT_NS = 50 * NS_PER_MS };
 
-struct counter_flush {
+struct worker_flush {
 	/* one held by the caller, and one by each worker that has not answered */
 	_Atomic unsigned references;
 	unsigned asked;
@@ -140,13 +140,13 @@ struct counter_flush {
 
 struct flush_call {
 	struct call call;
-	struct counter_flush *flush;
+	struct worker_flush *flush;
 	struct worker *worker;
 };
 
-struct counter_flush *counter_flush_new(void)
+struct worker_flush *worker_flush_new(void)
 {
-	struct counter_flush *s = calloc(1, sizeof(*s));
+	struct worker_flush *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
@@ -155,7 +155,7 @@ struct counter_flush *counter_flush_new(void)
 	return s;
 }
 
-static void counter_flush_put(struct counter_flush *s)
+static void counter_flush_put(struct worker_flush *s)
 {
 	if (atomic_fetch_sub(&s->references, 1) > 1)
 		return;
@@ -178,7 +178,7 @@ static void worker_do_flush_counters(struct call *call)
 
 /* Asks w to reap and count its finished sends.  Only the answer clears `flush_asked`, so a worker
  * that hangs is asked once, and costs one allocation. */
-void worker_flush_counters(struct worker *w, struct counter_flush *s)
+void worker_flush_add(struct worker *w, struct worker_flush *s)
 {
 	struct flush_call *c;
 
@@ -194,7 +194,7 @@ void worker_flush_counters(struct worker *w, struct counter_flush *s)
 	mailbox_post(&w->mailbox, &c->call);
 }
 
-void counter_flush_wait(struct counter_flush *s)
+void worker_flush_await(struct worker_flush *s)
 {
 	uint64_t end_ns = clock_ns() + FLUSH_WAIT_NS;
 

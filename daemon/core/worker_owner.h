@@ -27,15 +27,15 @@ int worker_start_and_wait(struct worker *w, const struct worker_socket *sockets,
  * worker_requested; 0 if the request has none. */
 void worker_request(struct worker *w, enum worker_requested which, uint64_t value);
 
-/* Makes the counters of idle workers exact: worker_flush_counters() has a worker that sleeps with
- * unreaped completions (`counters_lag`) count them; counter_flush_wait() waits for all such
+/* Makes the counters of idle workers exact: worker_flush_add() has a worker that sleeps with
+ * unreaped completions (`counters_lag`) count them; worker_flush_await() waits for all such
  * workers, some milliseconds at most.  A worker that has not answered since the last time is
  * neither asked nor waited for. */
-struct counter_flush;
-struct counter_flush *counter_flush_new(void); /* NULL: no memory; the other two accept NULL */
-void worker_flush_counters(struct worker *w, struct counter_flush *s);
-void counter_flush_wait(
-	struct counter_flush *s); /* also frees it once the last worker has answered */
+struct worker_flush;
+struct worker_flush *worker_flush_new(void); /* NULL: no memory; the other two accept NULL */
+void worker_flush_add(struct worker *w, struct worker_flush *s);
+void worker_flush_await(
+	struct worker_flush *s); /* also frees it once the last worker has answered */
 
 /* Finds out which features the engine gets on this host with these options, by
  * starting and stopping a worker without sockets.  0 and a mask of enum

@@ -1,6 +1,6 @@
 /* A worker's thread: its start, its end, and how its owner waits for both.  worker_thread() and the
  * functions that it calls run on the new thread; worker_start(), worker_start_and_wait() and
- * worker_await_stopped() run on the owner's.  See owner.h. */
+ * worker_await_stopped() run on the owner's.  See worker_owner.h. */
 #include <errno.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 
 #include "batch.h"
 #include "conn.h"
-#include "owner.h"
 #include "slices.h"
 #include "sockaddr.h"
 #include "store.h"
 #include "worker.h"
+#include "worker_owner.h"
 
 /* The mailbox is readable.  Its calls run after this turn's completions, in worker_do_due(). */
 static void worker_mailbox(struct op *op, int res, uint32_t flags)
