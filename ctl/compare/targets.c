@@ -249,7 +249,7 @@ static int targets_all(struct targets *t, const struct way *ways)
 		    (t->count == 0 || !strcmp(field_text(listener, "service"), t->list[0].service)))
 			targets_leave(t, listener,
 				      is_serving(listener)
-					      ? "not over TCP: it is visited when it is named"
+					      ? "not over TCP: visited only when it is named"
 					      : field_text(listener, "state"));
 	return CTL_DONE;
 }

@@ -86,8 +86,8 @@ static char *other_hosts(const struct result *r)
 	if (!count_visits(r, was_elsewhere, &visits))
 		return NULL;
 	return text_new(
-		"The generator and the listeners were on different hosts: what is said of the "
-		"machine, its CPUs and its other programs is of the listeners'.%s",
+		"The generator and the listeners were on different hosts: what is said of "
+		"CPUs and other programs is true of the listeners' host.%s",
 		count_visits(r, was_by_ssh, &visits)
 			? " {host} was the address that ssh uses: for another card give the "
 			  "listener an address of its own."

@@ -76,8 +76,8 @@ const char *sandbox_advice(const char *path, bool to_write, int error)
 		       "PrivateDevices=no, DeviceAllow= that device with rw, "
 		       "SupplementaryGroups=disk, and restart";
 	if (to_write && error != ENOENT && is_on_read_only(path))
-		return "; the unit lets the daemon write nowhere else: `systemctl edit nbserved`, "
-		       "[Service] ReadWritePaths= with its folder, which the daemon's user must be "
-		       "able to write, and restart";
+		return "; the unit does not let the daemon write there: `systemctl edit nbserved`, "
+		       "[Service] ReadWritePaths= with a folder that the daemon's user can write "
+		       "to, and restart";
 	return "";
 }

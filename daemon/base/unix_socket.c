@@ -74,8 +74,8 @@ static int lock_take(const char *path, struct reason *reason)
 		return reason_set(reason, rc, "%s is locked: another server is starting there",
 				  name.text);
 	if (rc == -EPERM)
-		return reason_set(reason, rc, "%s is in the way: not a file of ours; remove it",
-				  name.text);
+		return reason_set(reason, rc, "bind %s: %s was not made by this daemon; remove it",
+				  path, name.text);
 	return rc < 0 ? reason_set(reason, rc, "bind %s: make %s: %s", path, name.text,
 				   strerror(-rc))
 		      : rc;

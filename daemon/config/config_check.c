@@ -394,8 +394,8 @@ static void check_listener_exports(struct config_report *r, struct listener_conf
 		store = name->config->options.store;
 		if (l->store && store && !store->file)
 			REFUSE(r, l, "store",
-			       "expected export unless all exports are files, got '%s' "
-			       "(store of '%s' is %s)",
+			       "expected export, got '%s': export '%s' is no file "
+			       "(store = %s)",
 			       l->store->name, name->name, store->name);
 	}
 }

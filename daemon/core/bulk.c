@@ -73,8 +73,7 @@ enum { RECEIVE_COPY, RECEIVE_DROP };
 static const char *const receive_words[] = { "copy", "drop", NULL };
 
 static const struct key bulk_keys[] = {
-	{ "receive", "copy",
-	  "of bulk input: copy it, as a server that reads it does, or have TCP drop it",
+	{ "receive", "copy", "copy bulk input, as a server that reads it does, or have TCP drop it",
 	  KEY_FIELD(struct bulk_options, receive), KEY_CHOICE, .streams = true, .plain = true,
 	  .words = receive_words },
 };

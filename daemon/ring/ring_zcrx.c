@@ -121,8 +121,8 @@ static const struct {
 	{ EINVAL, "the interface does not split headers from data; "
 		  "`ethtool -G INTERFACE tcp-data-split on hds-thresh 0`" },
 	{ EEXIST,
-	  "the queue is bound already, or an XDP program is attached; stop the other listener or "
-	  "program, and after a replacement reload once more" },
+	  "another listener or an XDP program uses the queue; stop it, or reload again when the "
+	  "listener that was replaced has drained" },
 	{ EBUSY, "an AF_XDP socket has the queue; stop its program" },
 };
 

@@ -201,7 +201,8 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 		if (listener_must_wait(l, *going))
 			return reason_set(reason, -EADDRINUSE,
 					  "the RDMA addresses of listener '%s' cannot be handed "
-					  "over; reload without it first, or restart",
+					  "over; remove its section, reload, add it again and "
+					  "reload, or restart",
 					  (*going)->name);
 	return listener_start_workers(l, 1, &none, reason);
 }

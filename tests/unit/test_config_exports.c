@@ -195,8 +195,8 @@ static void a_listener_reaches_files_through_a_store_of_its_own(void **state)
 	assert_ptr_equal(c->listeners[0].store, &store_pool);
 	config_free(c);
 	assert_errors(DISK "exports = x, ram\nstore = pool\n" FILE_X RAM,
-		      "f:5: [listener l] store: expected export unless all exports are files, got "
-		      "'pool' (store of 'ram' is memory)\n");
+		      "f:5: [listener l] store: expected export, got "
+		      "'pool': export 'ram' is no file (store = memory)\n");
 	assert_errors(DISK "exports = x\nstore = memory\n" FILE_X,
 		      "f:5: [listener l] store: expected export, ring or pool, got 'memory'\n");
 }

@@ -37,7 +37,7 @@ struct fio_options {
 };
 
 static const struct key fio_keys[] = {
-	{ "region-total", "1G", "of such memory of all clients together, at most",
+	{ "region-total", "1G", "bytes of the regions of all clients together, at most",
 	  KEY_FIELD(struct fio_options, region_total), KEY_SIZE, .min = FIO_PAGE,
 	  .max = 1ULL << 40 },
 };

@@ -45,7 +45,7 @@ static const struct key nvme_keys[] = {
 	  "the NVMe Qualified Name of what is served; auto: one of this host and listener",
 	  KEY_FIELD(struct nvme_options, nqn), KEY_TEXT, .word = "auto", .unites = true,
 	  .valid = nqn_is_valid, .form = "nqn.YYYY-MM.DOMAIN:NAME" },
-	{ "block-size", "auto", "of its namespaces, at least; auto: 4096",
+	{ "block-size", "auto", "least block size of the namespaces, bytes; auto: 4096",
 	  KEY_FIELD(struct nvme_options, block_size), KEY_UINT, .min = 512, .max = 4096,
 	  .power_of_two = true, .word = "auto", .common = true },
 };

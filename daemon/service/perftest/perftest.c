@@ -101,7 +101,8 @@ static const char *const exchange_pair_types[] = {
 	[PAIR_RC] = "rc", [PAIR_UC] = "uc", [PAIR_UD] = "ud", NULL
 };
 static const struct key exchange_keys[] = {
-	{ "pair-type", "rc", "what clients without -R have as -c: their messages do not tell it",
+	{ "pair-type", "rc",
+	  "queue pairs (-c) of clients without -R, whose messages do not tell it",
 	  KEY_FIELD(struct exchange_options, pair_type), KEY_CHOICE, .words = exchange_pair_types },
 };
 static const struct key_table exchange_key_table =

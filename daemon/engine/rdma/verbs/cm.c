@@ -164,8 +164,8 @@ static int rdma_cm_listen(struct worker *w, unsigned index, struct reason *reaso
 			  format_sockaddr(&w->accept.endpoints[index], text), strerror(-rc),
 			  rc == -EADDRINUSE
 				  ? "; another listener or program has this port on one of the "
-				    "devices, where iWARP (siw) shares the ports of TCP: choose "
-				    "another port, or the address of one device"
+				    "devices (iWARP devices take their ports from TCP): choose "
+				    "another port, or the address of a single device"
 				  : rdma_cm_advice(-rc));
 }
 
