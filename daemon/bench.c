@@ -88,7 +88,7 @@ static bool choose_cpus(int *ret_server, int *ret_generator)
 
 	if (cpus_apart(ret_server, ret_generator))
 		return true;
-	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+	if (cpus_of(0, &ours) < 0)
 		return false;
 	CPU_CLR((size_t)*ret_server, &ours);
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cpus.h"
 #include "kept.h"
 #include "must.h"
 #include "process.h"
@@ -353,7 +354,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		else if (said == WATCH_END)
 			give_up(pid, &ends);
 		child->use = look->use;
-		sched_getaffinity(pid, sizeof(child->cpus), &child->cpus);
+		cpus_of(pid, &child->cpus);
 	}
 	free(look);
 	if (pidfd >= 0)

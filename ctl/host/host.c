@@ -118,9 +118,7 @@ void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus)
 		uint64_t tid = field_uint(thread, "");
 		cpu_set_t cpus;
 
-		/* sched_getaffinity() takes 0 for the caller. */
-		if (tid > 0 && tid <= INT_MAX &&
-		    sched_getaffinity((pid_t)tid, sizeof(cpus), &cpus) == 0)
+		if (tid > 0 && tid <= INT_MAX && cpus_of((pid_t)tid, &cpus) > 0)
 			CPU_OR(ret_cpus, ret_cpus, &cpus);
 	}
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "cpus.h"
 #include "doctor_report.h"
 #include "document.h"
 #include "exports.h"
@@ -87,7 +88,7 @@ static void check_cpus(json_t *checks)
 {
 	char text[32];
 	cpu_set_t cpus;
-	int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+	int count = MAX(cpus_of(0, &cpus), 1);
 
 	snprintf(text, sizeof(text), "%d", count);
 	doctor_add(checks, "cpus", DOCTOR_OPTIONAL, count > 1, text,

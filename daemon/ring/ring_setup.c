@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "batch.h"
+#include "cpus.h"
 #include "ring_keys.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -114,12 +115,11 @@ static void ring_spin_beside(struct worker *w)
 	const struct ring_options *o = ring_options(&w->options);
 	uint64_t busy_ns = w->spin.adapts ? 0 : w->spin.max_ns;
 	cpu_set_t cpus;
+	int count = cpus_of(0, &cpus);
 
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
-		return;
-	if (o->sqpoll >= KEY_CPU_FIRST)
-		CPU_SET((size_t)(o->sqpoll - KEY_CPU_FIRST), &cpus);
-	if (CPU_COUNT(&cpus) > 1)
+	if (count > 0 && o->sqpoll >= KEY_CPU_FIRST)
+		count += !CPU_ISSET((size_t)(o->sqpoll - KEY_CPU_FIRST), &cpus);
+	if (count > 1)
 		spin_init(&w->spin, MAX(busy_ns, SQPOLL_IDLE_MS * (uint64_t)NS_PER_MS));
 }
 
@@ -129,7 +129,7 @@ static void ring_pin_threads(struct ring *r)
 {
 	cpu_set_t cpus;
 
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+	if (cpus_of(0, &cpus) > 0)
 		(void)ring_register(r, IORING_REGISTER_IOWQ_AFF, &cpus, sizeof(cpus));
 }
 

@@ -1,6 +1,7 @@
 /* See cpus.h. */
 #include "cpus.h"
 
+#include <errno.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +10,19 @@
 
 #include "text.h"
 #include "util.h"
+
+enum { HOST_CPUS_MAX = 16 * CPU_SETSIZE /* twice as many as Linux can be built for */ };
+
+/* The kernel refuses room for fewer CPUs than the machine may have. */
+int cpus_of(pid_t thread, cpu_set_t *ret_cpus)
+{
+	cpu_set_t all[HOST_CPUS_MAX / CPU_SETSIZE];
+
+	if (sched_getaffinity(thread, sizeof(all), all) < 0)
+		return -errno;
+	*ret_cpus = all[0];
+	return CPU_COUNT_S(sizeof(all), all);
+}
 
 /* ---- Cores ---- */
 
@@ -85,7 +99,7 @@ bool cpus_apart(int *ret_first, int *ret_other)
 	cpu_set_t ours, first, siblings;
 	int other = -1, start = -1;
 
-	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+	if (cpus_of(0, &ours) < 0)
 		return false;
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET((size_t)cpu, &ours))
@@ -155,10 +169,9 @@ unsigned cpus_granted(const char *groups, const char *root)
 
 unsigned cpus_usable(void)
 {
-	unsigned granted = cpus_granted("/proc/self/cgroup", "/sys/fs/cgroup"), count = 1;
+	unsigned granted = cpus_granted("/proc/self/cgroup", "/sys/fs/cgroup");
 	cpu_set_t cpus;
+	unsigned count = (unsigned)MAX(cpus_of(0, &cpus), 1);
 
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
-		count = (unsigned)CPU_COUNT(&cpus);
 	return granted ? MIN(granted, count) : count;
 }

@@ -1,4 +1,5 @@
 /* base/cpus.c: the CPUs that control groups grant, on files as the kernel's. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -74,19 +76,50 @@ static void the_smallest_limit_of_all_groups_counts(void **state)
 	assert_int_equal(rmdir(root), 0);
 }
 
+static unsigned host_cpus; /* 0: those of this machine */
+
+/* In place of libc's: the kernel's rule on a machine of many CPUs. */
+int sched_getaffinity(pid_t thread, size_t bytes, cpu_set_t *cpus)
+{
+	CPU_ZERO_S(bytes, cpus);
+	if (!host_cpus)
+		return syscall(SYS_sched_getaffinity, thread, bytes, cpus) < 0 ? -1 : 0;
+	if (8 * bytes < host_cpus) {
+		errno = EINVAL;
+		return -1;
+	}
+	for (unsigned cpu = 0; cpu < host_cpus; cpu++)
+		CPU_SET_S(cpu, bytes, cpus);
+	return 0;
+}
+
+static void cpus_beyond_the_set_are_counted(void **state)
+{
+	static const unsigned hosts[] = { 1, 64, 1024, 1025, 2048, 8192 };
+	cpu_set_t cpus;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(hosts); i++) {
+		host_cpus = hosts[i];
+		assert_int_equal(cpus_of(0, &cpus), hosts[i]);
+		assert_int_equal(CPU_COUNT(&cpus), MIN(hosts[i], (unsigned)CPU_SETSIZE));
+	}
+	host_cpus = 0;
+}
+
 static void at_least_one_cpu_is_usable(void **state)
 {
 	cpu_set_t cpus;
 
 	(void)state;
-	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
-	assert_in_range(cpus_usable(), 1, CPU_COUNT(&cpus));
+	assert_in_range(cpus_usable(), 1, cpus_of(0, &cpus));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_smallest_limit_of_all_groups_counts),
+		cmocka_unit_test(cpus_beyond_the_set_are_counted),
 		cmocka_unit_test(at_least_one_cpu_is_usable),
 	};
 
