@@ -81,8 +81,8 @@ static const char *rdma_cm_advice(int error)
 {
 	switch (error) {
 	case EADDRINUSE:
-		return "; another program listens there (rdma resource show cm_id), choose another "
-		       "port";
+		return "; another listener has that port, or a connection (rdma resource show "
+		       "cm_id shows both): choose another port";
 	case ENODEV:
 	case EADDRNOTAVAIL:
 		return "; no RDMA device of this host has that address (rdma link shows the devices, "
