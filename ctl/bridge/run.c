@@ -38,7 +38,7 @@ struct begun {
 
 struct run {
 	struct varlink_reader *reader;
-	uint64_t heard_ns;     /* when the last call came */
+	uint64_t active_ns;    /* when the last call came */
 	uint64_t told_ns;      /* when the last reply with CPU time was sent; 0: none yet */
 	bool idle;             /* Idle has come since the last look */
 	bool silent;           /* nbctl is gone: no more replies, the command is being ended */
@@ -71,7 +71,7 @@ static void hear(struct run *r, const char *text, size_t bytes)
 		peer_is_gone(r);
 		return;
 	}
-	r->heard_ns = clock_ns();
+	r->active_ns = clock_ns();
 	if (!strcmp(call.method, "org.nbserved.Host.Stop"))
 		stop(call.parameters);
 	else if (!strcmp(call.method, "org.nbserved.Host.Idle"))
@@ -132,7 +132,7 @@ static enum watch_said run_look(void *context, const struct use *use)
 
 	if (!r->silent)
 		listen_to(r);
-	if (now_ns > r->heard_ns + RUN_SILENCE_MS * (uint64_t)NS_PER_MS)
+	if (now_ns > r->active_ns + RUN_SILENCE_MS * (uint64_t)NS_PER_MS)
 		peer_is_gone(r);
 	said = r->idle ? WATCH_IDLE : WATCH_GO;
 	r->idle = false;
@@ -196,7 +196,7 @@ bool bridge_run(struct varlink_reader *reader, const struct varlink_request *cal
 {
 	uint64_t timeout_ms = field_uint(call->parameters, "timeout_ms");
 	char **words = bridge_words(call->parameters);
-	struct run run = { .reader = reader, .heard_ns = clock_ns() };
+	struct run run = { .reader = reader, .active_ns = clock_ns() };
 	struct watcher watcher = { &run, run_fd, run_wait_ms, run_look, run_output };
 	struct child child;
 	json_t *last;

@@ -25,7 +25,7 @@ enum {
 /* The command on one host. */
 struct far {
 	struct ctl *on;
-	uint64_t heard_ns, started_ns, ended_ns; /* 0: not yet */
+	uint64_t active_ns, started_ns, ended_ns; /* 0: not yet */
 	struct use use;
 	struct far_output output;
 	json_t *last; /* the last reply, or the text of an error; NULL: the command still runs */
@@ -80,16 +80,16 @@ static void take_reply(struct far *far, json_t *reply, json_t *error, bool conti
 {
 	const json_t *use = field_get(reply, "use");
 
-	far->heard_ns = clock_ns();
+	far->active_ns = clock_ns();
 	if (!far->started_ns)
-		far->started_ns = far->heard_ns;
+		far->started_ns = far->active_ns;
 	if (use)
 		use_from_json(&far->use, use);
 	far_output_add(&far->output, false, field_text(reply, "output"));
 	far_output_add(&far->output, true, field_text(reply, "errors"));
 	if (continues && !error)
 		return;
-	far->ended_ns = far->heard_ns;
+	far->ended_ns = far->active_ns;
 	far->last = json_incref(error ? error : reply);
 }
 
@@ -108,7 +108,7 @@ static void take_replies(struct far *far)
 		json_decref(reply);
 		json_decref(error);
 	}
-	if (is_running(far) && clock_ns() > far->heard_ns + FAR_SILENCE_MS * (uint64_t)NS_PER_MS)
+	if (is_running(far) && clock_ns() > far->active_ns + FAR_SILENCE_MS * (uint64_t)NS_PER_MS)
 		lose(far, ETIMEDOUT);
 }
 
@@ -158,7 +158,7 @@ static void start(struct fars *all, char **const *commands, unsigned timeout_ms)
 					       "timeout_ms", (json_int_t)timeout_ms),
 				     true);
 
-		far->heard_ns = clock_ns();
+		far->active_ns = clock_ns();
 		if (rc < 0)
 			lose(far, -rc);
 	}

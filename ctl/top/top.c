@@ -32,7 +32,7 @@ struct session {
 	struct top top;
 	struct client *stats; /* NULL: not connected */
 	bool by_worker;       /* the stream of statistics is */
-	uint64_t heard_ns;    /* time of the last document or the last attempt to connect */
+	uint64_t active_ns;   /* time of the last document or the last attempt to connect */
 };
 
 /* ---- The daemon ---- */
@@ -56,7 +56,7 @@ static void connect_again(struct session *s)
 	int rc = client_open(&s->ctl->target, &s->stats);
 
 	s->by_worker = s->top.by_worker;
-	s->heard_ns = clock_ns();
+	s->active_ns = clock_ns();
 	if (rc == 0)
 		rc = client_send(s->stats, "org.nbserved.Control.GetStats", parameters(s), true);
 	if (rc < 0)
@@ -96,7 +96,7 @@ static int take(struct session *s)
 	while (s->stats && (rc = client_receive(s->stats, 0, &reply, &error, &continues)) == 0) {
 		const char *refused = refusal(error, reply);
 
-		s->heard_ns = clock_ns();
+		s->active_ns = clock_ns();
 		if (refused)
 			lost(s, refused);
 		else
@@ -110,7 +110,7 @@ static int take(struct session *s)
 /* Performs actions that are due. */
 static void on_time(struct session *s)
 {
-	uint64_t silent_ms = (clock_ns() - s->heard_ns) / NS_PER_MS;
+	uint64_t silent_ms = (clock_ns() - s->active_ns) / NS_PER_MS;
 
 	if (s->stats && s->by_worker != s->top.by_worker) {
 		client_close(s->stats);

@@ -166,7 +166,7 @@ static const char *fix_of(const json_t *checks, const char *name)
 	return ENGINE_FIX;
 }
 
-static bool is_told_to_stop(const _Atomic bool *stop)
+static bool is_to_stop(const _Atomic bool *stop)
 {
 	return stop && atomic_load(stop);
 }
@@ -186,7 +186,7 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 		   error_fix(rc, fix_of(found, NULL)));
 	if (rc < 0)
 		return;
-	for (unsigned i = 0; i < ARRAY_SIZE(tried) && !is_told_to_stop(stop); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(tried) && !is_to_stop(stop); i++)
 		if (tried[i])
 			doctor_try(engine, &doctor_options[i], &features, &known,
 				   i == 3 ? &no_area : &reason);
@@ -212,7 +212,7 @@ static void check_found(void *checks, const struct engine_finding *f)
 /* Adds each engine's own findings. */
 static void check_engines(json_t *checks, const _Atomic bool *stop)
 {
-	for (unsigned i = 0; engines[i] && !is_told_to_stop(stop); i++) {
+	for (unsigned i = 0; engines[i] && !is_to_stop(stop); i++) {
 		json_t *found = json_array();
 
 		if (engines[i]->examine)
@@ -425,9 +425,9 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 	check_engines(checks, stop);
 	check_tls(checks);
 	check_modules(checks, config);
-	for (unsigned i = 0; i < config->listener_count && !is_told_to_stop(stop); i++)
+	for (unsigned i = 0; i < config->listener_count && !is_to_stop(stop); i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
-	exports = is_told_to_stop(stop) ? json_array() : check_exports(config);
+	exports = is_to_stop(stop) ? json_array() : check_exports(config);
 	return json_pack("{s:b, s:o, s:o, s:o}", "passed",
 			 all_served(listeners) && all_served(exports), "checks", checks,
 			 "listeners", listeners, "exports", exports);

@@ -481,13 +481,13 @@ void conn_run(struct conn *c)
 {
 	const struct worker *w = c->worker;
 
-	if (likely(!(c->flags & (CONN_CLOSING | CONN_FED)))) {
+	if (likely(!(c->flags & (CONN_CLOSING | CONN_OWN_RUN)))) {
 		c->active_ns = w->turn.now_ns;
 	} else if (c->flags & CONN_CLOSING) {
 		conn_ran(c);
 		return;
 	} else {
-		c->flags &= ~(uint32_t)CONN_FED;
+		c->flags &= ~(uint32_t)CONN_OWN_RUN;
 	}
 	w->service->run(c);
 	if (c->tx.head && !(c->flags & CONN_CLOSING))

@@ -36,7 +36,7 @@ enum conn_flags {
 	CONN_RECV_OFF = 1 << 4,  /* input is paused by backpressure */
 	CONN_OPEN = 1 << 5,      /* service->open() succeeded */
 	/* run by the worker, not by the client's input: does not reset the idle timer */
-	CONN_FED = 1 << 6,
+	CONN_OWN_RUN = 1 << 6,
 	/* Set by the service: run it when tx has drained; always set for a source. */
 	CONN_WATCH_TX = 1 << 7,
 	CONN_NO_INPUT = 1 << 8, /* waits for chunks to receive into */

@@ -56,16 +56,16 @@ static bool peers_may_establish(struct peers *p, uint64_t now_ns)
 
 	if (p->lists[PEER_ESTABLISHED].count < max)
 		return true;
-	if (!oldest || max == 0 || now_ns - oldest->heard_ns < PEERS_ACTIVE_NS)
+	if (!oldest || max == 0 || now_ns - oldest->active_ns < PEERS_ACTIVE_NS)
 		return false;
 	p->evict(oldest);
 	return p->lists[PEER_ESTABLISHED].count < max;
 }
 
-void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns)
+void peers_set_active(struct peers *p, struct peer *peer, uint64_t now_ns)
 {
 	assert(peer->first_ns <= now_ns);
-	peer->heard_ns = now_ns;
+	peer->active_ns = now_ns;
 	if (peer->list == PEER_PINNED)
 		return;
 	if (peer->list == PEER_ESTABLISHED ||
@@ -119,7 +119,7 @@ void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns)
 		p->evict(oldest);
 	if (peers_count(p) > p->mask)
 		peers_grow(p);
-	peer->first_ns = peer->heard_ns = now_ns;
+	peer->first_ns = peer->active_ns = now_ns;
 	peer->hash = peers_hash(p, &peer->key);
 	bucket = &p->buckets[peer->hash & p->mask];
 	peer->bucket_next = *bucket;

@@ -40,7 +40,7 @@ struct peer {
 	struct peer_key key;
 	struct conn *conn;
 	struct peer *bucket_next, *older, *newer;
-	uint64_t first_ns, heard_ns;
+	uint64_t first_ns, active_ns;
 	uint32_t hash;
 	enum peer_list list; /* only peer_move() changes it */
 };
@@ -70,11 +70,11 @@ void peers_add(struct peers *p, struct peer *peer, uint64_t now_ns);
 
 /* The peer has sent something; may evict another.  now_ns: of a coarse clock, so that most calls
  * return at once; not before that of peers_add(). */
-void peers_heard_again(struct peers *p, struct peer *peer, uint64_t now_ns);
-static inline void peers_heard(struct peers *p, struct peer *peer, uint64_t now_ns)
+void peers_set_active(struct peers *p, struct peer *peer, uint64_t now_ns);
+static inline void peers_active(struct peers *p, struct peer *peer, uint64_t now_ns)
 {
-	if (peer->heard_ns != now_ns)
-		peers_heard_again(p, peer, now_ns);
+	if (peer->active_ns != now_ns)
+		peers_set_active(p, peer, now_ns);
 }
 
 /* Protects the peer from eviction, unless pinned peers already have all places but

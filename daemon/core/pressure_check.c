@@ -18,7 +18,7 @@ static void conn_feed(struct conn *c)
 
 	w->pressure.moves |= !conn_is_behind(c);
 	conn_end_wait(c);
-	c->flags |= CONN_FED;
+	c->flags |= CONN_OWN_RUN;
 	if (input && !w->engine->messages && !conn_is_behind(c) &&
 	    p->free_count > pressure_kept(w) + w->pressure.granted) {
 		c->flags |= CONN_GRANTED;
@@ -135,7 +135,7 @@ static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 			conn_close(c, CONN_END_ERROR);
 		} else if (c->rx.head) {
 			/* Run by us, not by the client: does not reset the idle timer. */
-			c->flags |= CONN_FED;
+			c->flags |= CONN_OWN_RUN;
 			conn_compact(c);
 		}
 	}

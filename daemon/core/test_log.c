@@ -58,7 +58,7 @@ void test_log_end(const struct conn *c, struct test_record **record)
 			       "listener '%s': test of %s from %s%s: %s%s%s", w->listener,
 			       w->service->name, r->peer, r->complete ? "" : " was broken off",
 			       r->options,
-			       r->told ? figures_text("client", &r->client, client) : "",
+			       r->has_client ? figures_text("client", &r->client, client) : "",
 			       r->complete ? figures_text("server", &r->server, server) : "");
 	free(r);
 }

@@ -22,7 +22,7 @@ struct test_figures {
 
 struct test_record {
 	bool complete;                  /* the client has got our results; server is known */
-	bool told;                      /* the client has sent its own figures */
+	bool has_client;                /* the client has sent its own figures */
 	char peer[ADDRESS_TEXT_MAX];    /* asked for at the start: the socket may end before */
 	char options[TEST_OPTIONS_MAX]; /* of the client's program, for these parameters */
 	struct test_figures client, server;

@@ -131,9 +131,9 @@ struct acceptor {
 	bool shared; /* see struct worker_socket */
 	unsigned address;
 	const struct sockaddr_storage *late;
-	uint16_t port; /* local port of its connections; 0: it has none */
-	bool paused;   /* not accepting: out of descriptors, or draining */
-	bool deaf;     /* paused as listen(2) has failed, which is tried again */
+	uint16_t port;      /* local port of its connections; 0: it has none */
+	bool paused;        /* not accepting: out of descriptors, or draining */
+	bool listen_failed; /* paused as listen(2) has failed, which is tried again */
 	/* Set by the owner before or while the worker drains: another worker or process accepts
 	 * from the same queue. */
 	_Atomic bool given;
@@ -172,7 +172,7 @@ struct worker_request {
 };
 
 /* Messages of a worker to its owner, each sent once. */
-enum worker_told { TOLD_ACCEPT_ENDED, TOLD_DRAINED, TOLD_COUNT };
+enum worker_notice { NOTICE_ACCEPT_ENDED, NOTICE_DRAINED, NOTICE_COUNT };
 
 /* The parts of a worker.  Each comment names the file that writes the
  * part; other files only read. */
@@ -355,8 +355,8 @@ struct worker {
 	struct mailbox mailbox;
 	struct op mailbox_op;
 	struct worker_request requests[REQUEST_COUNT];
-	struct call told[TOLD_COUNT]; /* messages to the owner's mailbox */
-	uint64_t watched_turns;       /* used by the watchdog on the main thread only */
+	struct call notices[NOTICE_COUNT]; /* messages to the owner's mailbox */
+	uint64_t watched_turns;            /* used by the watchdog on the main thread only */
 	/* A mask of enum engine_feature; bits may be added while it serves. */
 	_Atomic uint64_t features;
 	/* The worker may sleep with sends whose results it has not reaped: its

@@ -35,8 +35,8 @@ static void worker_resume_accept(struct worker *w)
 		if (!a->paused || a->fd < 0)
 			continue;
 		a->paused = false;
-		if (a->deaf)
-			a->deaf = listen(a->fd, WORKER_BACKLOG) < 0;
+		if (a->listen_failed)
+			a->listen_failed = listen(a->fd, WORKER_BACKLOG) < 0;
 		w->engine->listen(w, a, true);
 	}
 }
@@ -81,7 +81,7 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 		   (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM ||
 		    fd == -EINVAL)) {
 		/* listen(2) has failed: epoll would report the socket again and again. */
-		a->deaf = fd == -EINVAL;
+		a->listen_failed = fd == -EINVAL;
 		worker_pause_accept(a, -fd);
 	}
 	/* Any other error concerns one connection, which ended before it was accepted (ECONNABORTED

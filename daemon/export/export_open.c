@@ -219,7 +219,7 @@ void export_open_begin(struct server_export *x)
 {
 	const struct export blank = { .fd = -1, .on_failed = x->export.on_failed };
 
-	x->failure_told = false;
+	x->failure_reported = false;
 	x->error = opening_begin(x, &blank, false);
 }
 

@@ -27,7 +27,7 @@ static void export_free_unused(struct server_export *x)
 {
 	/* While failed_call is posted and has not run, x is still needed: then this
 	 * function is called again. */
-	if (x->users == 0 && (!atomic_load(&x->export.failed) || x->failure_told))
+	if (x->users == 0 && (!atomic_load(&x->export.failed) || x->failure_reported))
 		free(x);
 }
 
@@ -36,7 +36,7 @@ static void export_log_failure(struct call *call)
 	struct server_export *x = container_of(call, struct server_export, failed_call);
 	struct reason reason;
 
-	x->failure_told = true;
+	x->failure_reported = true;
 	export_state(x, &reason);
 	log_write(LOG_ERR, NULL, "export '%s': %s", x->config.name, reason.text);
 	if (x->retired)

@@ -33,7 +33,7 @@ struct server_export {
 	struct export_config config; /* a copy, as an export may outlive the configuration */
 	struct mailbox *mailbox;     /* the main thread's */
 	struct call failed_call;     /* reports a failed flush to the main thread */
-	bool failure_told;           /* failed_call has run */
+	bool failure_reported;       /* failed_call has run */
 	bool retired;                /* removed by a reload: freed when it has no user */
 	bool held;                   /* held by exports_hold(), one of the users */
 	struct file_lock *lock;      /* lock on its file while it is open; NULL: none */

@@ -162,7 +162,7 @@ static int notify_on_writable(sd_event_source *source, int fd, uint32_t events, 
 
 /* Is the message equal to the last one queued?  Then it is skipped: while the manager does not
  * read, each ping of the watchdog would be added. */
-static bool notify_is_said(const struct notify *n, const struct notify_message *m)
+static bool notify_is_queued(const struct notify *n, const struct notify_message *m)
 {
 	const struct notify_message *last =
 		n->first ? container_of(n->last, struct notify_message, next) : NULL;
@@ -175,7 +175,7 @@ static int notify_queue(struct notify *n, const struct notify_message *m)
 	struct notify_message *copy;
 	int rc = 0;
 
-	if (notify_is_said(n, m))
+	if (notify_is_queued(n, m))
 		return 0;
 	if (n->count >= NOTIFY_WAITING_MAX)
 		return -ENOBUFS;

@@ -54,19 +54,19 @@ static void listener_paused(struct worker *w, int error)
 
 /* Posts a call that is a part of w, so it needs no memory and cannot fail.  Each is posted once in
  * the life of w. */
-static void listener_tell(struct worker *w, enum worker_told what, void (*fn)(struct call *))
+static void listener_notify(struct worker *w, enum worker_notice what, void (*fn)(struct call *))
 {
 	const struct listener *l = w->owner_context;
 
-	if (w->told[what].fn)
+	if (w->notices[what].fn)
 		return;
-	w->told[what].fn = fn;
-	mailbox_post(&l->all->mailbox, &w->told[what]);
+	w->notices[what].fn = fn;
+	mailbox_post(&l->all->mailbox, &w->notices[what]);
 }
 
 static void listener_on_accept_ended(struct call *call)
 {
-	const struct worker *w = container_of(call, struct worker, told[TOLD_ACCEPT_ENDED]);
+	const struct worker *w = container_of(call, struct worker, notices[NOTICE_ACCEPT_ENDED]);
 	const struct listener *l = w->owner_context;
 
 	listeners_accept_ended(l->all);
@@ -75,7 +75,7 @@ static void listener_on_accept_ended(struct call *call)
 /* One worker has drained.  The listener has when all have; a stop may have come before that. */
 static void listener_on_drained(struct call *call)
 {
-	const struct worker *w = container_of(call, struct worker, told[TOLD_DRAINED]);
+	const struct worker *w = container_of(call, struct worker, notices[NOTICE_DRAINED]);
 	struct listener *l = w->owner_context;
 
 	if (++l->drained_count < l->worker_count || l->state != LISTENER_DRAINING)
@@ -91,12 +91,12 @@ static void listener_accept_ended(struct worker *w)
 	struct listener *l = w->owner_context;
 
 	sem_post(&l->accept_ended);
-	listener_tell(w, TOLD_ACCEPT_ENDED, listener_on_accept_ended);
+	listener_notify(w, NOTICE_ACCEPT_ENDED, listener_on_accept_ended);
 }
 
 static void listener_drained(struct worker *w)
 {
-	listener_tell(w, TOLD_DRAINED, listener_on_drained);
+	listener_notify(w, NOTICE_DRAINED, listener_on_drained);
 }
 
 const struct worker_owner listener_owner = {

@@ -112,7 +112,7 @@ static void retry_due(struct timer *timer, uint64_t now_ns)
 
 	(void)now_ns;
 	conn_io_end(t->conn, &nothing);
-	t->conn->flags |= CONN_FED;
+	t->conn->flags |= CONN_OWN_RUN;
 	conn_ready(t->conn);
 }
 

@@ -51,7 +51,7 @@ static void the_oldest_peer_on_probation_is_evicted_first(void **state)
 	(void)state;
 	for (unsigned i = 0; i < MANY; i++) {
 		peers_add(&table, &all[i], 1);
-		peers_heard(&table, &all[0], 1); /* so soon that counts for nothing */
+		peers_active(&table, &all[0], 1); /* so soon that counts for nothing */
 	}
 	assert_int_equal(evicted, MANY - table.max);
 	for (unsigned i = 0; i < MANY; i++)
@@ -63,7 +63,7 @@ static void a_peer_that_sends_again_is_established(void **state)
 {
 	(void)state;
 	peers_add(&table, &all[0], 1);
-	peers_heard(&table, &all[0], 1 + PEERS_PROBATION_NS);
+	peers_active(&table, &all[0], 1 + PEERS_PROBATION_NS);
 	assert_int_equal(all[0].list, PEER_ESTABLISHED);
 	for (unsigned i = 1; i < MANY; i++)
 		peers_add(&table, &all[i], 2 * PEERS_PROBATION_NS);
@@ -79,21 +79,21 @@ static void active_peers_are_not_evicted(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
 		peers_add(&table, &all[i], now);
-		peers_heard(&table, &all[i], now + PEERS_PROBATION_NS);
+		peers_active(&table, &all[i], now + PEERS_PROBATION_NS);
 	}
 	now += PEERS_PROBATION_NS;
 	for (unsigned i = 64; i < 128; i++) {
 		peers_add(&table, &all[i], now);
-		peers_heard(&table, &all[i], now + PEERS_PROBATION_NS);
+		peers_active(&table, &all[i], now + PEERS_PROBATION_NS);
 		assert_int_equal(all[i].list, PEER_PROBATION);
 	}
 	assert_int_equal(evicted, 0);
 	now += PEERS_ACTIVE_NS;
 	for (unsigned i = 0; i < 32; i++)
-		peers_heard(&table, &all[i], now); /* half of them are still active */
+		peers_active(&table, &all[i], now); /* half of them are still active */
 	for (unsigned i = 128; i < 256; i++) {
 		peers_add(&table, &all[i], now);
-		peers_heard(&table, &all[i], now + PEERS_PROBATION_NS);
+		peers_active(&table, &all[i], now + PEERS_PROBATION_NS);
 	}
 	for (unsigned i = 0; i < 64; i++)
 		assert_int_equal(all[i].list, i < 32 ? PEER_ESTABLISHED : PEER_UNKNOWN);
@@ -104,7 +104,7 @@ static void a_table_that_got_smaller_keeps_its_bound(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
 		peers_add(&table, &all[i], NS_PER_S);
-		peers_heard(&table, &all[i], NS_PER_S + PEERS_PROBATION_NS);
+		peers_active(&table, &all[i], NS_PER_S + PEERS_PROBATION_NS);
 	}
 	for (table.max = 4; table.max > 0; table.max--) {
 		peers_add(&table, &all[64 + table.max], 2 * (uint64_t)NS_PER_S);
@@ -120,7 +120,7 @@ static void pinned_peers_are_not_evicted(void **state)
 	for (unsigned i = 1; i < MANY; i++)
 		peers_add(&table, &all[i], 10 * (uint64_t)NS_PER_S);
 	assert_int_equal(all[0].list, PEER_PINNED);
-	peers_heard(&table, &all[0], 20 * (uint64_t)NS_PER_S);
+	peers_active(&table, &all[0], 20 * (uint64_t)NS_PER_S);
 	assert_int_equal(all[0].list, PEER_PINNED);
 	peers_forget(&table, &all[0]);
 	peers_forget(&table, &all[0]);
@@ -137,7 +137,7 @@ static void pinned_peers_are_bounded(void **state)
 	}
 	assert_int_equal(table.lists[PEER_PINNED].count, table.max / 2);
 	assert_int_equal(all[MANY - 1].list, PEER_PROBATION);
-	peers_heard(&table, &all[MANY - 1], NS_PER_S); /* there is no place for it */
+	peers_active(&table, &all[MANY - 1], NS_PER_S); /* there is no place for it */
 	assert_int_equal(all[MANY - 1].list, PEER_PROBATION);
 	table.max = 1; /* then no peer is left that could be evicted */
 	peers_add(&table, &all[64], NS_PER_S);
@@ -151,7 +151,7 @@ static void pinned_peers_take_places_of_established_ones(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
 		peers_add(&table, &all[i], 1);
-		peers_heard(&table, &all[i], 1 + PEERS_PROBATION_NS);
+		peers_active(&table, &all[i], 1 + PEERS_PROBATION_NS);
 	}
 	for (unsigned i = 64; i < 96; i++) {
 		peers_add(&table, &all[i], 1);

@@ -110,7 +110,7 @@ static struct sockaddr_storage rdma_pair_address(const uint8_t gid[static PAIR_G
 /* Of two ports in one network, the client means the one whose address it has connected to. */
 static int rdma_pair_resolve(struct rdma_exchange *x, struct rdma_pair *p)
 {
-	struct sockaddr_storage to = rdma_pair_address(p->said.client.gid, x->interface);
+	struct sockaddr_storage to = rdma_pair_address(p->agreed.client.gid, x->interface);
 	struct sockaddr_storage from = conn_local_address(x->conn);
 	struct sockaddr *source = NULL;
 
@@ -144,7 +144,7 @@ static int rdma_pair_new(struct rdma_exchange *x, const struct pair *pair)
 		free(p);
 		return -ENOMEM;
 	}
-	*p = (struct rdma_pair){ .next = x->pairs, .exchange = x, .r = r, .said = *pair };
+	*p = (struct rdma_pair){ .next = x->pairs, .exchange = x, .r = r, .agreed = *pair };
 	r->pair = x->pairs = p;
 	r->pair_type = rdma_pair_types[pair->type];
 	r->pair_number = pair->client.number;
@@ -160,12 +160,12 @@ int rdma_pair(struct conn *c, struct pair *pair)
 	struct rdma_pair *p = x->pairs;
 	int rc;
 
-	while (p && p->said.client.number != pair->client.number)
+	while (p && p->agreed.client.number != pair->client.number)
 		p = p->next;
 	if (p && p->r->state != RDMA_ACCEPTED)
 		return -EAGAIN;
 	if (p) {
-		pair->own = p->said.own;
+		pair->own = p->agreed.own;
 		pair->conn = p->r->conn;
 		return 0;
 	}
@@ -281,22 +281,22 @@ static struct ibv_ah_attr rdma_pair_way(const struct rdma_conn *r, const struct 
 				   .grh = { .sgid_index = (uint8_t)own->gid_index,
 					    .hop_limit = PAIR_HOPS } };
 
-	memcpy(&way.grh.dgid, r->pair->said.client.gid, PAIR_GID);
+	memcpy(&way.grh.dgid, r->pair->agreed.client.gid, PAIR_GID);
 	return way;
 }
 
 static int rdma_pair_to_rtr(struct rdma_conn *r, const struct ibv_gid_entry *own)
 {
-	const struct pair *said = &r->pair->said;
+	const struct pair *agreed = &r->pair->agreed;
 	int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.qp_access_flags =
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
-		.path_mtu = said->mtu,
-		.dest_qp_num = said->client.number,
-		.rq_psn = said->client.sequence,
-		.max_dest_rd_atomic = (uint8_t)said->own.reads,
+		.path_mtu = agreed->mtu,
+		.dest_qp_num = agreed->client.number,
+		.rq_psn = agreed->client.sequence,
+		.max_dest_rd_atomic = (uint8_t)agreed->own.reads,
 		.min_rnr_timer = RDMA_RNR_TIMER,
 		.ah_attr = rdma_pair_way(r, own),
 	};
@@ -304,25 +304,25 @@ static int rdma_pair_to_rtr(struct rdma_conn *r, const struct ibv_gid_entry *own
 	return -ibv_modify_qp(r->id->qp, &attr,
 			      IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_AV | IBV_QP_PATH_MTU |
 				      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				      (said->type == PAIR_RC ? reliable : 0));
+				      (agreed->type == PAIR_RC ? reliable : 0));
 }
 
 static int rdma_pair_to_rts(struct rdma_conn *r)
 {
-	const struct pair *said = &r->pair->said;
+	const struct pair *agreed = &r->pair->agreed;
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS,
-				    .sq_psn = said->own.sequence,
+				    .sq_psn = agreed->own.sequence,
 				    .timeout = PAIR_TIMEOUT,
 				    .retry_cnt = PAIR_RETRIES,
 				    .rnr_retry = PAIR_RETRIES,
-				    .max_rd_atomic = (uint8_t)said->own.reads };
+				    .max_rd_atomic = (uint8_t)agreed->own.reads };
 
 	int reliable =
 		IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 
 	return -ibv_modify_qp(r->id->qp, &attr,
 			      IBV_QP_STATE | IBV_QP_SQ_PSN |
-				      (said->type == PAIR_RC ? reliable : 0));
+				      (agreed->type == PAIR_RC ? reliable : 0));
 }
 
 /* A queue pair for datagrams is ready when it was made, but for the key that clients expect. */
@@ -340,7 +340,7 @@ static int rdma_pair_to_datagrams(struct rdma_conn *r, const struct ibv_gid_entr
 static int rdma_pair_connect(struct rdma_conn *r)
 {
 	const struct ibv_device_attr *limits = &r->device->limits;
-	struct pair_end *own = &r->pair->said.own;
+	struct pair_end *own = &r->pair->agreed.own;
 	struct ibv_gid_entry entry;
 	int rc;
 
@@ -350,11 +350,11 @@ static int rdma_pair_connect(struct rdma_conn *r)
 	memcpy(own->gid, &entry.gid, sizeof(own->gid));
 	own->number = r->number;
 	own->reads = (unsigned)MIN(MIN(limits->max_qp_rd_atom, limits->max_qp_init_rd_atom),
-				   (int)MIN(r->pair->said.client.reads, (unsigned)UINT8_MAX));
+				   (int)MIN(r->pair->agreed.client.reads, (unsigned)UINT8_MAX));
 	if (getrandom(&own->sequence, sizeof(own->sequence), 0) < 0)
 		return -errno;
 	own->sequence &= PAIR_PSN_MASK;
-	if (r->pair->said.type == PAIR_UD)
+	if (r->pair->agreed.type == PAIR_UD)
 		return rdma_pair_to_datagrams(r, &entry);
 	rc = rdma_pair_to_rtr(r, &entry);
 	return rc < 0 ? rc : rdma_pair_to_rts(r);

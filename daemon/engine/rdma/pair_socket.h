@@ -14,7 +14,7 @@ struct rdma_pair {
 	struct rdma_pair *next;
 	struct rdma_exchange *exchange; /* NULL: it has ended */
 	struct rdma_conn *r;
-	struct pair said; /* without .conn */
+	struct pair agreed; /* without .conn */
 };
 
 /* A socket's engine_state. */

@@ -432,7 +432,7 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d)
 			return;
 		*recent = peer;
 	}
-	peers_heard(&u->peers, &peer->peer, u->now_ns);
+	peers_active(&u->peers, &peer->peer, u->now_ns);
 	udp_input(u, peer->peer.conn, d,
 		  u->gro && d->msg->msg_controllen ? udp_segment_size(d->msg, d->bytes) : 0);
 }

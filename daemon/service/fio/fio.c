@@ -27,7 +27,8 @@ struct fio_conn {
 
 /* State of a listener, shared by its workers. */
 struct fio_shared {
-	_Atomic uint64_t lent; /* bytes of its clients' regions, in pages, as these are locked */
+	_Atomic uint64_t
+		reserved; /* bytes of its clients' regions, in pages, as these are locked */
 };
 
 /* ---- Keys ---- */
@@ -63,14 +64,15 @@ static uint32_t fio_count(struct conn *c, struct fio_conn *s, uint32_t wanted, u
 {
 	struct fio_shared *shared = c->worker->shared;
 	uint64_t total = fio_total(c->worker) & ~(uint64_t)(FIO_PAGE - 1);
-	uint64_t lent = atomic_load(&shared->lent), block = s->control.block_bytes;
+	uint64_t reserved = atomic_load(&shared->reserved), block = s->control.block_bytes;
 	uint32_t blocks;
 
 	do {
-		*ret_left = total - MIN(lent, total);
+		*ret_left = total - MIN(reserved, total);
 		blocks = (uint32_t)MIN(*ret_left / block, wanted);
 		s->counted = fio_pages(blocks * block);
-	} while (!atomic_compare_exchange_weak(&shared->lent, &lent, lent + s->counted));
+	} while (
+		!atomic_compare_exchange_weak(&shared->reserved, &reserved, reserved + s->counted));
 	return blocks;
 }
 
@@ -78,7 +80,7 @@ static void fio_uncount(const struct conn *c, struct fio_conn *s)
 {
 	struct fio_shared *shared = c->worker->shared;
 
-	atomic_fetch_sub(&shared->lent, s->counted);
+	atomic_fetch_sub(&shared->reserved, s->counted);
 	s->counted = 0;
 }
 

@@ -103,7 +103,7 @@ static void record(const struct conn *c, const struct iperf3_results *r)
 	struct iperf3_conn *i = c->state;
 	struct test_figures *server = &i->record->server, *client = &i->record->client;
 
-	i->record->complete = i->record->told = true;
+	i->record->complete = i->record->has_client = true;
 	server->cpu_percent = r->cpu_user + r->cpu_system;
 	client->cpu_percent = i->client_cpu;
 	for (unsigned k = 0; k < r->count; k++) {

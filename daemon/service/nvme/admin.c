@@ -414,9 +414,9 @@ void nvme_admin_drain(struct nvme_queue *q)
 {
 	struct nvme_command *d = q->held;
 
-	if (!d || q->told || q->phase != NVME_PHASE_LIVE)
+	if (!d || q->drain_reported || q->phase != NVME_PHASE_LIVE)
 		return;
-	q->told = true;
+	q->drain_reported = true;
 	q->held = d->next;
 	d->result = EVENT_COME_BACK;
 	nvme_command_end(d, NVME_SUCCESS);

@@ -160,9 +160,9 @@ struct nvme_queue {
 	enum nvme_phase phase;
 	uint16_t sqsize, sqhd;
 	bool no_flow_control;
-	bool running; /* within nvme_run(), which handles `todo` itself */
-	bool told;    /* an event has told the host of the drain */
-	bool waits;   /* its Connect waits, or did; alive_ns is its time limit */
+	bool running;        /* within nvme_run(), which handles `todo` itself */
+	bool drain_reported; /* an event has told the host of the drain */
+	bool waits;          /* its Connect waits, or did; alive_ns is its time limit */
 	struct nvme_verbs verbs;
 	/* Its verbs once Connect has said what it is: an admin queue, or one of I/O. */
 	const struct nvme_verbs *const *after_connect;

@@ -112,15 +112,15 @@ static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 {
 	const struct exchange_options *options =
 		options_of(&c->worker->options, &exchange_key_table);
-	const struct exchange_key *said = &x->key;
+	const struct exchange_key *agreed = &x->key;
 	struct pair pair = { .type = (enum pair_type)options->pair_type,
-			     .client = { said->number, said->sequence, said->reads, { 0 } },
+			     .client = { agreed->number, agreed->sequence, agreed->reads, { 0 } },
 			     .mtu = x->mtu };
 	struct exchange_key own = { 0 };
 	struct region scratch;
 	int rc;
 
-	memcpy(pair.client.gid, said->gid, sizeof(pair.client.gid));
+	memcpy(pair.client.gid, agreed->gid, sizeof(pair.client.gid));
 	rc = conn_pair(c, &pair);
 	if (rc < 0)
 		return rc;

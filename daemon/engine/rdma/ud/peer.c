@@ -135,7 +135,7 @@ void rdma_ud_input(struct rdma_peer *peer, struct chunk *k, uint32_t bytes)
 		stat_add(c->worker->stats.datagrams_dropped, 1);
 		return;
 	}
-	peers_heard(&peer->ud->peers, &peer->peer, clock_coarse_ns());
+	peers_active(&peer->ud->peers, &peer->peer, clock_coarse_ns());
 	if (bytes > GRH_BYTES)
 		conn_input(c, k, k->base + GRH_BYTES, bytes - GRH_BYTES);
 }
