@@ -396,7 +396,7 @@ void conn_compact(struct conn *c)
 
 void conn_wait_to_receive(struct conn *c)
 {
-	conn_begin_wait(c, CONN_NO_INPUT);
+	pressure_begin_wait(c, CONN_NO_INPUT);
 	conn_compact(c);
 }
 

@@ -22,7 +22,7 @@ uint32_t pressure_kept(const struct worker *w)
 	return w->engine->messages ? w->pool.keep : w->pool.keep / 2;
 }
 
-bool conn_look_unread(struct conn *c)
+bool pressure_look_unread(struct conn *c)
 {
 	int bytes = 0;
 
@@ -64,7 +64,7 @@ static bool conn_claim(struct conn *c)
 	}
 	if (w->pressure.first || p->free_count <= pressure_kept(w) + w->pressure.granted)
 		return false;
-	return !pool_is_short(p) || !(conn_has_unsent(c) || conn_look_unread(c));
+	return !pool_is_short(p) || !(conn_has_unsent(c) || pressure_look_unread(c));
 }
 
 /* A part of the chunk that views of the reserve share, or of a new one; NULL: the pool is empty. */
@@ -190,7 +190,7 @@ void conn_end_wait(struct conn *c)
 	}
 }
 
-void conn_begin_wait(struct conn *c, uint32_t flags)
+void pressure_begin_wait(struct conn *c, uint32_t flags)
 {
 	struct worker *w = c->worker;
 
@@ -199,7 +199,7 @@ void conn_begin_wait(struct conn *c, uint32_t flags)
 	stat_add(w->stats.starved, 1);
 	c->flags |= CONN_NO_MEMORY | flags;
 	if (!conn_has_unsent(c))
-		conn_look_unread(c);
+		pressure_look_unread(c);
 	conn_drop_grant(c);
 	conn_take_place(c);
 	conn_enqueue(c);
@@ -212,7 +212,7 @@ void conn_wait_for_memory(struct conn *c)
 	struct worker *w = c->worker;
 
 	w->pressure.free_lacked = MIN(w->pressure.free_lacked, w->pool.free_count);
-	conn_begin_wait(c, 0);
+	pressure_begin_wait(c, 0);
 	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* the service waits as well, not only a receive */
 	conn_update_wait(c);
 }

@@ -18,10 +18,10 @@ uint32_t pressure_kept(const struct worker *w);
 
 /* Does the socket hold output that the peer has not acknowledged (TCP) or
  * read (Unix)?  Sets CONN_UNREAD. */
-bool conn_look_unread(struct conn *c);
+bool pressure_look_unread(struct conn *c);
 
 /* Puts c, if it is in no queue, into one.  flags: CONN_NO_INPUT, if only a receive waits. */
-void conn_begin_wait(struct conn *c, uint32_t flags);
+void pressure_begin_wait(struct conn *c, uint32_t flags);
 
 /* Does c wait for its own peer, before any chunk could help it?  The peer has to take the queued
  * output and, where chunks are short, the output in the socket as well: a peer that left that

@@ -10,7 +10,7 @@
 /* Serves c: it leaves its queue and runs in this turn or the next.  If it waits to receive, a chunk
  * is reserved for that receive (CONN_GRANTED), which comes later: until then other connections
  * could take the chunk. */
-static void conn_feed(struct conn *c)
+static void pressure_serve(struct conn *c)
 {
 	struct worker *w = c->worker;
 	const struct pool *p = &w->pool;
@@ -31,21 +31,21 @@ static void conn_feed(struct conn *c)
 
 /* Serves the connections of a queue whose services wait for chunks, as long as more chunks are free
  * than when a service last found too few. */
-static void worker_feed_services(struct worker *w, enum wait_kind queue)
+static void pressure_serve_services(struct worker *w, enum wait_kind queue)
 {
 	struct conn *next;
 
 	for (struct conn *c = w->pressure.queues[queue].first;
 	     c && w->pool.free_count > w->pressure.free_lacked; c = next) {
 		next = c->wait.next;
-		conn_feed(c);
+		pressure_serve(c);
 	}
 }
 
 /* Serves connections that wait for a chunk to receive into, in order of their places.  Some chunks
  * are left to connections without unread output.  A connection that waits again at once has its
  * place before `next`, so that the loop does not meet it twice. */
-static void worker_feed_inputs(struct worker *w)
+static void pressure_serve_inputs(struct worker *w)
 {
 	const struct pool *p = &w->pool;
 	uint32_t taken = pressure_kept(w) + w->pressure.granted,
@@ -67,7 +67,7 @@ static void worker_feed_inputs(struct worker *w)
 		} else {
 			break;
 		}
-		conn_feed(c);
+		pressure_serve(c);
 	}
 }
 
@@ -94,9 +94,9 @@ void worker_resume_waiting(struct worker *w)
 {
 	uint32_t free = w->pressure.free_lacked;
 
-	worker_feed_services(w, WAIT_SERVICE);
-	worker_feed_services(w, WAIT_SERVICE_BEHIND);
-	worker_feed_inputs(w);
+	pressure_serve_services(w, WAIT_SERVICE);
+	pressure_serve_services(w, WAIT_SERVICE_BEHIND);
+	pressure_serve_inputs(w);
 	if (w->pool.free_count > free)
 		w->pressure.free_lacked = UINT32_MAX; /* all waiting services run again, and report
 						 again if they still lack chunks */
@@ -127,7 +127,7 @@ static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 		c->wait.stalled = stalls ? (uint8_t)(c->wait.stalled + 1) : 0;
 		c->wait.moved = conn_moved(c);
 		conn_drop_grant(c); /* it has not used its grant since the last look */
-		if ((c->flags & CONN_UNREAD) && !conn_look_unread(c))
+		if ((c->flags & CONN_UNREAD) && !pressure_look_unread(c))
 			conn_update_wait(c);
 		if (c->wait.stalled >= WORKER_PATIENCE ||
 		    (stuck && c->wait.stalled >= WORKER_PATIENCE_STUCK &&

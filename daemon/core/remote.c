@@ -52,17 +52,17 @@ int remote_room(struct worker *w, struct bufq *q, size_t bytes)
 	return 0;
 }
 
-void conn_scratch_region(const struct conn *c, struct region *ret_region)
+void remote_scratch_region(const struct conn *c, struct region *ret_region)
 {
 	c->worker->engine->remote->scratch_region(c, ret_region);
 }
 
-unsigned conn_send_scratch(struct conn *c, uint32_t bytes)
+unsigned remote_send_scratch(struct conn *c, uint32_t bytes)
 {
 	return c->worker->engine->remote->send_scratch(c, bytes);
 }
 
-void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes)
+void remote_message(struct conn *c, const uint8_t *head, uint32_t bytes)
 {
 	struct worker *w = c->worker;
 
@@ -74,7 +74,7 @@ void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes)
 	conn_ready(c);
 }
 
-int conn_region(struct conn *c, size_t bytes, struct region *ret_region)
+int remote_region(struct conn *c, size_t bytes, struct region *ret_region)
 {
 	return c->worker->engine->remote->region(c, bytes, ret_region);
 }

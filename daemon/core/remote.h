@@ -55,18 +55,19 @@ struct region {
 };
 
 /* 0 or -errno; -ENOMEM: that much memory cannot be allocated or locked. */
-int conn_region(struct conn *c, size_t bytes, struct region *ret_region);
+int remote_region(struct conn *c, size_t bytes, struct region *ret_region);
 
 /* For services with message(): memory of options.region_size bytes that all connections of a worker
  * and device share, so its contents have no meaning.  The part of a message beyond its receive
- * buffer is written there, clients may read and write it, and conn_send_scratch() sends from it. */
-void conn_scratch_region(const struct conn *c, struct region *ret_region);
+ * buffer is written there, clients may read and write it, and remote_send_scratch() sends from it.
+ */
+void remote_scratch_region(const struct conn *c, struct region *ret_region);
 /* Sends the first `bytes` of that memory as a message, before the messages in tx.  Returns how many
  * such messages are not posted yet, this one included.  0: refused, because it is too long or the
  * waiting messages have another length. */
-unsigned conn_send_scratch(struct conn *c, uint32_t bytes);
+unsigned remote_send_scratch(struct conn *c, uint32_t bytes);
 /* Called by engines: passes a message to service->message(). */
-void conn_message(struct conn *c, const uint8_t *head, uint32_t bytes);
+void remote_message(struct conn *c, const uint8_t *head, uint32_t bytes);
 
 /* Called by engines: ends the operation; result as for done(). */
 void remote_finish(struct remote *remote, int result);

@@ -43,7 +43,7 @@ enum service_flag {
 	/* Its open() wants the client's address (w->accept.arrival), which costs no
 	 * system call while accepting. */
 	SERVICE_WANTS_ADDRESS = 1 << 9,
-	/* It lends clients memory (conn_region()), of `region-size` bytes at most. */
+	/* It lends clients memory (remote_region()), of `region-size` bytes at most. */
 	SERVICE_LENDS = 1 << 10,
 	/* It serves the listener's `exports`: w->mounts has one at least. */
 	SERVICE_EXPORTS = 1 << 11,

@@ -121,7 +121,7 @@ static int fio_lend(struct conn *c, struct fio_conn *s)
 		control->block_bytes = (uint32_t)left;
 		return 0;
 	}
-	rc = conn_region(c, (size_t)s->spread * control->block_bytes, &s->region);
+	rc = remote_region(c, (size_t)s->spread * control->block_bytes, &s->region);
 	if (rc < 0)
 		fio_uncount(c, s);
 	return rc;

@@ -5,7 +5,7 @@
  * control.  Clients do not announce the type of test.  So there are two services: `perftest` drops
  * the messages of data connections, `perftest-lat` answers each with one of its length; both lend
  * memory.  Its contents, and those of messages, have no meaning, so all clients of a worker share
- * it (see conn_scratch_region()).
+ * it (see remote_scratch_region()).
  *
  * Over iWARP, a client of ib_send_bw needs credits: for each of its queue pairs it has memory into
  * which this server writes how many messages it took.  Only the order of the connections tells the
@@ -127,7 +127,7 @@ static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 	if (!x->tests)
 		conn_op_begin(c, OPERATION_TEST);
 	x->tests = true;
-	conn_scratch_region(pair.conn, &scratch);
+	remote_scratch_region(pair.conn, &scratch);
 	own.reads = (uint16_t)pair.own.reads;
 	own.number = pair.own.number;
 	own.sequence = pair.own.sequence;
@@ -394,7 +394,7 @@ static void queue_answer(struct conn *c, struct perftest_conn *p)
 		known |= t->queues[i].number == q.number;
 	if (t && !known && t->count < PERFTEST_QUEUES_MAX)
 		t->queues[t->count++] = q;
-	conn_scratch_region(c, &scratch);
+	remote_scratch_region(c, &scratch);
 	perftest_set_memory(p->message, (uintptr_t)scratch.base, scratch.key);
 }
 
@@ -481,7 +481,7 @@ static void data_message(struct conn *c, struct perftest_conn *p, uint32_t bytes
 	}
 	p->taken++;
 	if (c->worker->service->flags & SERVICE_ANSWERS) {
-		waiting = conn_send_scratch(c, bytes);
+		waiting = remote_send_scratch(c, bytes);
 		p->piped |= waiting > 1;
 		if (!waiting)
 			conn_close(c, CONN_END_PROTOCOL);

@@ -330,7 +330,7 @@ void rdma_queue_received(struct rdma_conn *r, const struct ibv_wc *wc)
 	r->posted_count--;
 	stat_add(c->worker->stats.wc_recv, wc->status == IBV_WC_SUCCESS);
 	if (bytes > 0 && r->device->scratch)
-		conn_message(c, slot.data + header, bytes);
+		remote_message(c, slot.data + header, bytes);
 	else if (bytes > 0)
 		conn_input(c, slot.chunk, slot.data + header, bytes);
 	chunk_put(&c->worker->pool, slot.chunk);
