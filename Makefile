@@ -68,6 +68,7 @@ endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) $(CTL_PACKAGES) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PACKAGES) $(if $(RDMA_FOUND),$(RDMA_PACKAGES)) $(if $(ISAL_FOUND),libisal) $(TLS_FOUND) 2>/dev/null)
 CTL_LIBS   := $(shell pkg-config --libs $(CTL_PACKAGES) 2>/dev/null)
+NBBENCH_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
 endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
@@ -79,7 +80,7 @@ LIB_ROOMS   := base show rows client
 INC_lib/base   := -Ilib/base ## parsing of values, text, histogram, processes, frames of Varlink, the schema of statistics: knows only libc
 INC_lib/show   := $(INC_lib/base) -Ilib/show ## tables, numbers, fields of JSON documents: knows no daemon
 INC_lib/rows   := $(INC_lib/show) -Ilib/rows ## rows: the interval of two documents, their figures, what is saved of them
-INC_lib/client := $(INC_lib/show) -Ilib/client ## ctl.h: what each command sees; the Varlink client, also over ssh
+INC_lib/client := $(INC_lib/show) -Ilib/client ## command lines, what each command sees (ctl.h), the Varlink client, also over ssh
 INC_lib        := $(INC_lib/rows) -Ilib/client
 INC_base    := $(INC_lib/base) -Idaemon/base ## log, mailbox, Unix sockets: knows only libc (and the journal)
 INC_core    := $(INC_base) -Idaemon/core ## buf, conn, worker, stats, and the contracts service.h, engine.h, store.h, op.h
@@ -106,24 +107,26 @@ INC_tls := $(INC_core) ## the stage around a service that opens and seals its re
 INC_registry := $(INC_core) ## the tables of all services, engines and stores
 INC_config  := $(INC_core) -Idaemon/registry -Idaemon/tls ## the INI file: the table of keys, parsing, checks, differences, dump
 INC_varlink := $(INC_base) ## a Varlink server on sd-event; knows nothing of what it serves
-INC_host    := $(INC_base) ## /proc, the service manager, its watchdog, threads that may hang, load generators
+INC_host    := $(INC_base) ## /proc, the service manager, its watchdog, threads that may hang
 INC_export  := $(INC_config) -Idaemon/config -Idaemon/host ## exports: opened, locked, kept while listeners serve them
 INC_server  := $(INC_export) -Idaemon/export ## the configuration in force: listeners with their sockets, workers and limits; start, reload, drain
 INC_control := $(INC_server) -Idaemon/ring -Idaemon/server -Idaemon/varlink ## the control socket: methods, documents, the doctor
-INC_main    := $(INC_control) -Idaemon/control ## options, start, signals, the main thread's event loop; run.c: --run; bench.c: --bench
-CTL_ROOMS   := measure host layers result print report bridge metrics state compare top
-INC_ctl/measure := $(INC_lib/rows) ## the output of load generators; how full a network interface was
-INC_ctl/host    := $(INC_ctl/measure) -Ictl/measure ## this host: its CPU time, its description, a command that runs on it; for `compare` and the bridge
-INC_ctl/layers  := $(INC_ctl/measure) -Ictl/measure ## `nbctl compare --layers`: samples of threads, functions by address, the table of layers
-INC_ctl/result  := $(INC_ctl/layers) -Ictl/layers ## groups of rows, the verdicts on them, warnings, what a run ends in: found once, for all that show it
-INC_ctl/print   := $(INC_ctl/result) -Ictl/result ## a result as tables, sentences and JSON
-INC_ctl/report  := $(INC_ctl/print) -Ictl/print ## the HTML page of saved rows, its pictures as SVG
-INC_ctl/bridge  := $(INC_lib) -Ictl/measure -Ictl/host ## `nbctl bridge`: the far end of -H
+INC_main    := $(INC_control) -Idaemon/control ## options, start, signals, the main thread's event loop; run.c: --run
+CTL_ROOMS   := metrics state top
 INC_ctl/metrics := $(INC_lib) ## OpenMetrics, and the HTTP server of `nbctl metrics`
 INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics ## commands that show or change the daemon's state: a file each
-INC_ctl/compare := $(INC_lib) -Ictl/measure -Ictl/host -Ictl/layers -Ictl/result -Ictl/print -Ictl/report ## `nbctl compare`, `report`: runs generators, visits listeners, saves rows
 INC_ctl/top     := $(INC_lib) -Ictl/state ## `nbctl top`
-INC_ctl_main    := $(INC_lib) ## nbctl: the command table and the options
+INC_ctl_main    := $(INC_lib) ## nbctl: the table of its commands
+BENCH_ROOMS := generator host layers result print report bridge run
+INC_bench/generator := $(INC_lib/rows) ## the output of load generators; how full a network interface was
+INC_bench/host      := $(INC_bench/generator) -Ibench/generator ## this host: its CPU time, its description, a command that runs on it; the daemon of a measurement
+INC_bench/layers    := $(INC_bench/generator) -Ibench/generator ## --layers: samples of threads, functions by address, the table of layers
+INC_bench/result    := $(INC_bench/layers) -Ibench/layers ## groups of rows, the verdicts on them, warnings, what a run ends in: found once, for all that show it
+INC_bench/print     := $(INC_bench/result) -Ibench/result ## a result as tables, sentences and JSON
+INC_bench/report    := $(INC_bench/print) -Ibench/print ## the HTML page of saved rows, its pictures as SVG
+INC_bench/bridge    := $(INC_lib) -Ibench/generator -Ibench/host ## `nbbench bridge`: the far end of -H and --on
+INC_bench/run       := $(INC_lib) -Ibench/generator -Ibench/host -Ibench/layers -Ibench/result -Ibench/print -Ibench/report ## the commands: starts daemons and generators, visits listeners, saves and shows rows
+INC_bench_main      := $(INC_lib) -Ibench/run ## nbbench: the table of its commands
 
 TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c certificate.c))
 # These a build without the libraries of RDMA has as well.
@@ -135,6 +138,8 @@ OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))
 CTL_SRC  := $(wildcard ctl/*.c $(CTL_ROOMS:%=ctl/%/*.c))
 CTL_OBJ  := $(CTL_SRC:%.c=$(BUILD)/%.o)
+NBBENCH_SRC := $(wildcard bench/*.c $(BENCH_ROOMS:%=bench/%/*.c))
+NBBENCH_OBJ := $(NBBENCH_SRC:%.c=$(BUILD)/%.o)
 LIB_SRC  := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
 UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/test_rdma_%) $(if $(TLS_FOUND),,tests/unit/test_tls.c tests/unit/test_tls_kernel.c),$(wildcard tests/unit/test_*.c))
@@ -152,11 +157,11 @@ include tools/lint.mk
 # ---- Build ---------------------------------------------------------------------------------------
 .PHONY: all
 ifeq ($(MISSING)$(filter no,$(NB_DEPS)),yes)
-all: ## build the daemon and nbctl (the default)
+all: ## build nbserved, nbctl and nbbench (the default)
 	@tools/deps.sh build
 	$(AGAIN) NB_DEPS=no all
 else
-all: $(BUILD)/nbserved $(BUILD)/nbctl
+all: $(BUILD)/nbserved $(BUILD)/nbctl $(BUILD)/nbbench
 	$(if $(LEFT_OUT),@echo 'left out of this build: $(LEFT_OUT)')
 endif
 LEFT_OUT := $(strip $(if $(RDMA_FOUND),,RDMA) $(if $(ISAL_FOUND),,ISA-L) $(if $(TLS_FOUND),,TLS))
@@ -169,6 +174,10 @@ $(BUILD)/nbctl: $(CTL_OBJ) $(BUILD)/libnb.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(CTL_LIBS) -lm
 
+$(BUILD)/nbbench: $(NBBENCH_OBJ) $(BUILD)/libnb.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(NBBENCH_LIBS) -lm
+
 $(BUILD)/libnbserved.a: $(OBJ)
 $(BUILD)/libnb.a: $(LIB_OBJ)
 $(BUILD)/lib%.a:
@@ -177,7 +186,9 @@ $(BUILD)/lib%.a:
 
 $(MAIN_OBJ): INC := $(INC_main)
 $(BUILD)/ctl/main.o: INC := $(INC_ctl_main)
+$(BUILD)/bench/main.o: INC := $(INC_bench_main)
 $(foreach r,$(LIB_ROOMS),$(eval $(BUILD)/lib/$(r)/%.o: INC := $(INC_lib/$(r))))
+$(foreach r,$(BENCH_ROOMS),$(eval $(BUILD)/bench/$(r)/%.o: INC := $(INC_bench/$(r))))
 $(foreach r,$(CTL_ROOMS),$(eval $(BUILD)/ctl/$(r)/%.o: INC := $(INC_ctl/$(r))))
 $(foreach l,$(LAYERS),$(eval $(BUILD)/daemon/$(l)/%.o: INC := $(INC_$(l))))
 
@@ -187,13 +198,13 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | packages
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC) -c -o $@ $<
 
 # The files of the daemon, by which --layers tells its services from its engines.
-LAYERS_SOURCES := $(BUILD)/ctl/layers/sources.inc
+LAYERS_SOURCES := $(BUILD)/bench/layers/sources.inc
 DAEMON_FILES   := $(sort $(patsubst daemon/%,%,$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c))))
 $(LAYERS_SOURCES): FORCE
 	@mkdir -p $(@D)
 	@printf '"%s",\n' $(DAEMON_FILES) | cmp -s - $@ || printf '"%s",\n' $(DAEMON_FILES) >$@
-$(BUILD)/ctl/layers/layers_table.o: $(LAYERS_SOURCES)
-$(BUILD)/ctl/layers/layers_table.o: private CFLAGS_ALL += -DNB_LAYERS_SOURCES='"sources.inc"' -I$(BUILD)/ctl/layers
+$(BUILD)/bench/layers/layers_table.o: $(LAYERS_SOURCES)
+$(BUILD)/bench/layers/layers_table.o: private CFLAGS_ALL += -DNB_LAYERS_SOURCES='"sources.inc"' -I$(BUILD)/bench/layers
 
 # A change of compiler or flags rebuilds everything.
 $(BUILD)/flags: FORCE

@@ -1,77 +1,27 @@
-/* nbctl: the command line of nbserved's control socket.
- *
- * Finds the command in the table, reads its options from the command's own table, runs it.  To add
- * a command: a struct command in a file of its family, and a line here and in ctl.h. */
-#include <ctype.h>
-#include <errno.h>
-#include <getopt.h>
-#include <limits.h>
-#include <locale.h>
+/* nbctl: the companion of a running nbserved.  To add a command: a struct command in a file of its
+ * family, and a line here. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "ctl.h"
-#include "runtime.h"
-#include "text.h"
+#include "process.h"
+#include "program.h"
 #include "util.h"
 
+extern const struct command command_status, command_stats, command_top, command_metrics,
+	command_connections, command_exports, command_drain, command_resume, command_log_level,
+	command_reload, command_config, command_doctor, command_bridge;
+
 static const struct command *const commands[] = {
-	&command_status, &command_stats,   &command_compare,     &command_report,
-	&command_top,    &command_metrics, &command_connections, &command_exports,
-	&command_drain,  &command_resume,  &command_log_level,   &command_reload,
-	&command_config, &command_doctor,  &command_bridge,
+	&command_status,      &command_stats,   &command_top,    &command_metrics,
+	&command_connections, &command_exports, &command_drain,  &command_resume,
+	&command_log_level,   &command_reload,  &command_config, &command_doctor,
+	&command_bridge,
 };
 
-/* ---- Options: those of every command first, then the command's own ---- */
-
-enum {
-	GLOBAL_SOCKET,
-	GLOBAL_HOST,
-	GLOBAL_NBCTL,
-	GLOBAL_JSON,
-	GLOBAL_NO_COLOR,
-	GLOBAL_VERSION,
-	GLOBAL_HELP,
-	GLOBAL_COUNT
-};
-
-static const struct option_spec global_options[] = {
-	[GLOBAL_SOCKET] = { "socket", OPTION_VALUE, "SOCKET",
-			    "the daemon's control socket (or NBSERVED_SOCKET)" },
-	[GLOBAL_HOST] = { "host", OPTION_VALUE, "HOST",
-			  "the daemon is there ([USER@]HOST of ssh)" },
-	[GLOBAL_NBCTL] = { "nbctl", OPTION_VALUE, "COMMAND",
-			   "nbctl on that host (default: nbctl)" },
-	[GLOBAL_JSON] = { "json", OPTION_FLAG, NULL, "print JSON" },
-	[GLOBAL_NO_COLOR] = { "no-color", OPTION_FLAG, NULL, "no colour (or NO_COLOR=1)" },
-	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print nbctl's version" },
-	[GLOBAL_HELP] = { "help", OPTION_FLAG, NULL, "print this help" },
-	[GLOBAL_COUNT] = { NULL, OPTION_FLAG, NULL, NULL },
-};
-
-/* Short letters of the global options; 0: none. */
-static const char global_letters[GLOBAL_COUNT] = {
-	[GLOBAL_SOCKET] = 's',
-	[GLOBAL_HOST] = 'H',
-	[GLOBAL_VERSION] = 'V',
-	[GLOBAL_HELP] = 'h',
-};
-
-/* What earlier releases had: refused for one release, with what to use instead. */
-static const struct retired {
-	const char *command;
-	const char *option; /* NULL: the whole command */
-	const char *instead;
-} retired[] = {
-	{ "compare", "link", "the speed is what the card's driver tells" },
-	{ "compare", "csv", "use --json, and `jq -r` with @csv" },
-	{ "compare", "notes", "--columns help explains the columns, --json has all figures" },
-	{ "compare", "junit", "use --json: its limits, and the gate of each row" },
-	{ "compare", "control", "name the listener as well: its row is the control" },
+static const struct program_retired retired[] = {
 	{ "tests", NULL, "journalctl -u nbserved has a line for each test" },
-	{ "history", NULL, "use compare --save FILE, and report FILE" },
-	{ "compare", "stacks", "use perf record and flamegraph.pl" },
-	{ "compare", "softirq", "bpftrace tells softirq time by port" },
+	{ "history", NULL, "use `nbbench compare --save FILE`, and `nbbench show FILE`" },
 	{ "set", NULL, "write a file in conf.d, and `nbctl reload --dry-run`" },
 	{ "add", NULL, "write a file in conf.d, and `nbctl reload --dry-run`" },
 	{ "remove", NULL, "`nbctl drain`, or take it out of its file and `nbctl reload`" },
@@ -80,324 +30,51 @@ static const struct retired {
 	{ "config", "diff", "`nbctl config` names the file and line of each key" },
 };
 
-enum {
-	OPTIONS_MAX = GLOBAL_COUNT + COMMAND_OPTIONS_MAX,
-	LETTERS_MAX = 2 * OPTIONS_MAX + 2,
-	OWN_VALUE = 1000,                        /* of getopt, for options without a letter */
-	RETIRED_VALUE = OWN_VALUE + OPTIONS_MAX, /* and for those that are no more */
-};
-
-static int has_argument(const struct option_spec *o)
+/* Until 0.3: `nbctl compare` and `nbctl report` are commands of nbbench.  `report` wrote a page to
+ * standard output, and `compare --load FILE` showed saved rows. */
+static const struct command *other(struct ctl *ctl, const char *word)
 {
-	return o->kind == OPTION_FLAG       ? no_argument
-	       : o->kind == OPTION_OPTIONAL ? optional_argument
-					    : required_argument;
-}
+	bool report = !strcmp(word, "report"), show = report, svg = false;
+	char *argv[1024] = { NULL }, **to = argv;
 
-/* Makes getopt's tables; `val` is the letter, or else OWN_VALUE plus the index in the concatenated
- * lists, or RETIRED_VALUE plus that in the table above. */
-static void make_options(const struct command *command, struct option *options,
-			 char letters[static LETTERS_MAX])
-{
-	unsigned count = 0, max = command ? OPTIONS_MAX : GLOBAL_COUNT;
-	char *letter = stpcpy(letters, command ? "" : "+");
-
-	for (unsigned i = 0; i < max; i++) {
-		const struct option_spec *spec =
-			i < GLOBAL_COUNT ? &global_options[i] : &command->options[i - GLOBAL_COUNT];
-		int short_name = i < GLOBAL_COUNT ? global_letters[i] : 0;
-
-		if (!spec->name)
-			continue;
-		options[count++] = (struct option){ spec->name, has_argument(spec), NULL,
-						    short_name ? short_name : OWN_VALUE + (int)i };
-		if (short_name)
-			letter += sprintf(letter, "%c%s", short_name,
-					  has_argument(spec) == required_argument ? ":" : "");
+	if (!report && strcmp(word, "compare") != 0)
+		return NULL;
+	for (char **from = ctl->argv; *from && strcmp(*from, "--") != 0; from++) {
+		show |= !strcmp(*from, "--load");
+		svg |= report && !strcmp(*from, "--svg");
 	}
-	for (unsigned i = 0; command && i < ARRAY_SIZE(retired); i++)
-		if (retired[i].option && !strcmp(retired[i].command, command->name))
-			options[count++] = (struct option){ retired[i].option, optional_argument,
-							    NULL, RETIRED_VALUE + (int)i };
-	options[count] = (struct option){};
-}
-
-static void print_options(const struct command *command, const struct option_spec *options,
-			  unsigned max)
-{
-	for (unsigned i = 0; i < max && options[i].name; i++) {
-		const struct option_spec *o = &options[i];
-		char short_name = (char)(options == global_options ? global_letters[i] : 0);
-		char text[64], letter[] = { '-', short_name, ',', ' ', '\0' };
-
-		if (o == &global_options[GLOBAL_JSON] && command && command->json_instead)
-			continue;
-		snprintf(text, sizeof(text),
-			 o->kind == OPTION_FLAG       ? "--%s"
-			 : o->kind == OPTION_OPTIONAL ? "--%s[=%s]"
-						      : "--%s %s",
-			 o->name, o->argument);
-		printf("  %s%-21s %s\n", short_name ? letter : "    ", text, o->help);
-	}
-}
-
-static void print_examples(const char *example)
-{
-	printf("\nExample:\n");
-	while (*example) {
-		size_t bytes = strcspn(example, "\n");
-
-		printf("  %.*s\n", (int)bytes, example);
-		example += bytes + (example[bytes] != '\0');
-	}
-}
-
-static int help(const struct command *command)
-{
-	if (command) {
-		printf("Usage: nbctl %s [OPTION...]%s%s\n\n%c%s.\n", command->name,
-		       *command->arguments ? " " : "", command->arguments,
-		       toupper((unsigned char)*command->summary), command->summary + 1);
-		if (command->details)
-			printf("\n%s", command->details);
-		printf("\nOptions:\n");
-		print_options(command, command->options, COMMAND_OPTIONS_MAX);
-		print_options(command, global_options, GLOBAL_COUNT);
-		print_examples(command->example);
-		return CTL_DONE;
-	}
-	printf("Usage: nbctl [-H HOST] [-s SOCKET] COMMAND [ARGUMENT...]\n\nQueries and controls a running "
-	       "nbserved.\n\nCommands:\n");
-	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
-		printf("  %-13s %s\n", commands[i]->name, commands[i]->summary);
-	printf("\nOptions of every command:\n");
-	print_options(NULL, global_options, GLOBAL_COUNT);
-	printf("\n`nbctl COMMAND --help` says more and has an example.\n\n"
-	       "Exit status: 0 done, 1 refused by the daemon, 2 usage, 3 daemon unreachable, 4 a "
-	       "restart\nof the daemon is needed, 5 `compare --against` found something worse; of "
-	       "`compare -- COMMAND`\nthat of COMMAND.\n");
-	return CTL_DONE;
-}
-
-static int version(void)
-{
-	printf("nbctl %s\n", NB_VERSION);
-	return CTL_DONE;
-}
-
-static bool is_many(const struct ctl *ctl, int option)
-{
-	return ctl->command->options[option - OWN_VALUE - GLOBAL_COUNT].kind == OPTION_MANY;
-}
-
-/* Appends a further value of an OPTION_MANY to the text with the earlier ones, as a line.  The
- * first text is an argument of main(); each longer one is made here and owned by `made`. */
-static void join_lines(const char **value, const char *next)
-{
-	static char *made[OPTIONS_MAX]; /* the last text of each option, until nbctl ends */
-	char *text = text_new("%s\n%s", *value, next);
-	unsigned i = 0;
-
-	while (made[i] && made[i] != *value)
-		i++;
-	free(made[i]);
-	made[i] = text;
-	*value = text;
-}
-
-static int refuse_retired(const struct retired *r)
-{
-	ctl_warn("%s%s was removed: %s", r->option ? "--" : "", r->option ? r->option : r->command,
-		 r->instead);
-	return CTL_USAGE;
-}
-
-/* Reads the options of argv.  Until the command is known, reads up to the first word that is no
- * option.  CTL_DONE with *ret_done set: --help or --version was carried out. */
-static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
-{
-	struct option options[OPTIONS_MAX + ARRAY_SIZE(retired) + 1];
-	char letters[LETTERS_MAX];
-	const char **value;
-	int option;
-
-	make_options(ctl->command, options, letters);
-	optind = 0; /* glibc: start afresh */
-	while ((option = getopt_long(argc, argv, letters, options, NULL)) >= 0) {
-		switch (option) {
-		case '?':
-			return ctl_try_help(ctl);
-		case 's':
-			ctl->target.socket = optarg;
-			break;
-		case 'H':
-			ctl->target.host = optarg;
-			break;
-		case OWN_VALUE + GLOBAL_NBCTL:
-			ctl->target.nbctl = optarg;
-			break;
-		case OWN_VALUE + GLOBAL_JSON:
-			ctl->out.json = true;
-			break;
-		case OWN_VALUE + GLOBAL_NO_COLOR:
-			ctl->out.colour = false;
-			break;
-		case 'V':
-			*ret_done = true;
-			return version();
-		case 'h':
-			*ret_done = true;
-			return help(ctl->command);
-		default:
-			if (option >= RETIRED_VALUE)
-				return refuse_retired(&retired[option - RETIRED_VALUE]);
-			value = &ctl->values[option - OWN_VALUE - GLOBAL_COUNT];
-			if (*value && optarg && is_many(ctl, option)) {
-				join_lines(value, optarg);
-				break;
-			}
-			if (*value && optarg)
-				return ctl_usage(ctl, "--%s is given twice",
-						 ctl->command->options[value - ctl->values].name);
-			*value = optarg ? optarg : "";
+	for (char **from = ctl->argv; *from && to < argv + ARRAY_SIZE(argv) - 4; from++) {
+		if (from == ctl->argv) {
+			*to++ = process_program("nbbench");
+		} else if (show && !strcmp(*from, word)) {
+			*to++ = (char *)"show";
+			if (report)
+				*to++ = (char *)(svg ? "--svg=-" : "--html=-");
+		} else if (!show || (strcmp(*from, "--load") != 0 && strcmp(*from, "--svg") != 0)) {
+			*to++ = *from;
 		}
 	}
-	return CTL_DONE;
+	ctl_warn("`nbctl %s` is `nbbench %s` now, which this runs; it is gone in the next release",
+		 word, show ? "show" : "compare");
+	execvp(argv[0], argv);
+	ctl_warn("cannot run %s: %m", argv[0]);
+	exit(CTL_CANNOT_RUN);
 }
 
-/* ---- Commands ---- */
-
-static const struct command *find_command(const char *name)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
-		if (!strcmp(commands[i]->name, name))
-			return commands[i];
-	return NULL;
-}
-
-static int unknown_command(const struct ctl *ctl, const char *name)
-{
-	const char *names[ARRAY_SIZE(commands)];
-
-	for (unsigned i = 0; i < ARRAY_SIZE(retired); i++)
-		if (!retired[i].option && !strcmp(retired[i].command, name))
-			return refuse_retired(&retired[i]);
-	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
-		names[i] = commands[i]->name;
-	return ctl_unknown(ctl, "there is no command", name, names, ARRAY_SIZE(names));
-}
-
-/* Completes ctl->target, which the options have begun. */
-static int find_target(struct ctl *ctl)
-{
-	static char found[PATH_MAX];
-	const char *socket = getenv("NBSERVED_SOCKET"), *host = ctl->target.host;
-
-	if (host && (!*host || *host == '-'))
-		return ctl_usage(ctl, "--host: expected [USER@]HOST, got '%s'", host);
-	if (host && ctl->command->here)
-		return ctl_usage(ctl, "%s works on this host alone: leave out -H",
-				 ctl->command->name);
-	/* compare --on has another host as well. */
-	if (!host && ctl->target.nbctl && !ctl->command->runs_command)
-		return ctl_usage(ctl, "--nbctl is for another host: give -H HOST as well");
-	if (host || ctl->target.socket)
-		return CTL_DONE;
-	runtime_find_socket(found, sizeof(found));
-	ctl->target.socket = socket && *socket ? socket : found;
-	return CTL_DONE;
-}
-
-static int run_command(struct ctl *ctl, int argc, char **argv)
-{
-	const struct command *command = ctl->command;
-	bool done = false;
-	int rc;
-
-	for (int i = 1; command->runs_command && i < argc; i++) {
-		if (strcmp(argv[i], "--"))
-			continue;
-		ctl->rest = argv + i + 1;
-		argc = i;
-		break;
-	}
-	argv[0] = program_invocation_short_name; /* for getopt's messages */
-	rc = read_options(ctl, argc, argv, &done);
-	if (rc != CTL_DONE || done)
-		return rc;
-	if (ctl->out.json && command->json_instead)
-		return ctl_usage(ctl, "%s has no --json: see `%s`", command->name,
-				 command->json_instead);
-	rc = find_target(ctl);
-	if (rc != CTL_DONE)
-		return rc;
-	ctl->words = argv + optind;
-	ctl->word_count = (unsigned)(argc - optind);
-	if (ctl->word_count < command->words_min)
-		return ctl_usage(ctl, "expected: nbctl %s %s", command->name, command->arguments);
-	if (ctl->word_count > command->words_max)
-		return ctl_usage(ctl, "unexpected argument '%s'", ctl->words[command->words_max]);
-	rc = command->run(ctl);
-	client_close(ctl->kept);
-	return rc;
-}
-
-/* An incomplete table in a file must not look complete, so a failed write is an error.  Tables
- * flush themselves: an earlier failure shows only in the stream's error flag.  EPIPE is no error:
- * the reader has what it wanted. */
-static bool output_is_complete(void)
-{
-	int error = fflush(stdout) < 0 ? errno : 0;
-
-	if (error == EPIPE || (error == 0 && !ferror(stdout)))
-		return true;
-	ctl_warn("standard output: not all could be written%s%s", error ? ": " : "",
-		 error ? strerror(error) : "");
-	return false;
-}
-
-/* getopt reorders argv. */
-static char **copy_words(int argc, char **argv)
-{
-	char **words = calloc((size_t)argc + 1, sizeof(*words));
-
-	for (int i = 0; words && i < argc; i++)
-		words[i] = argv[i];
-	return words;
-}
+static const struct program nbctl = {
+	.name = "nbctl",
+	.about = "Queries and controls a running nbserved; nbbench(1) measures with it.",
+	.status =
+		"Exit status: 0 done, 1 refused by the daemon, 2 usage, 3 daemon unreachable, 4 a "
+		"restart\nof the daemon is needed.\n",
+	.commands = commands,
+	.command_count = ARRAY_SIZE(commands),
+	.retired = retired,
+	.retired_count = ARRAY_SIZE(retired),
+	.other = other,
+};
 
 int main(int argc, char **argv)
 {
-	const char *run = getenv("NBSERVED_RUN"); /* unset below: it is not for the generator */
-	static struct ctl ctl;
-	bool done = false;
-	int rc;
-
-	if (run) {
-		ctl_program = "nbserved";
-		ctl_nbserved = strdup(run);
-		unsetenv("NBSERVED_RUN");
-	}
-	ctl.argv = copy_words(argc, argv);
-	setlocale(LC_CTYPE, "");
-	output_init(&ctl.out, stdout);
-	rc = read_options(&ctl, argc, argv, &done);
-	if (rc != CTL_DONE || done)
-		return rc;
-	argc -= optind;
-	argv += optind;
-	if (argc == 0)
-		return ctl_usage(&ctl, "no command is given");
-	if (!strcmp(argv[0], "help")) {
-		if (argc > 1 && !find_command(argv[1]))
-			return unknown_command(&ctl, argv[1]);
-		return help(argc == 1 ? NULL : find_command(argv[1]));
-	}
-	ctl.command = find_command(argv[0]);
-	if (!ctl.command)
-		return unknown_command(&ctl, argv[0]);
-	rc = run_command(&ctl, argc, argv);
-	if (!output_is_complete() && rc == CTL_DONE)
-		rc = CTL_USAGE;
-	return rc;
+	return program_main(&nbctl, argc, argv);
 }

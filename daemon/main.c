@@ -8,7 +8,6 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
-#include "bench.h"
 #include "config.h"
 #include "control.h"
 #include "doctor.h"
@@ -110,8 +109,6 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 
 	(void)source;
 	d->terminated++;
-	if (d->run && run_interrupt(d->run, info, d->terminated))
-		return 0;
 	if (d->terminated > 1) {
 		log_warning("received a second SIG%s, ending at once",
 			    sigabbrev_np((int)info->ssi_signo));
@@ -160,7 +157,6 @@ static int watch_signals(struct daemon *d)
 	sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		sigaddset(&set, signals[i].number);
-	sigaddset(&set, SIGCHLD);           /* for sd_event_add_child() of --run */
 	sigprocmask(SIG_BLOCK, &set, NULL); /* before threads are started, which inherit it */
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
 		/* A signalfd receives ignored signals as well, but nohup(1) is to be obeyed. */
@@ -199,12 +195,14 @@ static int serve_until_end(struct daemon *d)
 	rc = watchdog_start(s->event, &s->notify, are_alive, s);
 	if (rc < 0)
 		return rc;
+	if (d->run)
+		rc = run_start(s);
+	if (rc < 0)
+		return rc;
 	/* Every listener accepts, or its reason was logged. */
 	server_notify_ready(s);
 	log_info("nbserved " NB_VERSION ": serving %s", server_words(s).text);
-	if (d->run)
-		rc = run_start(d->run, s);
-	return rc < 0 ? rc : sd_event_loop(s->event);
+	return sd_event_loop(s->event);
 }
 
 /* run: NULL without --run.  Returns an exit status. */
@@ -254,28 +252,14 @@ static int serve(struct config *config, struct run_mode *run)
 
 static int serve_run(struct run_mode *run)
 {
-	struct config *config = run->command ? NULL : run_config(run);
+	struct config *config = run_config(run);
 	int status = EXIT_FAILURE;
-
-	if (run->command)
-		return run_compare(run);
 
 	if (config) {
 		log_set_level(config->server.log_level);
 		status = serve(config, run);
 		run_end(run);
 	}
-	return status;
-}
-
-static int bench(struct run_mode *run, const char *word)
-{
-	int rc = bench_prepare(run, word), status;
-
-	if (rc < 0)
-		return rc == -EINVAL ? 2 : EXIT_FAILURE;
-	status = run_compare(run);
-	bench_end(run, status);
 	return status;
 }
 
@@ -309,8 +293,6 @@ int main(int argc, char **argv)
 	if (options_parse(&o, argc, argv) < 0)
 		return 2;
 	o.run.argv = argv;
-	if (o.bench)
-		return bench(&o.run, o.bench);
 	if (o.run.count)
 		return serve_run(&o.run);
 	if (o.action == ACTION_DUMP_KEYS) {

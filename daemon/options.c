@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "bench.h"
 #include "config_run.h"
+#include "process.h"
 
 static const char usage[] =
 	"usage: nbserved [OPTION]...\n"
@@ -20,25 +21,15 @@ static const char usage[] =
 	"      --run SERVICE[,KEY=VALUE]...\n"
 	"                         serve this on 127.0.0.1, without a file; may be repeated;\n"
 	"                         --run help lists services and engines\n"
-	"      --at HOST          ... on that host, over ssh, for the command behind `--`\n"
-	"      --bench [WORD]     measure echo, disk, https, bulk, ... with a generator that is\n"
-	"                         installed; --bench help lists the words\n"
 	"      --check-config     say whether FILE is good, serve nothing\n"
 	"      --dump-config      print the effective configuration with its origins\n"
 	"      --doctor           check this host, and each listener and export of FILE\n"
-	"      --json             the output of these two, and of a comparison, as JSON\n"
+	"      --json             the output of these two as JSON\n"
 	"  -V, --version\n"
 	"  -h, --help\n"
 	"\n"
-	"  nbserved --run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
-	"runs a load generator against one listener after the other, compares them, and ends:\n"
-	"`nbctl compare`, whose --repeat, --time, --within, --label, --save, --against,\n"
-	"--force, --fail-if, --undecided, --markdown, --html, --wide, --columns,\n"
-	"--quiet, --layers, --timeout, --build, --sweep, --sweep-max,\n"
-	"--seed and --on it takes as well.\n"
-	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
-	"`nbctl reload` does.  nbctl(1) looks inside.\n";
+	"`nbctl reload` does.  nbctl(1) looks inside, nbbench(1) measures.\n";
 
 int options_finish_output(void)
 {
@@ -48,85 +39,78 @@ int options_finish_output(void)
 	return EXIT_FAILURE;
 }
 
-/* Stores an option for `nbctl compare`, which --run passes on. */
-static int run_option(struct run_mode *run, const char *name, char *value)
-{
-	static char text[RUN_OPTIONS_MAX][32];
-
-	if (run->option_count + 2 > RUN_OPTIONS_MAX) {
-		fprintf(stderr, "nbserved: too many options\n");
-		return -EINVAL;
-	}
-	snprintf(text[run->option_count], sizeof(text[0]), "--%s", name);
-	run->options[run->option_count] = text[run->option_count];
-	run->option_count++;
-	if (value)
-		run->options[run->option_count++] = value;
-	return 0;
-}
-
-/* nbctl carries out the sweep; this program needs the values as well,
- * to check the configuration. */
-static int add_sweep(struct run_mode *run, const char *text)
-{
-	struct reason reason = { "" };
-	int rc = sweeps_add(&run->sweeps, text, &reason);
-
-	if (rc < 0)
-		fprintf(stderr, "nbserved: %s; try --help\n", reason.text);
-	return rc;
-}
-
 static int check_run(const struct options *o)
 {
-	const struct run_mode *run = &o->run;
-	const char *wrong = NULL;
-
-	if (o->bench && (run->count || run->command || run->at))
-		wrong = "--bench chooses listeners and command: without --run, --at and a command";
-	else if (o->bench && (o->config || o->action != ACTION_SERVE))
-		wrong = "--bench needs no file: not with --config, --check-config and their like";
-	else if (o->bench)
+	if (o->json && o->action != ACTION_DUMP && o->action != ACTION_DOCTOR) {
+		fprintf(stderr, "nbserved: --json is of --dump-config and --doctor; try --help\n");
+		return -EINVAL;
+	}
+	if (o->run.count == 0 || (!o->config && o->action == ACTION_SERVE))
 		return 0;
-	else if (run->count == 0 && (run->command || run->option_count))
-		wrong = "a command and the options of comparisons need --run";
-	else if (run->count && (o->config || o->action != ACTION_SERVE))
-		wrong = "--run needs no file: not with --config, --check-config and their like";
-	else if (run->command && !run->command[0])
-		wrong = "there is no command after `--`";
-	else if (run->at && !(run->count && run->command))
-		wrong = "--at is the host of the daemon of `--run SERVICE -- COMMAND`";
-	else if (run->option_count && !run->command)
-		wrong = "options of comparing need a command: `--run SERVICE -- COMMAND`";
-	if (wrong)
-		fprintf(stderr, "nbserved: %s; try --help\n", wrong);
-	return wrong ? -EINVAL : 0;
+	fprintf(stderr,
+		"nbserved: --run needs no file: not with --config, --check-config and their "
+		"like; try --help\n");
+	return -EINVAL;
+}
+
+/* Until 0.3: `--run SPEC -- COMMAND` and `--bench WORD` are nbbench's `run SPEC -- COMMAND` and
+ * `WORD`. Does not return if argv has one of them. */
+static void exec_nbbench(int argc, char **argv)
+{
+	char **words = calloc((size_t)argc + 4, sizeof(*words)), **to = words + 1;
+	bool bench = false, command = false;
+
+	for (int i = 1; i < argc && !command; i++) {
+		bench |= !strcmp(argv[i], "--bench") || !strncmp(argv[i], "--bench=", 8);
+		command = !strcmp(argv[i], "--");
+	}
+	if (!words || !(bench || command)) {
+		free(words);
+		return;
+	}
+	words[0] = process_program("nbbench");
+	for (int i = 1; i + 1 < argc && strcmp(argv[i], "--") != 0; i++)
+		if (!strcmp(argv[i], "--at")) {
+			*to++ = (char *)"-H";
+			*to++ = argv[i + 1];
+		}
+	if (!bench)
+		*to++ = (char *)"run";
+	command = false;
+	for (int i = 1; i < argc; i++) {
+		bool next = i + 1 < argc && argv[i + 1][0] != '-';
+
+		command |= !strcmp(argv[i], "--");
+		if (command)
+			*to++ = argv[i];
+		else if (!strcmp(argv[i], "--at"))
+			i++;
+		else if (!strncmp(argv[i], "--bench=", 8))
+			*to++ = argv[i] + 8;
+		else if (!strcmp(argv[i], "--bench"))
+			*to++ = !next                         ? (char *)"echo"
+				: strcmp(argv[i + 1], "help") ? argv[++i]
+							      : (i++, (char *)"list");
+		else if (strcmp(argv[i], "--run") != 0)
+			*to++ = argv[i];
+	}
+	fprintf(stderr, "nbserved: %s, which this runs; it is gone in the next release\n",
+		bench ? "`--bench WORD` is `nbbench WORD` now"
+		      : "`--run SPEC -- COMMAND` is `nbbench run SPEC -- COMMAND` now");
+	execvp(words[0], words);
+	fprintf(stderr, "nbserved: cannot run %s: %s\n", words[0], strerror(errno));
+	exit(EXIT_FAILURE);
 }
 
 /* clang-format off */
-/* What `nbctl compare` takes and is handed on, with a value or without. */
-#define VALUE(name) { name, required_argument, NULL, 'o' }
-#define FLAG(name)  { name, no_argument, NULL, 'o' }
-
 static const struct option options[] = {
-	VALUE("repeat"), VALUE("time"), VALUE("within"), VALUE("label"), VALUE("save"), VALUE("against"),
-	VALUE("fail-if"), VALUE("undecided"), VALUE("html"), VALUE("columns"),
-	VALUE("timeout"), VALUE("build"), VALUE("sweep-max"), 
-	VALUE("seed"), VALUE("on"), FLAG("force"),  FLAG("markdown"),
-	FLAG("wide"),  FLAG("layers"), FLAG("quiet"),
-	/* Removed: nbctl says so. */
-	FLAG("softirq"), VALUE("stacks"), FLAG("csv"), FLAG("notes"), VALUE("control"),
-	VALUE("link"), VALUE("junit"),
 	{ "json", no_argument, NULL, 'j' },
-	{ "sweep", required_argument, NULL, 's' },
 	{ "config", required_argument, NULL, 'c' },
 	{ "check-config", no_argument, NULL, 'k' },
 	{ "dump-config", no_argument, NULL, 'd' },
 	{ "dump-keys", no_argument, NULL, 'K' },
 	{ "doctor", no_argument, NULL, 'D' },
 	{ "run", required_argument, NULL, 'r' },
-	{ "bench", optional_argument, NULL, 'b' },
-	{ "at", required_argument, NULL, 'a' },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -136,14 +120,10 @@ static const struct option options[] = {
 int options_parse(struct options *o, int argc, char **argv)
 {
 	struct run_mode *run = &o->run;
-	int c, index;
+	int c;
 
-	for (int i = 1; i < argc; i++) /* getopt must not permute the command after `--` */
-		if (!strcmp(argv[i], "--")) {
-			run->command = &argv[i + 1];
-			argc = i;
-		}
-	while ((c = getopt_long(argc, argv, "+c:hV", options, &index)) >= 0) {
+	exec_nbbench(argc, argv);
+	while ((c = getopt_long(argc, argv, "+c:hV", options, NULL)) >= 0) {
 		switch (c) {
 		case 'r':
 			assert(optarg); /* the option requires it */
@@ -156,26 +136,6 @@ int options_parse(struct options *o, int argc, char **argv)
 				exit(options_finish_output());
 			}
 			run->specs[run->count++] = optarg;
-			break;
-		case 'b':
-			o->bench = optarg ? optarg : BENCH_DEFAULT;
-			if (!optarg && optind < argc && argv[optind][0] != '-')
-				o->bench = argv[optind++];
-			if (!strcmp(o->bench, "help")) {
-				bench_help(stdout);
-				exit(options_finish_output());
-			}
-			break;
-		case 's':
-			if (add_sweep(run, optarg) < 0 || run_option(run, "sweep", optarg) < 0)
-				return -EINVAL;
-			break;
-		case 'o':
-			if (run_option(run, options[index].name, optarg) < 0)
-				return -EINVAL;
-			break;
-		case 'a':
-			run->at = optarg;
 			break;
 		case 'j':
 			o->json = true;
@@ -208,12 +168,8 @@ int options_parse(struct options *o, int argc, char **argv)
 	}
 	if (optind < argc) {
 		fprintf(stderr, "nbserved: unexpected argument '%s'%s; try --help\n", argv[optind],
-			run->count ? ": a command comes behind ` -- `" : "");
+			run->count ? ": `nbbench run` measures with a command" : "");
 		return -EINVAL;
 	}
-	/* It applies to the output of actions that print; with a comparison it is nbctl's. */
-	if (o->json && o->action != ACTION_DUMP && o->action != ACTION_DOCTOR &&
-	    run_option(run, "json", NULL) < 0)
-		return -EINVAL;
 	return check_run(o);
 }

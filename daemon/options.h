@@ -18,7 +18,6 @@ struct options {
 	const char *config; /* NULL: not given */
 	enum action action;
 	bool json;
-	const char *bench;   /* the word of --bench; NULL: not given */
 	struct run_mode run; /* count 0: without --run */
 };
 

@@ -8,7 +8,7 @@ $(error STATS=$(STATS): the tests look at statistics, which this build does with
 endif
 endif
 
-TEST_INC := $(INC_main) $(sort $(INC_engine/rdma/ud) -Idaemon/engine/rdma/ud -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(INC_lib) $(CTL_ROOMS:%=-Ictl/%)
+TEST_INC := $(INC_main) $(sort $(INC_engine/rdma/ud) -Idaemon/engine/rdma/ud -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(INC_lib) $(CTL_ROOMS:%=-Ictl/%) $(BENCH_ROOMS:%=-Ibench/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider
@@ -17,8 +17,9 @@ TEST_JOBS ?= $(shell echo $$((3 * $$(nproc))))
 ABREAST   = $$($(PYTHON) -c 'import xdist' 2>/dev/null && printf -- '-n %s --dist loadfile' $(TEST_JOBS))
 
 # What the programs are made of, but for their main().
-LIBRARIES_TESTED := $(BUILD)/libnbserved.a $(BUILD)/libctl.a $(BUILD)/libnb.a
+LIBRARIES_TESTED := $(BUILD)/libnbserved.a $(BUILD)/libctl.a $(BUILD)/libbench.a $(BUILD)/libnb.a
 $(BUILD)/libctl.a: $(filter-out %/ctl/main.o,$(CTL_OBJ))
+$(BUILD)/libbench.a: $(filter-out %/bench/main.o,$(NBBENCH_OBJ))
 
 $(BUILD)/unit/%: tests/unit/%.c $(LIBRARIES_TESTED)
 	@mkdir -p $(@D)
@@ -106,7 +107,7 @@ bench-kernels: ## as root: echo, NBD and UDP by instructions and system calls on
 			$(PYTHON) -B -m pytest -p no:cacheprovider -s -q --no-header --tb=short tests/vm/inside_kernels.py; done
 	$(Q)cd $(BUILD)/vm/kernels && for rows in *.jsonl; do \
 		sed "s/^{\"label\":\"[^\"]*/&, Linux $${rows%.jsonl}/" "$$rows"; done >../kernels.jsonl
-	$(Q)$(BUILD)/nbctl report $(BUILD)/vm/kernels.jsonl >$(BUILD)/kernels.html
+	$(Q)$(BUILD)/nbbench show $(BUILD)/vm/kernels.jsonl --html $(BUILD)/kernels.html >/dev/null
 	@echo "the rows of all kernels on one page: $(BUILD)/kernels.html"
 
 .PHONY: check-layers
@@ -140,9 +141,9 @@ check-all: check check-long ## as root: besides bench-check, check-reproducible,
 ELSEWHERE = $(abspath $(BUILD)/elsewhere)
 check-reproducible: all ## another build in another folder, compared with this one
 	$(Q)rm -rf $(ELSEWHERE) && mkdir -p $(ELSEWHERE) && \
-		cp -r --parents Makefile VERSION daemon ctl lib tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
+		cp -r --parents Makefile VERSION daemon ctl bench lib tools $(wildcard tests/*.mk tests/*/*.mk) $(ELSEWHERE)
 	$(AGAIN) $(JOBS) -s -C $(ELSEWHERE) BUILD=build all >/dev/null
-	$(Q)for program in nbserved nbctl; do \
+	$(Q)for program in nbserved nbctl nbbench; do \
 		cmp $(BUILD)/$$program $(ELSEWHERE)/build/$$program || exit 1; done
 
 # ---- The same on sanitized builds ----------------------------------------------------------------

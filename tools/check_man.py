@@ -50,9 +50,9 @@ def key_table(daemon):
     return "\n".join(lines) + "\n"
 
 
-def column_list(nbctl):
+def column_list(nbbench):
     """The columns of `compare` as a list of mdoc."""
-    header, *rows = output(nbctl, "compare", "--columns", "help").splitlines()
+    header, *rows = output(nbbench, "compare", "--columns", "help").splitlines()
     at = header.index("column"), header.index("meaning")
     lines = [".Bl -tag -width Ds"]
     for row in rows:
@@ -61,20 +61,20 @@ def column_list(nbctl):
     return "\n".join(lines + [".El"]) + "\n"
 
 
-def tables(daemon, nbctl):
+def tables(daemon, nbbench):
     """The parts of the pages that the programs print: page, first line, last line, content."""
     yield MAN / "nbserved.ini.5", BEGIN, END, key_table(daemon)
-    yield MAN / "nbctl.1", COLUMNS_BEGIN, COLUMNS_END, column_list(nbctl)
+    yield MAN / "nbbench.1", COLUMNS_BEGIN, COLUMNS_END, column_list(nbbench)
 
 
-def update(daemon, nbctl):
-    for page, begin, end, table in tables(daemon, nbctl):
+def update(daemon, nbbench):
+    for page, begin, end, table in tables(daemon, nbbench):
         before, rest = page.read_text().split(begin)
         page.write_text(before + begin + table + end + rest.split(end)[1])
 
 
-def check_tables(daemon, nbctl):
-    for page, begin, end, table in tables(daemon, nbctl):
+def check_tables(daemon, nbbench):
+    for page, begin, end, table in tables(daemon, nbbench):
         if page.read_text().split(begin)[1].split(end)[0] != table:
             yield f"{page.name}: its table has changed: run tools/check_man.py BUILD --update"
 
@@ -106,15 +106,17 @@ def check_daemon(daemon):
                            set(re.findall(r"^\.It Cm (\S+)", page, re.M)), words)
 
 
-def check_nbctl(nbctl):
-    page = (MAN / "nbctl.1").read_text()
-    summary = output(nbctl, "--help")
+def check_program(program):
+    """Of a program of commands."""
+    name = f"{program.name}(1)"
+    page = (MAN / f"{program.name}.1").read_text()
+    summary = output(program, "--help")
     commands = set(re.findall(r"^  ([a-z-]+) ", summary.split("Options")[0], re.M))
-    yield from check_names("nbctl(1)", "command",
+    yield from check_names(name, "command",
                            set(re.findall(r"^\.It Cm ([a-z-]+)", page, re.M)), commands)
     options = options_in_help(summary).union(
-        *(options_in_help(output(nbctl, command, "--help")) for command in commands))
-    yield from check_names("nbctl(1)", "option", options_in_page(page), options)
+        *(options_in_help(output(program, command, "--help")) for command in commands))
+    yield from check_names(name, "option", options_in_page(page), options)
 
 
 def call(path, method, **parameters):
@@ -179,10 +181,10 @@ def check_control(daemon):
 
 def main():
     build = Path(sys.argv[1])
-    daemon, nbctl = build / "nbserved", build / "nbctl"
+    daemon, nbctl, nbbench = build / "nbserved", build / "nbctl", build / "nbbench"
     if "--update" in sys.argv:
-        update(daemon, nbctl)
-    problems = [*check_tables(daemon, nbctl), *check_daemon(daemon), *check_nbctl(nbctl),
+        update(daemon, nbbench)
+    problems = [*check_tables(daemon, nbbench), *check_daemon(daemon), *check_program(nbctl), *check_program(nbbench),
                 *check_control(daemon)]
     print("\n".join(problems), end="\n" if problems else "")
     return 1 if problems else 0

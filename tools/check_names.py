@@ -89,7 +89,7 @@ def spans(name, text):
                       flags=re.MULTILINE | re.DOTALL)
         for match in re.finditer(r"`([^`]+)`", text):
             yield text.count("\n", 0, match.start()) + 1, match[1]
-    elif name.startswith(("daemon/", "ctl/", "lib/", "tests/")) and name.endswith((".c", ".h")):
+    elif name.startswith(("daemon/", "ctl/", "bench/", "lib/", "tests/")) and name.endswith((".c", ".h")):
         for match in COMMENT.finditer(text):
             first = text.count("\n", 0, match.start()) + 1
             for offset, line in enumerate(match[0].split("\n")):

@@ -1,6 +1,6 @@
 # The demonstration; included by the Makefile.
 .PHONY: demo
-demo: ## measure what I/O paths cost here, by four words of `nbserved --bench` (under three minutes)
+demo: ## measure what I/O paths cost here, by four words of nbbench (under three minutes)
 	@tools/deps.sh build demo
 	$(AGAIN) $(JOBS) all
 	$(Q)$(PYTHON) -B tools/demo.py $(BUILD)

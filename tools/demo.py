@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make demo: four of the words of `nbserved --bench`, one after the other, and what they decide.
+"""make demo: four of the words of nbbench, one after the other, and what they decide.
 usage: demo.py [BUILD]
 
 Each word has a generator visit its listeners in turn, in short runs and random order, until their costs are known or
@@ -16,13 +16,13 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-WORDS = ("echo", "disk", "https", "bulk")
+WORDS = ("echo", "disk", "tls", "bulk")
 TIME = 140  # seconds in all, unless the fewest rounds that can decide take longer
 NEXT = """
 What to try next:
 
-  {build}/nbserved --bench echo          # one of these words, with a page of its own; --bench help lists all
-  {build}/nbserved --run echo,engine=all --sweep c=1,10,100 -- redis-benchmark -p {{port}} -t set -c {{c}} -n 20000 -q
+  {build}/nbbench echo                   # one of these words, with a page of its own; `nbbench list` has all
+  {build}/nbbench run echo,engine=all --sweep c=1,10,100 -- redis-benchmark -p {{port}} -t set -c {{c}} -n 20000 -q
   {build}/nbserved --run echo,engine=all # serves until Ctrl-C, and says how to load and to watch it
   {build}/nbserved --doctor              # what this host allows, how to fix each "no"
 
@@ -37,7 +37,7 @@ def say(text="", end="\n"):
 class Demo:
     def __init__(self, build):
         self.build = os.path.relpath(build)
-        self.nbserved, self.nbctl = str(build / "nbserved"), str(build / "nbctl")
+        self.nbserved, self.nbbench = str(build / "nbserved"), str(build / "nbbench")
         self.rows = build / "demo.jsonl"
         self.rows.unlink(missing_ok=True)
 
@@ -48,14 +48,14 @@ class Demo:
         """True: there are rows of it."""
         begin = time.monotonic()
         options = ["--time", f"{seconds:.0f}", "--quiet", "--html", "/dev/null", "--save", str(self.rows)]
-        done = subprocess.run([self.nbserved, "--bench", word, *options], stdin=subprocess.DEVNULL,
+        done = subprocess.run([self.nbbench, word, *options], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)  # fmt: skip
         say(f"FAILED\n{done.stdout}" if done.returncode else f"{time.monotonic() - begin:.1f} s")
         return done.returncode == 0
 
     def measure_all(self):
         """How many words failed; those without a generator did not."""
-        known = dict(line.split(maxsplit=1) for line in self.output(self.nbserved, "--bench", "help").splitlines())
+        known = dict(line.split(maxsplit=1) for line in self.output(self.nbbench, "list").splitlines())
         failures, end = 0, time.monotonic() + TIME
         for left, word in zip(range(len(WORDS), 0, -1), WORDS):
             what, _, generators = known[word].rpartition(": ")
@@ -68,7 +68,7 @@ class Demo:
 
     def show(self):
         """The table, the page and what follows from all rows."""
-        load = [self.nbctl, "compare", "--load", str(self.rows)]
+        load = [self.nbbench, "show", str(self.rows)]
         say()
         subprocess.run([*load, "--html", str(self.rows.with_name("report.html"))], check=True)
         say(f"All of it in pictures: {self.build}/report.html")
@@ -76,7 +76,7 @@ class Demo:
     def run(self):
         version = self.output(self.nbserved, "--version").strip()
         say(f"{version} on Linux {platform.release()}, {len(os.sched_getaffinity(0))} CPUs.")
-        say("Each word of `nbserved --bench` visits its listeners in turn, in short runs, until their costs are known:")
+        say("Each word of nbbench visits its listeners in turn, in short runs, until their costs are known:")
         failures = self.measure_all()
         if self.rows.exists():
             self.show()

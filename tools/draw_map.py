@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """draw_map.py [--update]: the pictures in ARCHITECTURE.md, drawn from the source.
 
-The tree: the rooms of the Makefile (LIB_ROOMS, LAYERS, CTL_ROOMS) with the text behind `##` of their INC_ line,
+The tree: the rooms of the Makefile (LIB_ROOMS, LAYERS, CTL_ROOMS, BENCH_ROOMS) with the text behind `##` of their INC_ line,
 and the rooms that their files include.  A request's way: functions, each of which the source shows to
 call the next.  The example of a service is echo's.  Without --update: is what the page has still true?
 (`make lint`)
@@ -39,12 +39,13 @@ def make_rooms():
     """(folder, purpose) of each room, from the lowest."""
     text = (TOP / "Makefile").read_text()
     names = subprocess.run(
-        ["make", "-s", "--no-print-directory", "--eval=rooms: ; @echo $(LIB_ROOMS) : $(LAYERS) : $(CTL_ROOMS)", "rooms",
+        ["make", "-s", "--no-print-directory", "--eval=rooms: ; @echo $(LIB_ROOMS) : $(LAYERS) : $(CTL_ROOMS) : $(BENCH_ROOMS)", "rooms",
          "NB_DEPS=no"], cwd=TOP, check=True, capture_output=True, text=True).stdout
-    lib, daemon, ctl = (part.split() for part in names.split(":"))
+    lib, daemon, ctl, bench = (part.split() for part in names.split(":"))
     rooms = [(f"lib/{name}", f"INC_lib/{name}") for name in lib]
     rooms += [(f"daemon/{name}", f"INC_{name}") for name in daemon] + [("daemon", "INC_main")]
     rooms += [(f"ctl/{name}", f"INC_ctl/{name}") for name in ctl] + [("ctl", "INC_ctl_main")]
+    rooms += [(f"bench/{name}", f"INC_bench/{name}") for name in bench] + [("bench", "INC_bench_main")]
     for folder, variable in rooms:
         purpose = re.search(rf"^{variable} *:=(?:[^\n#]|\\\n)*## (.*)$", text, re.M)
         if not purpose:
@@ -75,12 +76,12 @@ def draw_tree():
         return set().union(below[folder], *(reached(other) for other in below[folder]))
 
     def short(folder):
-        return folder.removeprefix("daemon/").removeprefix("ctl/")
+        return folder.removeprefix("daemon/").removeprefix("ctl/").removeprefix("bench/")
 
     for folder, purpose in rooms:
         direct = [other for other, _ in rooms if other in below[folder]
                   and not any(other in reached(third) for third in below[folder])]
-        name = folder + ("/*.c" if folder in ("daemon", "ctl") else "/")
+        name = folder + ("/*.c" if folder in ("daemon", "ctl", "bench") else "/")
         yield f"{name:28} {purpose}"
         if direct:
             yield f"{'':28}    on {', '.join(map(short, direct))}"

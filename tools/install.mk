@@ -13,7 +13,7 @@ COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSH_FOLDER  = $(if $(and $(wildcard /etc/debian_version),$(filter /usr,$(PREFIX))),vendor-completions,site-functions)
 ZSH         = $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH_FOLDER)/_nbctl
 FISH        = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-SHELL_FILES_INSTALLED = $(COMPLETIONS)/nbctl $(COMPLETIONS)/nbserved $(ZSH) $(FISH)/nbctl.fish $(FISH)/nbserved.fish
+SHELL_FILES_INSTALLED = $(ZSH) $(foreach c,nbctl nbbench nbserved,$(COMPLETIONS)/$(c) $(FISH)/$(c).fish)
 MONITORING  = grafana-nbserved.json prometheus-nbserved.rules.yml
 SYSUSERS    = $(DESTDIR)$(PREFIX)/lib/sysusers.d/nbserved.conf
 TMPFILES    = $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nbserved.conf
@@ -22,6 +22,7 @@ MAN        := $(wildcard man/*.[1-9])
 MAN_FILES   = $(foreach m,$(MAN),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 RELOCATE    = sed -e 's|/usr/sbin/nbserved|$(PREFIX)/sbin/nbserved|g' \
 		  -e 's|/usr/bin/nbctl|$(PREFIX)/bin/nbctl|g' \
+		  -e 's|/usr/bin/nbbench|$(PREFIX)/bin/nbbench|g' \
 		  -e 's|/usr/share/bash-completion|$(PREFIX)/share/bash-completion|g' \
 		  -e 's|/usr/share/nbserved|$(PREFIX)/share/nbserved|g' \
 		  -e 's|/etc/nbserved|$(SYSCONFDIR)/nbserved|g'
@@ -37,6 +38,7 @@ endef
 install: all ## install below DESTDIR; a configuration that was edited stays
 	$(Q)$(INSTALL) -d $(BINDIR) $(SBINDIR) $(CONFDIR)/conf.d $(SHAREDIR)
 	$(Q)$(INSTALL) -m 755 $(BUILD)/nbctl $(BINDIR)/nbctl
+	$(Q)$(INSTALL) -m 755 $(BUILD)/nbbench $(BINDIR)/nbbench
 	$(Q)$(INSTALL) -m 755 $(BUILD)/nbserved $(SBINDIR)/nbserved
 	$(call place,systemd/nbserved.service,$(DESTDIR)$(UNITDIR)/nbserved.service)
 	$(call place,systemd/nbserved.socket,$(DESTDIR)$(UNITDIR)/nbserved.socket)
@@ -44,9 +46,9 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 	$(call place,systemd/nbserved.sysusers,$(SYSUSERS))
 	$(call place,systemd/nbserved.tmpfiles,$(TMPFILES))
 	$(foreach m,$(MAN),$(call place,$(m),$(MANDIR)/man$(subst .,,$(suffix $(m)))/$(notdir $(m))))
-	$(foreach c,nbctl nbserved,$(call place,ctl/nbctl.bash-completion,$(COMPLETIONS)/$(c)))
+	$(foreach c,nbctl nbbench nbserved,$(call place,ctl/nbctl.bash-completion,$(COMPLETIONS)/$(c)))
 	$(call place,ctl/nbctl.zsh-completion,$(ZSH))
-	$(foreach c,nbctl nbserved,$(call place,ctl/nbctl.fish-completion,$(FISH)/$(c).fish))
+	$(foreach c,nbctl nbbench nbserved,$(call place,ctl/nbctl.fish-completion,$(FISH)/$(c).fish))
 	$(Q)if $(PRISTINE); then $(RELOCATE) conf/nbserved.ini >$(CONFDIR)/nbserved.ini; else \
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited; $(SHAREDIR)/nbserved.ini is new"; fi
 	$(call place,conf/nbserved.ini,$(SHAREDIR)/nbserved.ini)
@@ -71,7 +73,7 @@ uninstall: ## end the service, remove the installed files, but not an edited con
 	$(if $(DESTDIR),,$(Q)! [ -d /run/systemd/system ] || { $(END_UNITS); })
 	$(Q)if $(PRISTINE); then rm -f $(CONFDIR)/nbserved.ini; else \
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited"; fi
-	$(Q)rm -f $(BINDIR)/nbctl $(SBINDIR)/nbserved $(UNITS_INSTALLED:%=$(DESTDIR)$(UNITDIR)/%) $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
+	$(Q)rm -f $(BINDIR)/nbctl $(BINDIR)/nbbench $(SBINDIR)/nbserved $(UNITS_INSTALLED:%=$(DESTDIR)$(UNITDIR)/%) $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
 		$(SHELL_FILES_INSTALLED) $(SHAREDIR)/nbserved.ini $(MONITORING:%=$(SHAREDIR)/%) \
 		$(SHAREDIR)/nbserved-rdma.conf $(SHAREDIR)/apparmor.nbserved
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)

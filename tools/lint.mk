@@ -1,17 +1,19 @@
 # Static checks; included by the Makefile.  A file is looked at again when it or a header changed.
-HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) $(CTL_ROOMS:%=ctl/%/*.h) $(LIB_ROOMS:%=lib/%/*.h))
+HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) $(CTL_ROOMS:%=ctl/%/*.h) $(BENCH_ROOMS:%=bench/%/*.h) $(LIB_ROOMS:%=lib/%/*.h))
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
-C_FILES   := $(wildcard daemon/*.c $(LAYERS:%=daemon/%/*.c)) $(CTL_SRC) $(LIB_SRC) $(HEADERS) $(wildcard tests/*/*.[ch])
+C_FILES   := $(wildcard daemon/*.c $(LAYERS:%=daemon/%/*.c)) $(CTL_SRC) $(NBBENCH_SRC) $(LIB_SRC) $(HEADERS) $(wildcard tests/*/*.[ch])
 SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion \
 	      packaging/*.sh packaging/debian/*.p[or]* packaging/debian/tests/service)
 PY_FILES    = $(wildcard tests/*/*.py tests/*.py tools/*.py)
-TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c) $(SRC) $(CTL_SRC) $(LIB_SRC) \
+TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c) $(SRC) $(CTL_SRC) $(NBBENCH_SRC) $(LIB_SRC) \
 	     $(TEST_SRC))
 STAGE      = $(abspath $(BUILD)/lint/stage)
 
 $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c)): INC := $(INC_main)
 $(BUILD)/lint/ctl/main.tidy: INC := $(INC_ctl_main)
+$(BUILD)/lint/bench/main.tidy: INC := $(INC_bench_main)
 $(foreach r,$(LIB_ROOMS),$(eval $(BUILD)/lint/lib/$(r)/%.tidy: INC := $(INC_lib/$(r))))
+$(foreach r,$(BENCH_ROOMS),$(eval $(BUILD)/lint/bench/$(r)/%.tidy: INC := $(INC_bench/$(r))))
 $(foreach r,$(CTL_ROOMS),$(eval $(BUILD)/lint/ctl/$(r)/%.tidy: INC := $(INC_ctl/$(r))))
 $(BUILD)/lint/tests/%.tidy: INC := $(TEST_INC)
 $(foreach l,$(LAYERS),$(eval $(BUILD)/lint/daemon/$(l)/%.tidy: INC := $(INC_$(l))))
@@ -54,7 +56,7 @@ lint-cppcheck: | packages
 	$(Q)cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
 		$(CPPCHECK_SUPPRESS:%=--suppress=%) --error-exitcode=1 \
 		--cppcheck-build-dir=$(BUILD)/lint/cppcheck $(CPPCHECK_DEFINES) \
-		$(TEST_INC) -Idaemon/store $(RDMA_LEVELS:%=-Idaemon/%) daemon ctl lib
+		$(TEST_INC) -Idaemon/store $(RDMA_LEVELS:%=-Idaemon/%) daemon ctl bench lib
 
 lint-format:
 	$(call say,CHECK,clang-format)
@@ -67,8 +69,8 @@ format: ## put the C files into the form that lint wants
 lint-circles: $(OBJ) $(LIB_OBJ)
 	$(call say,CHECK,circles)
 	$(Q)$(PYTHON) -B tools/check_circles.py $(BUILD) $(OBJ) $(LIB_OBJ)
-	$(Q)! grep -nE '"verdict\.h"|\bverdict_[a-z_]+\(' $(filter-out ctl/result/%,$(CTL_SRC) $(LIB_SRC) $(HEADERS)) || \
-		{ echo "only ctl/result/ judges: others read struct result"; exit 1; }
+	$(Q)! grep -nE '"verdict\.h"|\bverdict_[a-z_]+\(' $(filter-out bench/result/%,$(CTL_SRC) $(NBBENCH_SRC) $(LIB_SRC) $(HEADERS)) || \
+		{ echo "only bench/result/ judges: others read struct result"; exit 1; }
 
 # Names by their headers, and the sizes that only a commit of its own raises.
 lint-modules:
@@ -111,5 +113,5 @@ lint-unit: all
 # the byte, `make check-reproducible` says.
 lint-hardening: all
 	$(call say,CHECK,hardening)
-	$(Q)tools/check_hardening.sh $(BUILD)/nbserved $(BUILD)/nbctl
-	$(Q)! grep -nE '__(DATE|TIME|TIMESTAMP)__' -r daemon ctl lib
+	$(Q)tools/check_hardening.sh $(BUILD)/nbserved $(BUILD)/nbctl $(BUILD)/nbbench
+	$(Q)! grep -nE '__(DATE|TIME|TIMESTAMP)__' -r daemon ctl bench lib

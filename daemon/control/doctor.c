@@ -15,7 +15,6 @@
 #include "doctor_report.h"
 #include "document.h"
 #include "exports.h"
-#include "generators.h"
 #include "groups.h"
 #include "listener.h"
 #include "registry.h"
@@ -398,23 +397,12 @@ static bool all_served(const json_t *items)
 	return true;
 }
 
-/* Checks that the generators of `nbserved --bench` are on $PATH.  A host on which no
- * generator runs needs none. */
-static void check_generators(json_t *checks)
-{
-	char *found = generators_installed();
-
-	doctor_add(checks, "generators", DOCTOR_OPTIONAL, true, *found ? found : "none", "", "");
-	free(found);
-}
-
 json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 {
 	json_t *checks = json_array(), *listeners = json_array(), *exports;
 
 	check_kernel(checks);
 	check_cpus(checks);
-	check_generators(checks);
 	check_limit(checks, "memlock (bytes)", locks_memory(config), RLIMIT_MEMLOCK, 64 << 20,
 		    "little memory may be locked for rings and registered buffers",
 		    "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited");

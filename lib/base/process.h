@@ -31,3 +31,7 @@ void process_end_descendants(void);
  * number of children that there were, which the caller waits for.  Processes that the killed ones
  * started meanwhile may become children of this process: repeat until it returns 0. */
 unsigned process_kill_descendants(void);
+
+/* The path of another program of ours: beside this one, as in the build tree, in the sbin or bin
+ * beside its folder, or else the name, which execvp(3) looks up.  To be freed. */
+char *process_program(const char *name);

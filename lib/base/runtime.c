@@ -1,12 +1,18 @@
 /* Paths of control sockets, from the environment.  See runtime.h. */
 #include "runtime.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include "guard.h"
 
 void runtime_socket(char *path, size_t bytes)
 {
@@ -35,4 +41,79 @@ void runtime_make_directory(const char *path)
 		return;
 	*strrchr(own, '/') = '\0';
 	mkdir(own, 0755);
+}
+
+static bool is_in_use(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool used;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	used = fd >= 0 &&
+	       (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN);
+	if (fd >= 0)
+		close(fd);
+	return used;
+}
+
+/* May a socket be made there? */
+static bool is_free(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1,
+		 slash ? path : ".");
+	return access(*folder ? folder : "/", W_OK) == 0 && !is_in_use(path);
+}
+
+const char *runtime_folder(const char *other)
+{
+	const char *folder = getenv("TMPDIR");
+
+	return folder && *folder ? folder : other;
+}
+
+/* This user's path, whose folder is made.  False: it is not free. */
+static bool take_own(char *path, size_t bytes, char directory[static RUNTIME_DIRECTORY_BYTES])
+{
+	char *slash;
+	bool can;
+
+	runtime_socket(path, bytes);
+	/* A run by root would take the path of the system's service, which could not start. */
+	if (!strncmp(path, RUNTIME_SOCKET, strlen(path)))
+		return false;
+	slash = strrchr(path, '/');
+	*slash = '\0';
+	can = mkdir(path, 0755) == 0;
+	if (can)
+		snprintf(directory, RUNTIME_DIRECTORY_BYTES, "%s", path);
+	can = can || (errno == EEXIST && access(path, W_OK) == 0);
+	*slash = '/';
+	return can && !is_in_use(path);
+}
+
+int runtime_choose_socket(char **argv, char *path, size_t bytes,
+			  char directory[static RUNTIME_DIRECTORY_BYTES])
+{
+	const char *named = getenv("NBSERVED_SOCKET");
+
+	directory[0] = '\0';
+	if (named && *named && is_free(named)) {
+		snprintf(path, bytes, "%s", named);
+		return 0;
+	}
+	if (take_own(path, bytes, directory))
+		return 0;
+	guard_start(argv, NULL);
+	snprintf(directory, RUNTIME_DIRECTORY_BYTES, "%s/nbserved-XXXXXX", runtime_folder("/tmp"));
+	if (!mkdtemp(directory))
+		return -errno;
+	guard_remove(directory);
+	if ((size_t)snprintf(path, bytes, "%s/control.sock", directory) < bytes)
+		return 0;
+	rmdir(directory);
+	return -ENAMETOOLONG;
 }

@@ -15,3 +15,15 @@ void runtime_find_socket(char *path, size_t bytes);
 /* Makes the directory of path, the control socket, if it is the user's own below $XDG_RUNTIME_DIR:
  * no other program makes that.  If this fails, the later bind reports the error. */
 void runtime_make_directory(const char *path);
+
+/* $TMPDIR, or the other if that is not set or empty. */
+const char *runtime_folder(const char *other);
+
+/* Chooses the control socket of a daemon without a file: that of $NBSERVED_SOCKET, or this user's
+ * path, where nbctl looks first, unless another daemon uses it; else one in a new directory.  0, or
+ * -errno with the directory that could not be made.  argv: of main(), for the guard that removes a
+ * directory in TMPDIR if this process is killed.  directory: which was made, and the caller
+ * removes when the daemon has ended; "": none. */
+enum { RUNTIME_DIRECTORY_BYTES = 4096 };
+int runtime_choose_socket(char **argv, char *path, size_t bytes,
+			  char directory[static RUNTIME_DIRECTORY_BYTES]);

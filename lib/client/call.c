@@ -72,8 +72,9 @@ static int unreachable(const struct ctl *ctl, struct client *client, int error)
 {
 	char text[1024];
 
-	if (strcmp(ctl_program, "nbctl") != 0 && !ctl->target.host) {
-		ctl_warn("the server of this --run does not answer any more: %s", strerror(error));
+	if (ctl->specs && !ctl->target.host) {
+		ctl_warn("the daemon of this measurement does not answer any more: %s",
+			 strerror(error));
 		return CTL_UNREACHABLE;
 	}
 	if (!ctl->target.host)
@@ -182,7 +183,8 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 				 : "this needs root, the server's user or a member of its "
 				   "`control-group`");
 	else if (!strcmp(name, "MethodNotFound"))
-		ctl_warn("this daemon does not know %s: it is not as new as this nbctl", method);
+		ctl_warn("this daemon does not know %s: it is not as new as this %s", method,
+			 ctl_program);
 	else if (!strcmp(name, "InvalidParameter"))
 		ctl_warn("%s: not accepted: %s", method, field_text(parameters, "parameter"));
 	else
@@ -222,8 +224,8 @@ static int greet(const struct ctl *ctl, struct client *client, uint64_t end_ns)
 		return unreachable(ctl, client, -rc);
 	rc = CTL_DONE;
 	if (error || !is_our_version(field_text(reply, "version"))) {
-		ctl_warn("%s has nbctl %s, and this host has %s: install the same version there",
-			 ctl->target.host, field_text(reply, "version"), NB_VERSION);
+		ctl_warn("%s has %s %s, and this host has %s: install the same version there",
+			 ctl->target.host, ctl_program, field_text(reply, "version"), NB_VERSION);
 		rc = CTL_UNREACHABLE;
 	}
 	json_decref(reply);

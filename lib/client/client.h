@@ -1,6 +1,6 @@
 /* A Varlink client: blocking with a time limit, one call at a time.  It talks to a daemon
  * on this host over its Unix socket, or to one on another host over ssh(1), which runs
- * `nbctl bridge` there. */
+ * the program's `bridge` there. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -9,10 +9,10 @@ struct client;
 
 /* The place of a daemon.  The texts belong to the caller, and outlive the client. */
 struct client_target {
-	const char *socket; /* path of the control socket; NULL with a host: the usual one there */
-	const char *host;   /* [USER@]HOST as ssh takes it; NULL: this one */
-	const char *nbctl;  /* nbctl on that host, as its shell reads it; NULL: nbctl */
-	bool batch;         /* ssh must not ask for a password */
+	const char *socket;  /* path of the control socket; NULL with a host: the usual one there */
+	const char *host;    /* [USER@]HOST as ssh takes it; NULL: this one */
+	const char *program; /* on that host, as its shell reads it: nbctl or nbbench */
+	bool batch;          /* ssh must not ask for a password */
 };
 
 /* Connects to the socket, or starts ssh; the first call reports a failure of ssh.  0 or -errno. */

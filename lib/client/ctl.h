@@ -1,7 +1,7 @@
-/* The interface between nbctl's commands and its main program: options, output, calls to the
- * daemon.
+/* The interface between the commands of nbctl and nbbench and program.c: options, output, calls to
+ * the daemon.
  *
- * A command is one line in main.c's table, one struct command and one function in the file
+ * A command is one line in its program's table, one struct command and one function in the file
  * of its family. */
 #pragma once
 #include <jansson.h>
@@ -11,7 +11,7 @@
 #include "client.h"
 #include "render.h"
 
-/* nbctl's exit codes. */
+/* Exit codes. */
 enum {
 	CTL_DONE = 0,
 	CTL_REFUSED = 1,      /* the daemon refused; its reasons were printed */
@@ -54,6 +54,7 @@ struct command {
 	unsigned words_min, words_max; /* arguments that are not options */
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
 	bool here;                     /* works on this host alone, so that -H has no meaning */
+	bool serves;                   /* starts a daemon, and chooses its control socket itself */
 	/* The command whose --json the message recommends, as this one has no --json; NULL:
 	 * it has one. */
 	const char *json_instead;
@@ -77,21 +78,11 @@ struct ctl {
 	const char *values[COMMAND_OPTIONS_MAX];
 	char **words;
 	unsigned word_count;
-	char **argv; /* all that this process was started with, NULL-terminated */
-	char **rest; /* the arguments after `--`, NULL-terminated; NULL without `--` */
+	const char *specs; /* of the daemons that the command starts, as lines; NULL: one runs
+			      already */
+	char **argv;       /* all that this process was started with, NULL-terminated */
+	char **rest;       /* the arguments after `--`, NULL-terminated; NULL without `--` */
 };
-
-/* The commands, by file. */
-extern const struct command command_status;
-extern const struct command command_stats;
-extern const struct command command_compare, command_report;
-extern const struct command command_top, command_metrics;
-extern const struct command command_exports;
-extern const struct command command_connections;
-extern const struct command command_drain, command_resume, command_log_level;
-extern const struct command command_reload;
-extern const struct command command_doctor, command_config;
-extern const struct command command_bridge;
 
 /* Connects to the hosts of all `count` elements of the list at the same time, and keeps
  * the connections in them.  CTL_DONE, or CTL_UNREACHABLE with the error of each host
@@ -134,10 +125,8 @@ int ctl_show(struct ctl *ctl, const char *method, json_t *parameters,
 int ctl_stream(struct ctl *ctl, const char *method, json_t *parameters, unsigned interval_ms,
 	       bool (*reply)(void *context, const json_t *reply), void *context);
 
-/* The name before each message: nbctl, or nbserved if its --run has started this process. */
+/* The name before each message: of the program. */
 extern const char *ctl_program;
-/* The nbserved whose --run has started it; NULL: none. */
-extern const char *ctl_nbserved;
 
 /* Prints `nbctl: ...` and how to get help on stderr; returns CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ctl.h"
 #include "printable.h"
 #include "process.h"
 #include "util.h"
@@ -26,11 +27,11 @@ enum {
 	SHELL_NOT_FOUND = 127,
 };
 
-/* Makes the command that the other host's shell reads.  The socket's path is quoted; nbctl's path
- * is not, since it may be several words.  False: too long. */
+/* Makes the command that the other host's shell reads.  The socket's path is quoted; the program's
+ * path is not, since it may be several words.  False: too long. */
 static bool remote_command(const struct client_target *target, char *text, size_t bytes)
 {
-	int n = snprintf(text, bytes, "exec %s bridge", target->nbctl ? target->nbctl : "nbctl");
+	int n = snprintf(text, bytes, "exec %s bridge", target->program);
 	size_t used = (size_t)n, room = sizeof("'\\'''");
 
 	if (used + sizeof(" -s ''") + room > bytes)
@@ -164,11 +165,12 @@ void remote_explain(struct remote *r, const struct client_target *target, int er
 	remote_said(r, line);
 	if (status == SHELL_NOT_FOUND)
 		snprintf(text, bytes,
-			 "%s is not in %s's PATH: install it there, or name it with --nbctl PATH",
-			 target->nbctl ? target->nbctl : "nbctl", host);
+			 "%s is not in %s's PATH: install it there, or name it with --%s PATH",
+			 target->program, host, ctl_program);
 	else if (status == SSH_FAILED)
 		snprintf(text, bytes, "%s: %s; does `ssh %s true` work?", host,
-			 *line ? line : "the connection was lost, or nbctl was killed there", host);
+			 *line ? line : "the connection was lost, or its end there was killed",
+			 host);
 	else
 		snprintf(text, bytes, "%s: %s", host, *line ? line : "the connection was closed");
 }

@@ -12,7 +12,7 @@ struct remote {
 	int errors;
 };
 
-/* Starts `ssh HOST nbctl bridge`.  0 and the socket to it, which the caller owns; or -errno. */
+/* Starts `ssh HOST PROGRAM bridge`.  0 and the socket to it, which the caller owns; or -errno. */
 int remote_open(const struct client_target *target, struct remote *r, int *ret_fd);
 /* Ends ssh, and with it the bridge. */
 void remote_close(struct remote *r);

@@ -14,7 +14,7 @@
 
 enum { INTERVAL_MAX_MS = 24 * 3600 * 1000 };
 
-const char *ctl_program = "nbctl", *ctl_nbserved;
+const char *ctl_program = "nbctl";
 
 /* Prints a message.  Parts of it may come from a daemon or a file, so control
  * characters are replaced. */
@@ -39,8 +39,8 @@ void ctl_warn(const char *format, ...)
 
 int ctl_try_help(const struct ctl *ctl)
 {
-	fprintf(stderr, "Try `nbctl %s%s--help`.\n", ctl->command ? ctl->command->name : "",
-		ctl->command ? " " : "");
+	fprintf(stderr, "Try `%s %s%s--help`.\n", ctl_program,
+		ctl->command ? ctl->command->name : "", ctl->command ? " " : "");
 	return CTL_USAGE;
 }
 

@@ -25,10 +25,10 @@ $(BUILD)/%.bpf.o: %.bpf.c tests/bench/echo_bpf.h | packages
 		-idirafter /usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
 
 # This one is nbctl's judging.
-$(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/ctl/result/verdict.o $(BUILD)/lib/rows/numbers.o $(BUILD)/flags | packages
+$(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/bench/result/verdict.o $(BUILD)/lib/rows/numbers.o $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) -Ictl/result $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) -lm
+	$(Q)$(CC) $(CFLAGS_ALL) -Ibench/result $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) -lm
 
 # This one is made of the daemon's own stores and workers.
 $(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages

@@ -3,7 +3,7 @@
 
     claims.py [--build DIR] [--only SCENE,...] [--minutes N] [--seconds N] [--judge] [--page FILE]
 
-Measures each scene by `nbctl compare`, in rounds of random order until the intervals are narrow or the
+Measures each scene by `nbbench compare`, in rounds of random order until the intervals are narrow or the
 load's share of --minutes is over, saves the rows
 in BUILD/claims.jsonl, and says of each claim whether it holds.  Writes BUILD/claims.md and
 BUILD/claims.html.  With --only the other scenes' rows are those of the last time, as are those that are
@@ -90,7 +90,7 @@ def measure(build, scene, rows, extra, end, load_seconds):
                 continue
             drop_rows(rows, {load.label})
             done = subprocess.run(
-                [build / "nbctl", "-s", daemon.control, "compare", "--quiet", "--label",
+                [build / "nbbench", "-s", daemon.control, "compare", "--quiet", "--label",
                  load.label, "--time", str(load_seconds), "--save", rows, *load.listeners, "--",
                  *load.command],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -160,7 +160,7 @@ def conditions(rows):
 
 
 def table(judged, when):
-    lines = [f"{when}.  Ratios are of the first named to the second, judged as `nbctl compare` judges; `~`: the "
+    lines = [f"{when}.  Ratios are of the first named to the second, judged as `nbbench compare` judges; `~`: the "
              "interval holds 1.  The intervals of one claim hold together in 95 of 100 runs.\n\n",
              "| claim | source | measured by | | seen |\n|---|---|---|---|---|\n"]
     for claim, source, measurement, verdict, seen in judged:
@@ -181,7 +181,7 @@ def update_page(path, judged, when):
 
 def write_report(build, rows, judged, when):
     """nbctl's page, with the verdicts in front."""
-    page = subprocess.run([build / "nbctl", "report", rows], capture_output=True, text=True,
+    page = subprocess.run([build / "nbbench", "show", "--html", "-", rows], capture_output=True, text=True,
                           check=True).stdout
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell.replace('`', ''))}</td>" for cell in row)
                    + "</tr>\n" for row in judged)
@@ -223,7 +223,7 @@ def main():
         if scene.name == "echo":
             extra["call_ns"] = call_ns()
     (build / "claims-extra.json").write_text(json.dumps(extra) + "\n")
-    read = Rows(build / "nbctl", rows, build / VM_ROWS)
+    read = Rows(build / "nbbench", rows, build / VM_ROWS)
     read.extra = extra
     judged = list(judge(read))
     for claim, _, _, verdict, seen in judged:

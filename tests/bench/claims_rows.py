@@ -1,8 +1,8 @@
-"""The rows that `nbctl compare` has saved, and which differences are beyond chance.
+"""The rows that `nbbench compare` has saved, and which differences are beyond chance.
 
 A round visits each listener once, one right after the other, so what else the host does meets both: the
-ratio of two listeners is taken in each round, and judged by nbctl's own code (verdict.c, made into a
-program), as `nbctl compare` does."""
+ratio of two listeners is taken in each round, and judged by nbbench's own code (verdict.c, made into a
+program), as `nbbench compare` does."""
 
 import dataclasses
 import json
@@ -79,15 +79,15 @@ def figure_of(visit, figure):
 
 
 class Rows:
-    def __init__(self, nbctl, *paths):
+    def __init__(self, nbbench, *paths):
         self.rows, self.visits, self.extra = {}, {}, {}
         self.comparisons = 1  # of the claim that is decided: their intervals hold together
         for path in paths:
             if path.exists():
-                self.read(nbctl, path)
+                self.read(nbbench, path)
 
-    def read(self, nbctl, path):
-        document = json.loads(subprocess.run([nbctl, "compare", "--load", path, "--json"],
+    def read(self, nbbench, path):
+        document = json.loads(subprocess.run([nbbench, "show", path, "--json"],
                                              capture_output=True, text=True, check=True).stdout)
         for group in document["groups"]:
             for row in group["rows"]:

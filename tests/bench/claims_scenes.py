@@ -1,7 +1,7 @@
 """The measurements of `make claims`: scenes, each a daemon with listeners that differ in one thing, and the
 loads that visit them.  claims_table.py has what they decide.
 
-A load is one `nbctl compare`.  They are no `--sweep`, though some form a grid: the number of requests, by which a visit
+A load is one `nbbench compare`.  They are no `--sweep`, though some form a grid: the number of requests, by which a visit
 takes a tenth of a second or two, depends on both values; each load ends when it is known, while a sweep ends with its
 least certain point; and the labels are the keys by which claims find rows."""
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How often does `nbctl compare` call two equal listeners different?  `make bench-equal`, some five minutes.
+"""How often does `nbbench compare` call two equal listeners different?  `make bench-equal`, some five minutes.
 
     equal.py [--build DIR] [--runs N] [--seconds N]
 
@@ -23,7 +23,7 @@ def verdict(build, seconds):
     with Daemon("equal", build / "nbserved", service="echo", engine="epoll",
                 sections=LISTENER) as daemon:
         done = subprocess.run(
-            [build / "nbctl", "-s", daemon.control, "compare", "--json", "--time", str(seconds), "first", "bench", "--",
+            [build / "nbbench", "-s", daemon.control, "compare", "--json", "--time", str(seconds), "first", "bench", "--",
              "taskset", "-c", str(CLIENT_CPU), "redis-benchmark", "-p", "{port}", "-t", "ping_mbulk", "-n", "20000",
              "-c", "50", "-q"], capture_output=True, text=True, check=True)
     row = json.loads(done.stdout)["groups"][0]["rows"][1]["verdicts"]["cost"]

@@ -1,4 +1,4 @@
-"""The rule that decides the published claims: the ratios of rounds, as `nbctl compare` judges them."""
+"""The rule that decides the published claims: the ratios of rounds, as `nbbench compare` judges them."""
 
 import math
 

@@ -1,5 +1,5 @@
-/* Fuzzes ctl/measure/generator.c: whatever a load generator prints, its numbers are finite and its
- * percentiles rise.  The first byte chooses the generator. */
+/* Fuzzes bench/generator/generator.c: whatever a load generator prints, its numbers are finite and
+ * its percentiles rise.  The first byte chooses the generator. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Fuzzes ctl/compare/host_list.c: any text is a list of hosts, none of which ssh would take for an
+/* Fuzzes bench/run/host_list.c: any text is a list of hosts, none of which ssh would take for an
  * option, or an error in words. */
 #include <assert.h>
 #include <stdint.h>

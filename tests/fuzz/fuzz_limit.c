@@ -1,4 +1,4 @@
-/* Fuzzes ctl/result/limit.c: any text is a limit with a value above 0 of a figure that there is,
+/* Fuzzes bench/result/limit.c: any text is a limit with a value above 0 of a figure that there is,
  * or an error in words. */
 #include <assert.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Fuzzes lib/base/sweep.c: two sweeps of any text, a line each, and the text behind them filled
+/* Fuzzes bench/run/sweep.c: two sweeps of any text, a line each, and the text behind them filled
  * with their values. */
 #include <assert.h>
 #include <stdint.h>

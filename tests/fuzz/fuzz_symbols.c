@@ -1,4 +1,4 @@
-/* Fuzzes ctl/layers: the functions of an ELF file, of /proc/kallsyms, and the record of a sample.
+/* Fuzzes bench/layers: the functions of an ELF file, of /proc/kallsyms, and the record of a sample.
  * The first byte chooses. */
 #include <assert.h>
 #include <stdlib.h>

@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build")).resolve()
 NBSERVED = BUILD / "nbserved"
 NBCTL = BUILD / "nbctl"
+NBBENCH = BUILD / "nbbench"
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
 # A test with an engine as its parameter runs over these only: sanitized builds take one, to save time.
 TESTED_ENGINES = os.environ.get("NBSERVED_ENGINES", "").split() or ENGINES
@@ -181,6 +182,11 @@ class Store(list):
             self.remove(pair)
 
 
+def program_of(arguments):
+    """The program that has the command."""
+    return NBBENCH if arguments and arguments[0] in ("run", "compare", "show", "list") else NBCTL
+
+
 class Daemon:
     """One running nbserved with a directory, a control socket and a log of its own."""
 
@@ -311,9 +317,10 @@ class Daemon:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
-    def nbctl(self, *arguments, check=True, program=NBCTL, **options):
+    def nbctl(self, *arguments, check=True, program=None, **options):
+        """Runs nbctl, or nbbench for its commands."""
         return subprocess.run(
-            [str(program), "-s", self.control, *arguments],
+            [str(program or program_of(arguments)), "-s", self.control, *arguments],
             check=check,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

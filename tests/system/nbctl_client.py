@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import ENGINES, NBCTL, TIMEOUT, listener
+from conftest import ENGINES, TIMEOUT, listener, program_of
 
 CONFIG = "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)
 
@@ -16,12 +16,12 @@ def daemon(start_daemon):
 
 
 def nbctl(daemon, *arguments, **options):
-    """Runs nbctl with its streams apart; socket: another one than the daemon's."""
+    """Runs nbctl, or nbbench for its commands, with its streams apart; socket: another one than the daemon's."""
     path = options.pop("socket", None) or daemon.control
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
     environment.update(options.pop("env", {}))
     return subprocess.run(
-        [str(NBCTL), "-s", path, *map(str, arguments)],
+        [str(program_of(arguments)), "-s", path, *map(str, arguments)],
         capture_output=True,
         check=False,
         text=True,

@@ -1,4 +1,4 @@
-"""nbserved --bench: one word to start."""
+"""nbbench WORD: one word to start."""
 
 import errno
 import json
@@ -7,16 +7,16 @@ import re
 import subprocess
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, requires, rows_of
+from conftest import NBBENCH, NBSERVED, TIMEOUT, requires, rows_of
 
-WORDS = {"echo", "disk", "https", "bulk", "http", "nbd", "nvme", "netperf", "discard", "sockperf", "udp"}
+WORDS = {"echo", "disk", "tls", "bulk", "http", "nbd", "nvme", "netperf", "discard", "sockperf", "udp"}
 
 
 def bench(tmp_path, *arguments, path=None, check=0, preexec=None, environment=None):
     env = {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock"), **(environment or {})}
     if path is not None:
         env["PATH"] = str(path)
-    done = subprocess.run([str(NBSERVED), "--bench", *map(str, arguments)], cwd=tmp_path, env=env, capture_output=True,
+    done = subprocess.run([str(NBBENCH), *map(str, arguments)], cwd=tmp_path, env=env, capture_output=True,
                           text=True, timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL, preexec_fn=preexec)  # fmt: skip
     assert done.returncode == check, done.stdout + done.stderr
     return done
@@ -44,7 +44,7 @@ def test_a_word_measures_and_writes_a_page(tmp_path):
         for row in rows:
             assert row["generator"]["shared_cpus"] == 0
             assert row["conditions"]["listener"]["cpus"] != row["conditions"]["generator_cpus"]
-    (command,) = re.findall(r"^nbserved (--run echo,engine=all.*)$", done.stderr, re.M)
+    (command,) = re.findall(r"^nbbench run (echo,engine=all.*)$", done.stderr, re.M)
     assert " --html nbserved-echo.html -- " in command and "redis-benchmark -h {host} -p {port}" in command
 
 
@@ -52,13 +52,13 @@ def test_a_page_of_the_users_choice(tmp_path):
     requires("redis-benchmark")
     done = bench(tmp_path, "echo", "--repeat", 1, "--html", "my page.html", "--label", "mine")
     assert f"The page: {os.path.realpath(tmp_path)}/my page.html\n" in done.stderr
-    assert "--html 'my page.html' --label mine -- " in done.stderr
+    assert " --label mine --html 'my page.html' -- " in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["my page.html"]
 
 
 @pytest.mark.parametrize("no_io_uring", [errno.ENOSYS], ids=["absent"], indirect=True)
 @pytest.mark.parametrize("word, program", [("echo", "fio"), ("http", "wrk"), ("http", "h2load"), ("http", "ab"),
-                                           ("https", "wrk"), ("https", "h2load"), ("disk", "fio"),
+                                           ("tls", "wrk"), ("tls", "h2load"), ("disk", "fio"),
                                            ("disk", "qemu-img"), ("nbd", "fio"), ("nbd", "qemu-img"),
                                            ("nbd", "nbdcopy"), ("bulk", "iperf3"),
                                            ("discard", "fio"), ("sockperf", "sockperf"),
@@ -86,7 +86,7 @@ def test_the_file_of_a_disk_is_in_no_folder_that_cannot_be_told(tmp_path):
     for folder in ("a b", "a,size=1M"):
         (tmp_path / folder).mkdir()
         done = bench(tmp_path, "disk", check=1, environment={"TMPDIR": str(tmp_path / folder)})
-        assert done.stderr.startswith("nbserved: --bench: TMPDIR: expected an absolute path"), done.stderr
+        assert done.stderr.startswith("nbbench: TMPDIR: expected an absolute path"), done.stderr
         assert not list((tmp_path / folder).iterdir())
 
 
@@ -98,23 +98,36 @@ def test_an_empty_tmpdir_is_none(tmp_path):
     assert re.fullmatch("(/var)?/tmp/nbserved-[A-Za-z0-9]{6}[.]img", path) and not os.path.exists(path)
 
 
-def test_without_a_word_it_measures_echo(tmp_path):
+def test_several_words_have_one_page(tmp_path):
     requires("redis-benchmark")
-    for arguments in ((), ("--bench=echo",)):
-        done = bench(tmp_path, "--repeat", 1, "--json", *arguments)
-        assert "--run echo,engine=all" in done.stderr.split("\n")[0]
+    requires("iperf3")
+    done = bench(tmp_path, "echo", "bulk", "--repeat", 1, "--save", "rows")
+    assert f"The page: {os.path.realpath(tmp_path)}/nbserved-bench.html\n" in done.stderr
+    page = (tmp_path / "nbserved-bench.html").read_text()
+    assert "redis-benchmark, 512 bytes" in page and "iperf3, receiving in bulk" in page
+    services = {json.loads(line)["service"] for line in (tmp_path / "rows").read_text().splitlines()}
+    assert services == {"echo", "iperf3"} and len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_old_form_warns_and_works(tmp_path):
+    requires("redis-benchmark")
+    for words in (("--bench",), ("--bench", "echo"), ("--bench=echo",)):
+        done = subprocess.run([str(NBSERVED), *words, "--repeat", "1", "--json"], cwd=tmp_path, capture_output=True,
+                              text=True, timeout=4 * TIMEOUT, env={**os.environ, "NBSERVED_SOCKET": str(tmp_path / "s")})
+        assert done.returncode == 0 and done.stderr.startswith("nbserved: `--bench WORD` is `nbbench WORD` now"), done.stderr
         assert {row["service"] for row in rows_of(json.loads(done.stdout))} == {"echo"}
+    assert subprocess.run([str(NBSERVED), "--bench", "help"], capture_output=True, text=True).stdout.startswith("echo ")
 
 
 def test_without_a_generator_it_says_how_to_get_one(tmp_path):
     done = bench(tmp_path, "http", path=only(tmp_path), check=1)
-    assert "--bench http: it needs one of these generators" in done.stderr
+    assert "http: it needs one of these generators" in done.stderr
     assert "wrk: apt install wrk; dnf install wrk" in done.stderr and "ab: apt install apache2-utils" in done.stderr
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_help_is_a_line_for_each_word(tmp_path):
-    lines = bench(tmp_path, "help", path=only(tmp_path, "wrk")).stdout.splitlines()
+def test_the_list_is_a_line_for_each_word(tmp_path):
+    lines = bench(tmp_path, "list", path=only(tmp_path, "wrk")).stdout.splitlines()
     assert {line.split()[0] for line in lines} == WORDS
     assert [line for line in lines if line.startswith("http")][0].endswith(": wrk")
     assert "not here: redis-benchmark, valkey-benchmark, fio" in lines[0]
@@ -127,20 +140,10 @@ def test_nvme_says_that_the_kernel_is_its_client(tmp_path):
 
 
 def test_an_unknown_word(tmp_path):
-    done = bench(tmp_path, "htp", check=2)
-    assert "there is no 'htp' (did you mean 'http'?); --bench help lists the words" in done.stderr
+    done = bench(tmp_path, "http", "htp", check=2)
+    assert "there is no 'htp' (did you mean 'http'?); `nbbench list` lists the words" in done.stderr
 
 
 def test_a_generator_is_no_word(tmp_path):
     done = bench(tmp_path, "iperf3", check=2)
-    assert done.stderr == "nbserved: --bench: 'iperf3' is a generator: --bench bulk takes it\n"
-
-
-def test_the_doctor_lists_the_generators(tmp_path):
-    for programs, value in ((("wrk", "ab"), "wrk, ab"), ((), "none")):
-        folder = tmp_path / value
-        folder.mkdir()
-        env = {**os.environ, "PATH": str(only(folder, *programs))}
-        done = subprocess.run([str(NBSERVED), "--doctor", "--json"], env=env, capture_output=True, text=True, timeout=TIMEOUT)
-        (check,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "generators"]
-        assert check["value"] == value and check["ok"]
+    assert "'iperf3' is a generator: `nbbench bulk` takes it" in done.stderr

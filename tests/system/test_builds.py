@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, rows_of
+from conftest import NBBENCH, NBCTL, NBSERVED, TIMEOUT, listener, requires, rows_of
 
 WORSE, UNDECIDED, INCOMPARABLE = 5, 6, 7
 
@@ -16,7 +16,7 @@ def redis(requests=300):
     return [requires("redis-benchmark"), "-p", "{port}", "-t", "set", "-n", str(requests), "-q"]
 
 
-def run(tmp_path, *arguments, program=NBSERVED):
+def run(tmp_path, *arguments, program=NBBENCH):
     env = {**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")}
     return subprocess.run([str(program), *map(str, arguments)], env=env, capture_output=True, text=True,
                           timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL)
@@ -36,7 +36,7 @@ def test_each_round_has_a_new_daemon(tmp_path):
     """Each visit is of another process; none is left, and no file."""
     pids = tmp_path / "pids"
     command = f"{' '.join(redis())} >/dev/null; {NBCTL} -s {tmp_path}/control.sock status --json | grep '\"pid\"' >>{pids}"
-    done = run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=epoll", "--repeat", 3, "--quiet",
+    done = run(tmp_path, "run", "echo,engine=epoll", "echo,engine=epoll", "--repeat", 3, "--quiet",
                "--", "sh", "-c", command + " # {port}")
     assert done.returncode == 0, done.stderr
     seen = pids.read_text().split("\n")[:-1]
@@ -51,7 +51,7 @@ def test_a_daemon_that_fails_in_a_later_round_ends_the_run(tmp_path):
     disk, rows = tmp_path / "disk", tmp_path / "rows"
     command = f"test -e {tmp_path}/ran && rm {disk} && mkdir {disk}; touch {tmp_path}/ran; {{nbdinfo}} {{uri}}"
     command = command.replace("{nbdinfo}", requires("nbdinfo"))
-    done = run(tmp_path, "--run", f"nbd,engine=epoll,export={disk},size=1M", "--repeat", 9, "--save", rows, "--",
+    done = run(tmp_path, "run", f"nbd,engine=epoll,export={disk},size=1M", "--repeat", 9, "--save", rows, "--",
                "sh", "-c", command)
     assert done.returncode == 1 and str(disk) in done.stderr
     assert "nothing saved" in done.stderr and not rows.exists()
@@ -59,7 +59,7 @@ def test_a_daemon_that_fails_in_a_later_round_ends_the_run(tmp_path):
 
 def test_builds_are_compared_listener_by_listener(tmp_path, other):
     rows = tmp_path / "rows"
-    done = run(tmp_path, "--run", "echo,engine=epoll", "--run", "echo,engine=io_uring-poll", "--build", f"old={other}",
+    done = run(tmp_path, "run", "echo,engine=epoll", "echo,engine=io_uring-poll", "--build", f"old={other}",
                "--build", f"new={NBSERVED}", "--repeat", 8, "--json", "--save", rows, "--within", "100%", "--",
                *redis())
     assert done.returncode in (0, UNDECIDED), done.stderr
@@ -76,7 +76,7 @@ def test_builds_are_compared_listener_by_listener(tmp_path, other):
         assert group["same_work"]  # so the generator's CPU time tells the machine's speed
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     assert {row["pair"] for row in saved} == names
-    shown = run(tmp_path, "compare", "--load", rows, "--json", program=NBCTL)
+    shown = run(tmp_path, "show", rows, "--json", program=NBBENCH)
 
     def chances(rows):
         return {row["listener"]: {what: verdict["p"] for what, verdict in row["verdicts"].items()} for row in rows}
@@ -85,7 +85,7 @@ def test_builds_are_compared_listener_by_listener(tmp_path, other):
 
 
 def test_too_few_rounds_decide_nothing(tmp_path):
-    done = run(tmp_path, "--run", "echo,engine=epoll", "--build", f"a={NBSERVED}", "--build", f"b={NBSERVED}",
+    done = run(tmp_path, "run", "echo,engine=epoll", "--build", f"a={NBSERVED}", "--build", f"b={NBSERVED}",
                "--repeat", 2, "--", *redis())
     assert done.returncode == INCOMPARABLE and "1 without a verdict" in " ".join(done.stdout.split())
 
@@ -100,7 +100,7 @@ def test_pairs_of_listeners_of_a_running_daemon(start_daemon):
 
 
 def test_columns_that_are_named_are_shown(tmp_path):
-    done = run(tmp_path, "--run", "echo,engine=epoll", "--columns", "cpu_share,syscalls_per_operation", "--repeat", 1,
+    done = run(tmp_path, "run", "echo,engine=epoll", "--columns", "cpu_share,syscalls_per_operation", "--repeat", 1,
                "--", *redis())
     assert ["listener", "calls", "CPU"] in [line.split() for line in done.stdout.splitlines()], done.stdout
 
@@ -108,7 +108,7 @@ def test_columns_that_are_named_are_shown(tmp_path):
 def test_a_seed_gives_the_same_order(tmp_path):
     def order(seed):
         rows = tmp_path / f"rows{seed}"
-        words = [word for _ in range(4) for word in ("--run", "echo,engine=epoll")]
+        words = ["run", *4 * ["echo,engine=epoll"]]
         assert run(tmp_path, *words, "--repeat", 4, "--seed", seed, "--save", rows, "--", *redis(50)).returncode == 0
         saved = [json.loads(line) for line in rows.read_text().splitlines()]
         rows.unlink()
@@ -129,6 +129,6 @@ def test_a_seed_gives_the_same_order(tmp_path):
     (["--columns", "p50_ns", "--json"], "--columns is about the table"),
 ])  # fmt: skip
 def test_wrong_usage_is_refused(tmp_path, arguments, why):
-    done = run(tmp_path, "--run", "echo,engine=epoll", *arguments, "--repeat", 1, "--", *redis())
+    done = run(tmp_path, "run", "echo,engine=epoll", *arguments, "--repeat", 1, "--", *redis())
     assert done.returncode == 2 and why in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from conftest import ENGINES, NBCTL, NBSERVED, ROOT, TIMEOUT, listener, requires
 COMPLETION = ROOT / "ctl/nbctl.bash-completion"
 LIBRARY = pathlib.Path("/usr/share/bash-completion/bash_completion")
 NAMES = [f"echo-{e}" for e in ENGINES]
-COMMANDS = {"status", "stats", "compare", "report", "top", "connections", "drain", "resume", "log-level", "reload",
+COMMANDS = {"status", "stats", "top", "connections", "drain", "resume", "log-level", "reload",
             "config", "doctor", "help"}  # fmt: skip
 
 ZSH_FILE, FISH_FILE = (ROOT / f"ctl/nbctl.{shell}-completion" for shell in ("zsh", "fish"))
@@ -80,7 +80,9 @@ def test_commands_are_those_of_help(complete):
     assert {"--socket", "--json", "--help"} <= complete("")
     assert complete("st") == {"status", "stats"}
     assert COMMANDS <= complete("help", "")
-    assert complete("help", "comp") == {"compare"}
+    assert complete("help", "conn") == {"connections"}
+    ((words, compare),) = [complete.all([("nbbench", ""), ("nbbench", "help", "comp")])]
+    assert {"echo", "disk", "tls", "run", "compare", "show", "list", "--json"} <= words and compare == {"compare"}
 
 
 def test_every_option_of_every_command(complete):
@@ -90,19 +92,19 @@ def test_every_option_of_every_command(complete):
         options = {w.split("=")[0].strip("[]") for w in text.split() if w.startswith("--")}
         assert {o for o in offered if o != "--"} <= options
         assert {"--socket", "--help", "--version"} <= offered
-        assert ("--json" in offered) == (command not in ("top", "report"))
+        assert ("--json" in offered) == (command != "top")
     assert complete("stats", "--w") == {"--watch"}
     assert complete("top", "--so") == {"--socket", "--sort"}
 
 
 def test_options_and_listeners_of_nbserved(complete):
     help_text = subprocess.run([NBSERVED, "--help"], capture_output=True, text=True, check=True).stdout
-    options, doctor, benches, services, keys, engines, types = complete.all([
+    options, doctor, services, keys, engines, types = complete.all([
         ("nbserved", *words) for words in (
-            ("--",), ("--do",), ("--bench", "ht"), ("--run", "ech"), ("--run", "echo,buffer"),
+            ("--",), ("--do",), ("--run", "ech"), ("--run", "echo,buffer"),
             ("--run", "echo,port=7,engine=io_"), ("--run", "echo,qp-type="))])
     assert options - {"--"} == set(re.findall(r"--[a-z][a-z-]+", help_text))
-    assert doctor == {"--doctor"} and benches == {"http", "https"}
+    assert doctor == {"--doctor"}
     assert services == {"echo"}
     assert keys == {"echo,buffer-size=", "echo,buffers="}
     assert engines == {"echo,port=7,engine=io_uring", "echo,port=7,engine=io_uring-poll"}
@@ -122,7 +124,7 @@ def shell_files(tmp_path):
 def test_fish(start_daemon, shell_files):
     daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
     lines = {"nbctl sta": {"status", "stats"}, "nbctl stats echo-e": {"echo-epoll"},
-             "nbctl compare --lo": {"--load"}, "nbserved --run ech": {"echo"},
+             "nbctl stats --wa": {"--watch"}, "nbserved --run ech": {"echo"},
              "nbserved --dump": {"--dump-config"}}
     script = f"source {shell_files['nbctl.fish']}\n" + "".join(
         f"complete -C '{line}'; echo '{END}'\n" for line in lines)
@@ -154,7 +156,7 @@ def test_zsh(start_daemon, shell_files, tmp_path):
         keys(f"fpath=({shell_files['_nbctl'].parent} $fpath); autoload -Uz compinit; compinit -u -D; "
              "print rea''dy", "Enter")
         wait_until(lambda: "\nready" in screen(), "completion")
-        for line, after in (("nbctl compa", "nbctl compare"), ("nbctl stats echo-e", "echo-epoll"),
+        for line, after in (("nbctl connecti", "nbctl connections"), ("nbctl stats echo-e", "echo-epoll"),
                             ("nbserved --run ech", "--run echo")):
             keys("C-u", line, "Tab")
             wait_until(lambda: after in screen(), after)
@@ -162,7 +164,7 @@ def test_zsh(start_daemon, shell_files, tmp_path):
         subprocess.run([*tmux, "kill-server"], check=False)
 
 
-@pytest.mark.parametrize("before", [["stats"], ["compare"], ["top"], ["drain"], ["resume"], ["stats", "--watch"],
+@pytest.mark.parametrize("before", [["stats"], ["top"], ["drain"], ["resume"], ["stats", "--watch"],
                                     ["connections", "--listener"]])  # fmt: skip
 def test_listeners_of_the_live_daemon(complete, before):
     assert complete(*before, "echo") == set(NAMES)
@@ -193,8 +195,8 @@ def test_values_of_options_and_arguments(complete):
 
 def test_files(complete, tmp_path):
     (tmp_path / "rows one.jsonl").write_text("")
-    assert complete("compare", "--load", "rows", cwd=tmp_path) == {"rows one.jsonl"}
-    assert complete("report", "rows", cwd=tmp_path) == {"rows one.jsonl"}
+    for line in (("nbbench", "show", "rows"), ("nbbench", "compare", "--save", "rows")):
+        assert complete.all([line], cwd=tmp_path) == [{"rows one.jsonl"}]
     assert complete("-s", "rows", cwd=tmp_path) == {"rows one.jsonl"}
 
 
@@ -212,8 +214,8 @@ def test_a_tab_in_an_interactive_bash(complete, tmp_path):
     try:
         wait_until(lambda: "$" in screen() or "#" in screen(), "prompt")
         subprocess.run([*tmux, "send-keys", f". {COMPLETION}", "Enter"], check=True)
-        subprocess.run([*tmux, "send-keys", "nbctl compa", "Tab", "echo-e", "Tab"], check=True)
-        wait_until(lambda: "nbctl compare echo-epoll" in screen(), "completed")
+        subprocess.run([*tmux, "send-keys", "nbbench compa", "Tab", "echo-e", "Tab"], check=True)
+        wait_until(lambda: "nbbench compare echo-epoll" in screen(), "completed")
         run = ["C-u", "nbserved --run ec", "Tab", ",engine=io_uring-", "Tab", " end"]
         subprocess.run([*tmux, "send-keys", *run], check=True)
         wait_until(lambda: " end" in screen(), "typed")

@@ -34,11 +34,11 @@ def test_everything_is_below_the_prefix_and_says_so(installed):
     root, prefix, _ = installed
     below = files(root)
     assert {path for path in below if not f"/{path}".startswith(prefix + "/")} == {"etc/nbserved/nbserved.ini"}
-    for path in ("sbin/nbserved", "bin/nbctl", "share/man/man8/nbserved.8", "lib/sysusers.d/nbserved.conf",
+    for path in ("sbin/nbserved", "bin/nbctl", "bin/nbbench", "share/man/man8/nbserved.8", "lib/sysusers.d/nbserved.conf",
                  "share/bash-completion/completions/nbctl", "lib/systemd/system/nbserved.service"):  # fmt: skip
         assert (root / prefix.lstrip("/") / path).is_file()
     other = {"/usr": "/usr/local/", "/usr/local": "/usr/"}[prefix]
-    for path in below - {f"{prefix[1:]}/sbin/nbserved", f"{prefix[1:]}/bin/nbctl"}:
+    for path in below - {f"{prefix[1:]}/{name}" for name in ("sbin/nbserved", "bin/nbctl", "bin/nbbench")}:
         text = (root / path).read_text()
         for name in ("sbin/nbserved", "bin/nbctl", "share/nbserved"):
             assert other + name not in text, path

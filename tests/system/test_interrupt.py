@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, rows_of, wait_until
+from conftest import NBBENCH, NBSERVED, TIMEOUT, listener, requires, rows_of, wait_until
 
 PYTHON = "/usr/bin/python3"
 CLIENT = """
@@ -38,7 +38,7 @@ def client(daemon, tmp_path):
 @contextlib.contextmanager
 def compare(daemon, *arguments):
     process = subprocess.Popen(
-        [str(NBCTL), "-s", daemon.control, "compare", *map(str, arguments)],
+        [str(NBBENCH), "-s", daemon.control, "compare", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -49,15 +49,6 @@ def compare(daemon, *arguments):
     finally:
         process.kill()
         process.communicate(timeout=TIMEOUT)
-
-
-@contextlib.contextmanager
-def stopped(daemon):
-    daemon.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        daemon.process.send_signal(signal.SIGCONT)
 
 
 def signals(process, kind):
@@ -113,13 +104,6 @@ def test_an_interrupt_between_two_commands_starts_no_other(daemon, client):
     assert ROW.search(shown)
 
 
-def test_an_interval_ends(daemon):
-    with compare(daemon, "--interval", "600", "echo") as process:
-        interrupt(process)
-        _, errors = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == INTERRUPTED and errors == "nbctl: interrupted\n"
-
-
 def test_the_second_kills_a_command_that_ignores_the_first(daemon, tmp_path):
     ready = tmp_path / "ready"
     with compare(daemon, "--", "sh", "-c", f"trap '' INT; : >{ready}; exec sleep 60") as process:
@@ -130,15 +114,22 @@ def test_the_second_kills_a_command_that_ignores_the_first(daemon, tmp_path):
     assert process.returncode == INTERRUPTED and "signal 9" in errors
 
 
-def test_the_second_ends_nbctl_when_the_daemon_is_silent(daemon):
-    with compare(daemon, "--interval", "600", "echo") as process, stopped(daemon):
-        interrupt(process)
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=TIMEOUT)
+def test_the_second_ends_it_when_the_daemon_is_silent(daemon, tmp_path):
+    ready = tmp_path / "ready"
+    script = f": >{ready}; kill -STOP {daemon.pid}; exit 0"
+    with compare(daemon, "--", "sh", "-c", script) as process:
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        try:
+            wait_until(lambda: ready.exists() and not children.read_text(), "the command to end")
+            interrupt(process)
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=TIMEOUT)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
     assert process.returncode == -signal.SIGINT
 
 
-# ---- nbserved --run ----
+# ---- nbbench run ----
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +143,7 @@ def no_nohup():
 def run_command(tmp_path, script, start=lambda *a, **k: subprocess.Popen(*a, **k)):
     """`--run` with a shell's script against its listener."""
     return start(
-        [str(NBSERVED), "--run", "echo,engine=epoll", "--repeat", "1", "--", "sh", "-c", f": {{port}}; {script}"],
+        [str(NBBENCH), "run", "echo,engine=epoll", "--repeat", "1", "--", "sh", "-c", f": {{port}}; {script}"],
         env={**os.environ, "NBSERVED_SOCKET": str(tmp_path / "control.sock")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -226,16 +217,14 @@ def test_a_terminal_that_closes_ends_a_run(tmp_path):
     wait_gone(pids)
 
 
-@pytest.mark.parametrize("victim", ["nbserved", "nbctl"])
-def test_a_killed_client_leaves_nothing_behind(tmp_path, victim):
+def test_a_killed_client_leaves_nothing_behind(tmp_path):
     script, started = stubborn(tmp_path)
     with run_command(tmp_path, script) as process:
         pids = started()
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        (nbctl,) = [int(pid) for pid in children if "compare" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
-        os.kill(process.pid if victim == "nbserved" else nbctl, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=TIMEOUT)
-    assert process.returncode == (-signal.SIGKILL if victim == "nbserved" else 128 + signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
     wait_gone([*pids, *map(int, children)])
 
 
@@ -263,17 +252,17 @@ def test_a_killed_daemon_leaves_no_socket(folder):
     wait_empty(path)
 
 
-@pytest.mark.parametrize("killed", ["nbserved", "nbctl", "both"])
-@pytest.mark.parametrize("words", [["--run", "echo", "--", "sh", "-c", ": {port}; sleep 99"], ["--bench", "disk"]], ids=["run", "bench"])
+@pytest.mark.parametrize("killed", ["nbbench", "nbserved", "both"])
+@pytest.mark.parametrize("words", [["run", "echo", "--", "sh", "-c", ": {port}; sleep 99"], ["disk"]], ids=["run", "word"])
 def test_a_killed_comparison_leaves_no_file(folder, words, killed):
     path, environment = folder
-    if "--bench" in words:
+    if "disk" in words:
         requires("fio")
         words = [*words, "--html", "/dev/null"]
-    with subprocess.Popen([str(NBSERVED), *words], stdout=-1, stderr=-1, env=environment) as process:
+    with subprocess.Popen([str(NBBENCH), *words], stdout=-1, stderr=-1, env=environment) as process:
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
         wait_until(lambda: any("control.sock" in files for _, _, files in os.walk(path)), "a daemon to serve")
-        pids = {"nbserved": [process.pid], "nbctl": [*map(int, children.read_text().split())]}
+        pids = {"nbbench": [process.pid], "nbserved": [*map(int, children.read_text().split())]}
         for pid in pids.get(killed) or sum(pids.values(), []):
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=TIMEOUT)
@@ -283,9 +272,9 @@ def test_a_killed_comparison_leaves_no_file(folder, words, killed):
 def test_a_killed_bridge_leaves_no_socket(folder, tmp_path):
     path, environment = folder
     ssh = tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\nexec {NBCTL} bridge\n")
+    ssh.write_text(f"#!/bin/sh\nexec {NBBENCH} bridge\n")
     ssh.chmod(0o755)
-    command = [str(NBCTL), "-H", "c1", "compare", "--serve", "echo", "--", "sh", "-c", ": {port}; sleep 99"]
+    command = [str(NBBENCH), "-H", "c1", "run", "echo", "--", "sh", "-c", ": {port}; sleep 99"]
     with subprocess.Popen(command, stdout=-1, stderr=-1, env={**environment, "NBCTL_SSH": str(ssh)}) as process:
         wait_until(lambda: any("control.sock" in files for _, _, files in os.walk(path)), "a daemon to serve")
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -346,7 +335,7 @@ def slow_link(daemon, tmp_path):
 
 def test_the_end_of_a_command_is_seen_while_an_answer_is_awaited(slow_link):
     address, command = slow_link
-    done = subprocess.run([str(NBCTL), "-s", address, "compare", "--json", "--", PYTHON, "-c", command],
+    done = subprocess.run([str(NBBENCH), "-s", address, "compare", "--json", "--", PYTHON, "-c", command],
                           capture_output=True, text=True, timeout=4 * TIMEOUT)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [row["count"] for row in rows_of(json.loads(done.stdout))] == [1]
@@ -360,9 +349,9 @@ LEFT = "setsid sh -c 'sleep 1000 & echo $$ $! >{0}.new; mv {0}.new {0}; wait' & 
 def test_a_killed_nbctl_leaves_nothing_of_its_command(daemon, tmp_path, remote):
     """Nor does its bridge, which is killed with all that has its name."""
     pids, ssh = tmp_path / "pids", tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\nexec {NBCTL} bridge\n")
+    ssh.write_text(f"#!/bin/sh\nexec {NBBENCH} bridge\n")
     ssh.chmod(0o755)
-    command = [str(NBCTL), "-s", daemon.control, "compare", *(["--on", "c1"] if remote else []), "--",
+    command = [str(NBBENCH), "-s", daemon.control, "compare", *(["--on", "c1"] if remote else []), "--",
                "sh", "-c", LEFT.format(pids)]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env={**os.environ, "NBCTL_SSH": str(ssh)}) as process:  # fmt: skip
@@ -381,7 +370,7 @@ def test_nbctl_ends_as_usual_without_its_guard(daemon, tmp_path):
     """The guard may be killed where memory is short."""
     go, begun = tmp_path / "go", tmp_path / "begun"
     script = f"touch {begun}; until test -e {go}; do sleep 0.01; done; true"
-    with subprocess.Popen([str(NBCTL), "-s", daemon.control, "compare", "--", "sh", "-c", script],
+    with subprocess.Popen([str(NBBENCH), "-s", daemon.control, "compare", "--", "sh", "-c", script],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:  # fmt: skip
         wait_until(begun.exists, "the command to start")
         (guard,) = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if is_guard_of(pid, process.pid)]

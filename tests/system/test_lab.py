@@ -217,7 +217,7 @@ def test_the_commands_of_the_page(lab, tmp_path):
     for command in commands.splitlines():
         shorter = command.replace("-n 100000", "-n 1000").replace(" compare ", " compare --repeat 2 ")
         said[command.split(" ", 4)[3] if " -H " in command else command.split()[1]] = lab[0].run("sh", "-c", shorter).stdout
-    assert list(said) == ["reload", "doctor", "compare", "connections", "report"]
+    assert list(said) == ["reload", "doctor", "compare", "connections", "show"]
     assert "echo-epoll" in said["compare"] and "echo-uring" in said["compare"]
     assert "on different hosts" in said["compare"] and "{host} was the address that ssh uses" in " ".join(said["compare"].split())
     assert "<h3>The generator's host</h3>" in (tmp_path / "lab.html").read_text()
@@ -225,7 +225,7 @@ def test_the_commands_of_the_page(lab, tmp_path):
     words = load[load.index("redis-benchmark"):].replace("server1", "10.77.0.1").split()
     lab[0].start(*words, stdout=subprocess.DEVNULL)
     for command in (before, after):
-        lab[0].run(*command.replace("--interval 60", "--interval 0.3").split())
+        lab[0].run(*command.replace("sleep 60", "sleep 0.3").split())
     assert lab[0].run("sh", "-c", report, status=None).returncode == 7, "one run a side is too few"
     assert "echo-uring" in (tmp_path / "change.html").read_text()
     lab[0].run("kill", *running(lab[0], words[0]))  # a daemon that ends would wait for it
@@ -239,7 +239,7 @@ def test_a_far_nbctl_that_is_missing_is_named(lab):
 def test_rows_are_of_both_hosts(lab, tmp_path):
     requires("redis-benchmark")
     open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
-    done = lab[0].run("nbctl", "-H", "server1", "compare", "echo-epoll", "--repeat", "2", "--json", "--",
+    done = lab[0].run("nbbench", "-H", "server1", "compare", "echo-epoll", "--repeat", "2", "--json", "--",
                       "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
     (row,) = rows_of(json.loads(done.stdout))
     generator, conditions = row["generator"], row["conditions"]
@@ -260,7 +260,7 @@ def test_what_the_link_carried_is_in_the_row(lab, tmp_path):
     done = server.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "5kb", "limit", "100kb", status=None)
     if done.returncode:
         pytest.skip(f"no tbf here: {done.stderr}")
-    done = lab[0].run("nbctl", "-H", "server1", "compare", "chargen", "--repeat", "1", "--json", "--", "sh", "-c", command)
+    done = lab[0].run("nbbench", "-H", "server1", "compare", "chargen", "--repeat", "1", "--json", "--", "sh", "-c", command)
     (row,) = rows_of(json.loads(done.stdout))
     link = row["link"]
     assert link["interface"] == "eth0" and link["segments"] > 0
@@ -277,21 +277,21 @@ def test_the_generator_runs_on_the_other_host(lab, tmp_path):
     (tmp_path / "here.ini").write_text(INI.format(address="0.0.0.0").replace(":7007", ":7007\nallow = 10.0.0.0/8"))
     client.start(BUILD / "nbserved", "-c", tmp_path / "here.ini", stderr=subprocess.DEVNULL)
     wait_until(lambda: client.run("nbctl", "status", status=None).returncode == 0, "nbserved serves here")
-    done = client.run("nbctl", "compare", "echo-epoll", "--on", "server1", "--repeat", "2", "--json", "--",
+    done = client.run("nbbench", "compare", "echo-epoll", "--on", "server1", "--repeat", "2", "--json", "--",
                       "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
     (row,) = rows_of(json.loads(done.stdout))
     generator, conditions = row["generator"], row["conditions"]
     assert generator["requests"] == 2000 and generator["elsewhere"] and generator["cpu_ns"] > 0
     assert conditions["command"][2:5] == ["10.77.0.11", "-p", "7007"]
     assert conditions["generator"].startswith("redis-benchmark") and conditions["generator_host"]["name"] == "server1"
-    done = client.run("nbctl", "compare", "--on", "server1", "--", "true", "{uri}", "{listener}", status=2)
+    done = client.run("nbbench", "compare", "--on", "server1", "--", "true", "{uri}", "{listener}", status=2)
     assert "listener 'echo-uring' has no {uri}: it listens on its host's loopback alone" in done.stderr
 
 
 def test_daemon_and_generator_are_on_the_other_host(lab):
     """Its loopback is theirs."""
     requires("redis-benchmark")
-    done = lab[0].run("nbctl", "-H", "server1", "compare", "echo-epoll", "--on", "server1", "--json", "--repeat", "1",
+    done = lab[0].run("nbbench", "-H", "server1", "compare", "echo-epoll", "--on", "server1", "--json", "--repeat", "1",
                       "--", "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
     (row,) = rows_of(json.loads(done.stdout))
     assert row["generator"]["requests"] == 1000 and not row["generator"]["elsewhere"]
@@ -300,7 +300,7 @@ def test_daemon_and_generator_are_on_the_other_host(lab):
 
 def test_addresses_that_are_not_reached_are_named(lab, tmp_path):
     open_listeners(lab, tmp_path, "[listener unix]\naddress = unix:/run/nbserved/echo\nengine = epoll\nservice = echo\n")
-    compare = ("nbctl", "-H", "server1", "compare")
+    compare = ("nbbench", "-H", "server1", "compare")
     done = lab[0].run(*compare, "echo-epoll", "--", "true", "{host}", status=2)
     assert "listener 'echo-epoll' has no {host}: it listens on its host's loopback alone" in done.stderr
     done = lab[0].run(*compare, "unix", "--", "true", "{uri}", status=2)
@@ -310,7 +310,7 @@ def test_addresses_that_are_not_reached_are_named(lab, tmp_path):
 def test_a_bridge_that_dies_ends_the_measurement(lab, tmp_path):
     """And the command, which would wait for its input for ever."""
     open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
-    process = lab[0].start("nbctl", "-H", "server1", "compare", "--", "sh", "-c", "echo started >&2; exec cat",
+    process = lab[0].start("nbbench", "-H", "server1", "compare", "--", "sh", "-c", "echo started >&2; exec cat",
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     assert process.stderr.readline() == "started\n"
     lab[1].run("kill", "-9", *bridges(lab[1]), status=None)  # one of them may be of the reload, and end
@@ -319,7 +319,7 @@ def test_a_bridge_that_dies_ends_the_measurement(lab, tmp_path):
 
 
 def test_ctrl_c_leaves_no_bridge(lab):
-    process = lab[0].start("nbctl", "-H", "server1", "compare", "--interval", "600", stdin=subprocess.DEVNULL,
+    process = lab[0].start("nbbench", "-H", "server1", "compare", "--", "sleep", "600", stdin=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), start_new_session=True)  # fmt: skip
     wait_until(lambda: bridges(lab[1]), "the bridge runs")
@@ -336,7 +336,7 @@ REDIS = ("redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "
 
 def test_two_generators_are_added_up(hosts, tmp_path):
     rows = tmp_path / "rows.jsonl"
-    done = hosts[0].run("nbctl", "compare", "echo-epoll", "--on", "c[1-2]", "--repeat", "2", "--json", "--save", rows,
+    done = hosts[0].run("nbbench", "compare", "echo-epoll", "--on", "c[1-2]", "--repeat", "2", "--json", "--save", rows,
                         "--", *REDIS[:-1])  # fmt: skip
     (row,) = rows_of(json.loads(done.stdout))
     generator = row["generator"]
@@ -346,17 +346,17 @@ def test_two_generators_are_added_up(hosts, tmp_path):
         parts = saved["generator"]["hosts"]
         assert [part["host"] for part in parts] == ["c1", "c2"] and [part["requests"] for part in parts] == [1000, 1000]
         assert saved["generator"]["requests_per_s"] <= sum(part["requests_per_s"] for part in parts) * 1.0001
-    table = hosts[0].run("nbctl", "compare", "--load", rows, "--wide").stdout
+    table = hosts[0].run("nbbench", "show", rows, "--wide").stdout
     assert re.search(r"<=[\d.,]+ \(c[12]\)", table)
 
 
 def test_an_nbctl_that_hangs_leaves_nothing_running(hosts, tmp_path):
     """Its heartbeat stops, and its connections stay open."""
-    process = hosts[0].start("nbctl", "compare", "--on", "c1,c2", "--", "sh", "-c",
+    process = hosts[0].start("nbbench", "compare", "--on", "c1,c2", "--", "sh", "-c",
                              f"touch {tmp_path}/started.{{index}}; exec sleep 1000",
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     wait_until(lambda: len(list(tmp_path.glob("started.*"))) == 2, "the command runs everywhere")
-    (nbctl,) = running(hosts[0], "nbctl")
+    (nbctl,) = running(hosts[0], "nbbench")
     hosts[0].run("kill", "-STOP", nbctl)
     for client in hosts[1:]:
         wait_until(lambda client=client: not running(client, "sleep"), "the command has ended")
@@ -369,7 +369,7 @@ def test_a_host_without_power_leaves_nothing_running(hosts, tmp_path):
     """That of nbctl, whose packets stop, which ends no connection: a daemon of `--at`, and the generator of `--on`."""
     server, away, client = hosts
     spec = "echo,engine=epoll,address=10.77.0.1,allow=10.77.0.0/24"
-    process = away.start("nbserved", "--run", spec, "--at", "server1", "--on", "c2", "--", "sh", "-c",
+    process = away.start("nbbench", "-H", "server1", "run", spec, "--on", "c2", "--", "sh", "-c",
                          f"touch {tmp_path}/started; exec sleep 1000", "{port}",
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     wait_until((tmp_path / "started").exists, "the command runs")
@@ -386,10 +386,10 @@ def test_a_host_without_power_leaves_nothing_running(hosts, tmp_path):
 
 def test_a_daemon_for_one_run_serves_other_hosts(hosts):
     """`nbserved --run --on`, which is refused without an address."""
-    run = ("nbserved", "--run", "echo,engine=epoll,address=10.77.0.1", "--on", "c[1-2]", "--repeat", "2", "--json", "--", *REDIS)
+    run = ("nbbench", "run", "echo,engine=epoll,address=10.77.0.1", "--on", "c[1-2]", "--repeat", "2", "--json", "--", *REDIS)
     (row,) = rows_of(json.loads(hosts[0].run(*run).stdout))
     assert row["generator"]["requests"] == 4000 and "host_by_ssh" not in row["conditions"]
-    done = hosts[0].run("nbserved", "--run", "echo", "--on", "c1", "--", *REDIS, status=2)
+    done = hosts[0].run("nbbench", "run", "echo", "--on", "c1", "--", *REDIS, status=2)
     assert "what --run serves is on loopback, which another host does not reach: give it an address" in done.stderr
 
 
@@ -397,20 +397,20 @@ def test_a_daemon_for_one_run_serves_on_another_host(lab):
     """`nbserved --run --at`: at the address by which ssh came, for the address from which it came."""
     requires("redis-benchmark")
     client, server = lab
-    run = ("nbserved", "--run", "echo,engine=epoll", "--at", "server1", "--repeat", "2", "--json", "--", *REDIS)
+    run = ("nbbench", "-H", "server1", "run", "echo,engine=epoll", "--repeat", "2", "--json", "--", *REDIS)
     (row,) = rows_of(json.loads(client.run(*run).stdout))
     assert row["generator"]["requests"] == 2000 and row["generator"]["elsewhere"] and row["count"] >= 2000
     assert row["conditions"]["command"][2] == "10.77.0.1"
     assert "10.77.0.11" in str(row["conditions"]["listener"]["allow"])
-    assert row["conditions"]["invocation"][1:5] == ["--at", "server1", "--repeat", "2"]
-    done = client.run("nbserved", "--run", "echo,engine=epoll,batch-delay=x", "--at", "server1", "--", *REDIS, status=1)
+    assert row["conditions"]["invocation"][1:5] == ["-H", "server1", "run", "echo,engine=epoll"]
+    done = client.run("nbbench", "-H", "server1", "run", "echo,engine=epoll,batch-delay=x", "--", *REDIS, status=1)
     assert "nbserved: on server1: " in done.stderr and "batch-delay" in done.stderr
     assert not running(server, "--run")
 
 
 def test_a_daemon_on_another_host_ends_with_the_connection(lab, tmp_path):
     client, server = lab
-    process = client.start("nbserved", "--run", "echo,engine=epoll", "--at", "server1", "--", "sh", "-c",
+    process = client.start("nbbench", "-H", "server1", "run", "echo,engine=epoll", "--", "sh", "-c",
                            f"touch {tmp_path}/started; sleep 1000", "{port}",
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     wait_until((tmp_path / "started").exists, "the command runs")

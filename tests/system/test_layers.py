@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener
+from conftest import NBBENCH, TIMEOUT, listener
 
 CAP_SYS_ADMIN, CAP_PERFMON = 21, 38
 PR_CAPBSET_DROP = 24
@@ -26,7 +26,7 @@ for _ in range(4000):
 
 def compare(daemon, *arguments, **options):
     return subprocess.run(
-        [str(NBCTL), "-s", str(daemon.control), "compare", "--layers", *map(str, arguments)],
+        [str(NBBENCH), "-s", str(daemon.control), "compare", "--layers", *map(str, arguments)],
         capture_output=True,
         check=False,
         text=True,
@@ -64,7 +64,7 @@ def test_the_layers_of_each_listener(start_daemon, tmp_path):
         assert ("verdict" in row["layers"]["tcp_ip"]) == (row["listener"] == "b")
     rows = [json.loads(line) for line in saved.read_text().splitlines()]
     assert sum("layers" in row for row in rows) == 6
-    table = subprocess.run([NBCTL, "compare", "--load", saved], capture_output=True, check=True, text=True).stdout
+    table = subprocess.run([NBBENCH, "show", saved], capture_output=True, check=True, text=True).stdout
     for line in ("CPU per operation by layer", "TCP, UDP, IP", "vs 1st", "sampled", "lost"):
         assert line in table
 
@@ -88,5 +88,5 @@ def test_without_the_capability_it_says_what_to_do(start_daemon):
 
 
 def test_saved_rows_are_shown_without_a_measurement(tmp_path):
-    done = subprocess.run([NBCTL, "compare", "--layers", "--load", tmp_path / "no"], capture_output=True, text=True)
+    done = subprocess.run([NBBENCH, "show", "--layers", tmp_path / "no"], capture_output=True, text=True)
     assert done.returncode == 2 and "--load shows saved rows" in done.stderr

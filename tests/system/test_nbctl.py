@@ -17,7 +17,6 @@ from nbctl_client import daemon, echo, nbctl, nbctl_json  # noqa: F401
 COMMANDS = {
     "status": [],
     "stats": [],
-    "compare": ["--interval", "0.05"],
     "connections": [],
     "config": [],
     "doctor": [],
@@ -25,7 +24,7 @@ COMMANDS = {
     "drain": ["--all"],
     "resume": ["--all"],
 }
-NO_JSON = {"top", "metrics", "report", "bridge"}
+NO_JSON = {"top", "metrics", "bridge"}
 
 # ---- Every command ----
 
@@ -133,7 +132,7 @@ def test_a_full_disk_is_an_error(daemon, command):
     "arguments, said",
     [
         ([], "no command is given"),
-        (["comparee"], "did you mean 'compare'?"),
+        (["statuss"], "did you mean 'status'?"),
         (["xyzzy"], "there is no command 'xyzzy'"),
         (["status", "extra"], "unexpected argument 'extra'"),
         (["log-level"], "log-level LEVEL"),
@@ -147,15 +146,13 @@ def test_a_full_disk_is_an_error(daemon, command):
         (["stats", "--watch=0.01", "--json"], "at least 0.05"),
         (["top", "--json"], "top has no --json: see `nbctl stats --watch --json`"),
         (["--json", "metrics"], "metrics has no --json: see `nbctl stats --json`"),
-        (["report", "x", "--json"], "report has no --json: see `nbctl compare --load FILE --json`"),
         (["stats", "--openmetrics", "--json"], "--openmetrics"),
-        (["compare", "--interval", "-1"], "expected seconds"),
+        (["compare", "--interval", "1"], "sleep SECONDS"),
         (["compare", "--"], "no command after"),
-        (["compare", "--interval", "1", "--", "true"], "run time"),
         (["compare", "--", "ssh", "c1", "redis-benchmark"], "ssh would run the generator on another host"),
         (["compare", "--", "/usr/bin/clush", "-w", "c[1-3]", "wrk"], "clush would run"),
-        (["compare", "--quiet"], "after `--`"),
-        (["compare", "--load", "/nonexistent"], "No such file"),
+        (["compare", "--quiet"], "behind `--`"),
+        (["show", "/nonexistent"], "No such file"),
         (["connections", "--sort", "byte"], "did you mean 'bytes'?"),
         (["connections", "--limit", "0"], "1 to 10000"),
     ],
@@ -168,7 +165,7 @@ def test_wrong_usage_exits_2_and_says_why(daemon, arguments, said):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["stats"], ["drain"], ["resume"], ["compare", "--interval", "0.01"], ["connections", "--listener"]],
+    [["stats"], ["drain"], ["resume"], ["connections", "--listener"]],
 )
 def test_an_unknown_listener_is_refused(daemon, arguments):
     done = nbctl(daemon, *arguments, "no-such")
@@ -183,16 +180,10 @@ def test_an_unknown_listener_is_refused(daemon, arguments):
         ["stats", "--json"],
         ["stats", "--watch"],
         ["drain"],
-        ["compare", "--interval", "0.01"],
         ["connections", "--listener"],
-        ["compare", "--load", "ROWS"],
     ],
 )
-def test_a_listener_s_name_that_is_nearly_right_is_suggested(daemon, arguments, tmp_path):
-    rows = tmp_path / "rows"
-    if "ROWS" in arguments:
-        rows.write_text('{"listener": "echo-epoll", "count": 1}\n')
-        arguments = [*arguments[:-1], rows]
+def test_a_listener_s_name_that_is_nearly_right_is_suggested(daemon, arguments):
     done = nbctl(daemon, *arguments, "echo-epol")
     assert done.returncode == 1
     assert "nbctl: there is no listener 'echo-epol' (did you mean 'echo-epoll'?)\n" in done.stderr

@@ -11,7 +11,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener, requires, rows_of, wait_until
+from conftest import NBBENCH, NBCTL, TIMEOUT, listener, requires, rows_of, wait_until
 from nbctl_client import daemon, echo, nbctl  # noqa: F401
 
 
@@ -27,7 +27,7 @@ def measuring(daemon, *names):
     """The rows of `compare` for what the context does, in a list that is filled at its end."""
     rows = []
     with subprocess.Popen(
-        [str(NBCTL), "-s", daemon.control, "compare", "--json", *names, "--"]
+        [str(NBBENCH), "-s", daemon.control, "compare", "--json", *names, "--"]
         + ["sh", "-c", "echo ready >&2; cat"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -112,20 +112,20 @@ def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path)
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     assert len(saved) == 4
     nowhere = str(tmp_path / "no.sock")
-    done = nbctl(daemon, "compare", "--load", rows, "--json", socket=nowhere)
+    done = nbctl(daemon, "show", rows, "--json", socket=nowhere)
     assert done.returncode == 0, done.stderr
     loaded = {row["listener"]: row for row in rows_of(json.loads(done.stdout))}
     assert list(loaded) == ["echo-epoll", "echo-io_uring"]
     for name, row in loaded.items():
         for key in ("count", "cpu_ns", "bytes_in", "syscalls", "interval_ns"):
             assert row[key] == sum(s[key] for s in saved if s["listener"] == name)
-    text = nbctl(daemon, "compare", "--load", rows, socket=nowhere).stdout
+    text = nbctl(daemon, "show", rows, socket=nowhere).stdout
     assert "echo: 10 conn\n" in text and "too few rounds: 0 of 6" in text  # other runs, other times
     # Named listeners, in the order of the names: the first is the baseline.
-    done = nbctl(daemon, "compare", "--load", rows, "echo-io_uring", "echo-epoll", socket=nowhere)
+    done = nbctl(daemon, "show", rows, "echo-io_uring", "echo-epoll", socket=nowhere)
     first = done.stdout.split("echo: 10 conn\n")[1].split()[0]
     assert first == "echo-io_uring"
-    assert nbctl(daemon, "compare", "--load", rows, "no-such", socket=nowhere).returncode == 1
+    assert nbctl(daemon, "show", rows, "no-such", socket=nowhere).returncode == 1
 
 
 def test_compare_visits_one_listener_after_the_other(daemon, tmp_path):
@@ -144,7 +144,7 @@ def test_compare_visits_one_listener_after_the_other(daemon, tmp_path):
         assert row["machine"]["total_ns"] > 0
     assert '"SET"' not in done.stdout  # understood output is in the rows
     assert re.search(r"reqs .*CPU/req", done.stdout)
-    loaded = nbctl(daemon, "compare", "--load", rows, "--json")
+    loaded = nbctl(daemon, "show", rows, "--json")
     for row in rows_of(json.loads(loaded.stdout)):
         per_request = row["values"]["cpu_ns_per_request"]["median"]
         low, high = (row["values"]["cpu_ns_per_request"][end] for end in ("low", "high"))
@@ -238,7 +238,7 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     (saved,) = [json.loads(line) for line in rows.read_text().splitlines()]
 
     def gate(*options):
-        done = nbctl(daemon, "compare", "--load", new, "--against", old, *options)
+        done = nbctl(daemon, "show", new, "--against", old, *options)
         return done.returncode, " ".join(done.stdout.split())
 
     write_runs(old, saved, 5, 1)
@@ -250,7 +250,7 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     write_runs(new, saved, 5, 0.5)
     code, text = gate()
     assert code == 0 and "0 of 1 are worse, 1 better" in text and " % less No change is known" in text
-    document = json.loads(nbctl(daemon, "compare", "--load", new, "--against", old, "--json").stdout)
+    document = json.loads(nbctl(daemon, "show", new, "--against", old, "--json").stdout)
     then = rows_of(document)[0]["then"]
     verdict = then["verdict"]
     assert then["now"] / then["before"] - 1 == pytest.approx(verdict["change"], abs=0.01) == pytest.approx(-0.5, abs=0.01)
@@ -274,7 +274,7 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     assert code == 7 and "--force judges them" in text and re.search(r"Changed: kernel: .* -> Linux 99 ", text)
     assert "Changed: CPU flags: - -> warp " in text
     assert gate("--force")[0] == 0
-    done = nbctl(daemon, "compare", "--load", new, "--against", new)
+    done = nbctl(daemon, "show", new, "--against", new)
     assert done.returncode == 7  # of itself
     saved["listener"] = "renamed"
     write_runs(new, saved, 5, 1)
@@ -285,10 +285,10 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
 def test_an_empty_comparison_is_no_success(daemon, tmp_path):
     empty = tmp_path / "empty"
     empty.write_text("")
-    done = nbctl(daemon, "compare", "--load", empty)
+    done = nbctl(daemon, "show", empty)
     assert done.returncode == 8 and "No operations" in done.stdout
-    assert nbctl(daemon, "compare", "--load", empty, "--json").returncode == 8
-    assert nbctl(daemon, "compare", "--load", empty, "--against", empty).returncode == 7
+    assert nbctl(daemon, "show", empty, "--json").returncode == 8
+    assert nbctl(daemon, "show", empty, "--against", empty).returncode == 7
 
 
 def test_limits_decide_the_exit_status(daemon, tmp_path):
@@ -300,7 +300,7 @@ def test_limits_decide_the_exit_status(daemon, tmp_path):
 
     def limited(*limits):
         more = [word for limit in limits for word in ("--fail-if", limit)]
-        done = nbctl(daemon, "compare", "--load", rows, "--json", *more)
+        done = nbctl(daemon, "show", rows, "--json", *more)
         return done.returncode, [limit["is"] for limit in json.loads(done.stdout)["limits"]]
 
     assert limited("cost>1ns") == (5, ["failed"])
@@ -333,7 +333,7 @@ def test_a_visit_that_fails_is_left_out_and_counted(daemon, tmp_path):
     last = command.replace("-ne 9", "-lt 23")  # both of the last round: no good visit comes after them
     done = nbctl(daemon, "compare", "--repeat", "12", "--save", rows, "--json", *names, "--", "sh", "-c", last, "{port}")
     assert done.returncode == 0 and [row["failed"] for row in rows_of(json.loads(done.stdout))] == [1, 1]
-    loaded = json.loads(nbctl(daemon, "compare", "--load", rows, "--json").stdout)
+    loaded = json.loads(nbctl(daemon, "show", rows, "--json").stdout)
     assert sum(row["failed"] for row in rows_of(loaded)) == 3  # of both runs
     visits.write_text("\n" * 100)
     done = nbctl(daemon, "compare", "--repeat", "12", *names, "--", "sh", "-c", f"echo >>{visits}; exit 3", "{port}")
@@ -368,7 +368,7 @@ def test_compare_in_markdown(daemon):
 def test_a_file_without_valid_rows_exits_2_with_its_line(daemon, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('\n{"listener": 1}\n')
-    done = nbctl(daemon, "compare", "--load", rows)
+    done = nbctl(daemon, "show", rows)
     assert done.returncode == 2 and f"{rows}:2:" in done.stderr
 
 
@@ -439,7 +439,7 @@ def test_files_that_were_to_be_written_do_not_stay_empty(start_daemon, tmp_path)
     assert nbctl(daemon, "compare", "--save", saved, "--", "false").returncode == 1
     assert nbctl(daemon, "compare", "--save", old, "--", "false").returncode == 1
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
-    command = [str(NBCTL), "-s", daemon.control, "compare", "--save", saved, "--", "sh", "-c", "echo ready >&2; exec sleep 60"]
+    command = [str(NBBENCH), "-s", daemon.control, "compare", "--save", saved, "--", "sh", "-c", "echo ready >&2; exec sleep 60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)

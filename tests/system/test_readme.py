@@ -23,7 +23,7 @@ def test_each_command_is_run_somewhere():
 
 def short(command):
     """A comparison's command with one round of few requests: that it runs is what is tested."""
-    if "--bench" in command and not command.endswith("help"):
+    if "nbbench" in command and " -- " not in command and not command.endswith("list"):
         return f"{command} --repeat 1"
     return command.replace(" -- ", " --repeat 1 -- ").replace("-n 20000", "-n 1000").replace("-n 100000", "-n 1000")
 
@@ -44,7 +44,7 @@ def test_a_command_of_the_build_runs(tmp_path, command):
 def test_the_first_screen_says_what_it_is_and_what_to_type():
     top = "\n".join(README.splitlines()[:FIRST_LINES])
     for what in (r"^\*\*What .*\?\*\*", r"^<img ", r"^sudo apt .*\bgit make$", r"^git clone ", r"^make demo", r"No licence has been",
-                 r"^\$ build/nbserved --bench +# on Linux .* \d{4}-\d\d-\d\d$", r"\d+ to \d+ % (less|more|fewer)"):  # fmt: skip
+                 r"^\$ build/nbbench echo +# on Linux .* \d{4}-\d\d-\d\d$", r"\d+ to \d+ % (less|more|fewer)"):  # fmt: skip
         assert re.search(what, top, re.M), what
 
 

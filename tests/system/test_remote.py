@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener, rows_of, wait_until
+from conftest import NBBENCH, NBCTL, TIMEOUT, listener, rows_of, wait_until
 
 VERSION = subprocess.check_output([NBCTL, "--version"], text=True).split()[1]
 
@@ -111,7 +111,7 @@ def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
 
         thread = threading.Thread(target=forward)
         thread.start()
-        ran = subprocess.run([NBCTL, "-s", path, "compare"], capture_output=True, text=True, timeout=TIMEOUT)
+        ran = subprocess.run([NBBENCH, "-s", path, "compare"], capture_output=True, text=True, timeout=TIMEOUT)
         thread.join()
     assert ran.returncode == 2 and not ran.stdout
     assert ran.stderr == (f"nbctl: the daemon behind {path} is on another host, whose CPUs and addresses are not those of "
@@ -208,7 +208,7 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
 @pytest.mark.parametrize("arguments, expected", [
     (["-H", "-oProxyCommand=x", "status"], "expected [USER@]HOST"),
     (["-H", "", "status"], "expected [USER@]HOST"),
-    (["-H", "server1", "compare", "--load", "x"], "--load asks no daemon: leave out -H"),
+    (["-H", "server1", "show", "x"], "--load asks no daemon: leave out -H"),
     (["-H", "server1", "compare", "--layers"], "--layers samples threads of this host alone: leave out -H"),
     (["compare", "--on", "c1"], "--on is about the command after `--`"),
     (["compare", "--on", "-x", "--", "true"], "--on: expected [USER@]HOST"),
@@ -218,7 +218,7 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     (["compare", "--on", "c1", "--serve", "echo", "--", "true", "{port}"], "is on loopback, which another host does not reach"),
     (["compare", "--on", "c1", "--", b"\xff"], "--on: a word of COMMAND is not UTF-8"),
     (["compare", "--", "ssh", "c1", "true"], "use --on HOST"),
-    (["-H", "server1", "report", "x"], "report works on this host"),
+    (["-H", "server1", "show", "--html", "-", "x"], "report works on this host"),
     (["--nbctl", "x", "status"], "give -H HOST as well"),
 ])  # fmt: skip
 def test_wrong_usage_is_refused(arguments, expected):
@@ -237,7 +237,7 @@ def test_the_bridge_takes_only_calls():
 
 def compare_on(ssh, daemon, *command, options=(), on="c1", **how):
     return subprocess.run(
-        [NBCTL, "-s", daemon.control, "compare", "--on", on, *options, "--", *command],
+        [NBBENCH, "-s", daemon.control, "compare", "--on", on, *options, "--", *command],
         env=dict(os.environ, NBCTL_SSH=str(ssh)), capture_output=True, text=True, timeout=2 * TIMEOUT, **how)  # fmt: skip
 
 
@@ -255,7 +255,7 @@ def test_a_command_on_another_host_is_measured(daemon, far):
     (row,) = rows_of(json.loads(ran.stdout))
     assert row["count"] == 3 and row["generator"]["elsewhere"] and row["generator"]["wall_ns"] > 0
     assert row["conditions"]["generator_host"]["name"] == "c1"
-    once = compare_on(far, daemon, "bash", "-c", client, options=["--nbctl", f"env {NBCTL}"])
+    once = compare_on(far, daemon, "bash", "-c", client, options=["--nbbench", f"env {NBBENCH}"])
     assert once.returncode == 0 and once.stdout.startswith("done\n")
 
 
@@ -287,7 +287,7 @@ def test_nothing_is_left_running_there(daemon, far, tmp_path, number, on):
     name = str(tmp_path)
     script = f"sh -c 'sleep 1000; :' {name} & touch {tmp_path}/started.{{index}}; wait"
     process = subprocess.Popen(
-        [NBCTL, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script, name],
+        [NBBENCH, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script, name],
         env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
     wait_until(lambda: len(list(tmp_path.glob("started.*"))) == (3 if on != "c1" else 1), "the command runs")
@@ -303,7 +303,7 @@ def test_output_is_shown_as_it_comes(daemon, far, tmp_path):
     script = f"echo now; echo bad >&2; while [ ! -e {go} ]; do sleep 0.05; done; printf '1\\r2\\r3'"
     for on, lines in ("c1", ["now"]), ("c[1-2]", ["c1: now", "c2: now"]):
         process = subprocess.Popen(
-            [NBCTL, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script], text=True,
+            [NBBENCH, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script], text=True,
             env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         assert sorted(process.stdout.readline()[:-1] for _ in lines) == lines
         go.touch()
@@ -319,7 +319,7 @@ def test_the_command_ends_with_the_daemon(start_daemon, far, tmp_path):
         daemon = start_daemon(listener("echo"))
         started, name = tmp_path / f"started{number}", str(tmp_path / f"name{number}")
         process = subprocess.Popen(
-            [NBCTL, "-s", daemon.control, "compare", *on, "--", "sh", "-c", f"touch {started}; sleep 1000; :", name],
+            [NBBENCH, "-s", daemon.control, "compare", *on, "--", "sh", "-c", f"touch {started}; sleep 1000; :", name],
             env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
         wait_until(started.exists, "the command runs")
         assert daemon.stop() == 0
@@ -369,10 +369,10 @@ def test_several_hosts_are_one_generator(daemon, far, tmp_path):
         assert [host["host"] for host in generator["hosts"]] == ["c1", "c2", "c3"]
         assert all(host["wall_ns"] > 0 for host in generator["hosts"])
         assert generator["spread_ns"] > 0 and 0 <= generator["overlap"] <= 1
-    table = daemon.nbctl("compare", "--load", rows).stdout
+    table = daemon.nbctl("show", rows).stdout
     assert "The generator started on 3 hosts within" in table
     assert re.search(r"^ *echo +c1\b", table, re.M) and re.search(r"^ +c3\b", table, re.M)
-    page = subprocess.run([NBCTL, "report", rows], capture_output=True, text=True, timeout=TIMEOUT).stdout
+    page = subprocess.run([NBBENCH, "show", "--html", "-", rows], capture_output=True, text=True, timeout=TIMEOUT).stdout
     assert "The generator's host c3" in page and "generator's host</th>" in page
 
 
@@ -388,7 +388,7 @@ def test_all_are_ended_when_a_connection_is_lost(daemon, program, tmp_path):
     ssh = program(f'host="${{@: -2:1}}"; echo $$ >{tmp_path}/$host.pid; exec sh -c "$last"')
     name = str(tmp_path / "name")
     process = subprocess.Popen(
-        [NBCTL, "-s", daemon.control, "compare", "--on", "c[1-3]", "--", "sh", "-c",
+        [NBBENCH, "-s", daemon.control, "compare", "--on", "c[1-3]", "--", "sh", "-c",
          f"touch {tmp_path}/started.{{index}}; exec sleep 1000", name],
         env=dict(os.environ, NBCTL_SSH=str(ssh)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
     wait_until(lambda: len(list(tmp_path.glob("started.*"))) == 3, "the command runs everywhere")

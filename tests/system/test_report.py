@@ -8,7 +8,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from conftest import NBCTL, TIMEOUT, listener, requires
+from conftest import NBBENCH, TIMEOUT, listener, requires
 from traffic import echo
 
 HTML = "{http://www.w3.org/1999/xhtml}"
@@ -18,7 +18,7 @@ NAMES = ["echo-epoll", "echo-uring"]
 
 def nbctl(*arguments, **options):
     return subprocess.run(
-        [str(NBCTL), *map(str, arguments)],
+        [str(NBBENCH), *map(str, arguments)],
         capture_output=True,
         check=False,
         text=True,
@@ -91,22 +91,22 @@ def test_saved_rows_give_the_same_page_elsewhere(measured, tmp_path):
     """Without the daemon, and with the rows' data about their host, not this one."""
     text, rows = measured
     nowhere = tmp_path / "no.sock"
-    assert nbctl("-s", nowhere, "report", rows).stdout == text
+    assert nbctl("-s", nowhere, "show", "--html", "-", rows).stdout == text
     with rows.open() as file:
-        assert nbctl("-s", nowhere, "report", "-", stdin=file).stdout == text
+        assert nbctl("-s", nowhere, "show", "--html", "-", "-", stdin=file).stdout == text
     moved = rows.read_text().replace('"kernel":"Linux', '"kernel":"Elsewhere')
     rows.write_text(moved)
-    elsewhere = nbctl("report", rows).stdout
+    elsewhere = nbctl("show", "--html", "-", rows).stdout
     assert "on Elsewhere" in elsewhere and "on Linux" not in elsewhere
     loaded = tmp_path / "loaded.html"
     loaded.write_text("earlier, and longer" * 100000)
-    assert nbctl("compare", "--load", rows, "--html", loaded).returncode == 0
+    assert nbctl("show", rows, "--html", loaded).returncode == 0
     assert loaded.read_text() == elsewhere
 
 
 def test_the_picture_alone(measured):
     _, rows = measured
-    done = nbctl("report", "--svg", rows)
+    done = nbctl("show", "--svg", "-", rows)
     picture = ElementTree.fromstring(done.stdout)
     assert picture.tag == f"{SVG}svg"
     assert set(NAMES) <= {text_of(t) for t in picture.iter(f"{SVG}text")}
@@ -114,23 +114,23 @@ def test_the_picture_alone(measured):
 
 def test_a_page_that_cannot_be_written_runs_nothing(measured, tmp_path):
     _, rows = measured
-    done = nbctl("compare", "--load", rows, "--html", tmp_path / "no/where.html")
+    done = nbctl("show", rows, "--html", tmp_path / "no/where.html")
     assert done.returncode == 2 and "No such file or directory" in done.stderr
-    done = nbctl("compare", "--load", rows, "--html", "/dev/full")
+    done = nbctl("show", rows, "--html", "/dev/full")
     assert done.returncode == 2 and "/dev/full: No space left on device" in done.stderr
 
 
 def test_nothing_and_no_rows(tmp_path):
     rows = tmp_path / "rows"
     rows.write_text("")
-    assert "No operations" in text_of(parse(nbctl("report", rows).stdout))
-    ElementTree.fromstring(nbctl("report", "--svg", rows).stdout)
+    assert "No operations" in text_of(parse(nbctl("show", "--html", "-", rows).stdout))
+    ElementTree.fromstring(nbctl("show", "--svg", "-", rows).stdout)
     rows.write_text('{"listener": "x"}\n')
-    done = nbctl("report", rows)
+    done = nbctl("show", "--html", "-", rows)
     assert done.returncode == 2 and f"{rows}:1: expected a row" in done.stderr
     assert done.stdout == ""
-    assert nbctl("report", "/nonexistent").returncode == 2
-    assert "expected: nbctl report FILE" in nbctl("report").stderr
+    assert nbctl("show", "--html", "-", "/nonexistent").returncode == 2
+    assert "expected: nbbench show FILE" in nbctl("show").stderr
 
 
 def test_texts_in_the_rows_are_escaped(tmp_path):
@@ -146,11 +146,11 @@ def test_texts_in_the_rows_are_escaped(tmp_path):
                    "count": 5, "listener_count": 5, "cpu_ns": 9, "conditions": conditions}  # fmt: skip
             text = json.dumps(row).replace("\\u0000", "")
             out.write(text + "\n")
-    done = nbctl("report", rows)
+    done = nbctl("show", "--html", "-", rows)
     assert done.returncode == 0, done.stderr
     page = parse(done.stdout)
     assert '</td></style><script>alert("1")</script>' in text_of(page)
-    ElementTree.fromstring(nbctl("report", "--svg", rows).stdout)
+    ElementTree.fromstring(nbctl("show", "--svg", "-", rows).stdout)
 
 
 def as_runs(saved, path, factor, kernel):
@@ -170,21 +170,21 @@ def test_then_and_now_on_the_page(measured, tmp_path):
     old = as_runs(saved, tmp_path / "old", 1, "Linux <1>")
     for factor, status, said in ((0.5, 0, "% less"), (1.5, 5, "% more")):
         new = as_runs(saved, tmp_path / "new", factor, "Linux 2")
-        done = nbctl("report", "--against", old, new)
+        done = nbctl("show", "--html", "-", "--against", old, new)
         assert done.returncode == status and "Changed: kernel: Linux <1> -> Linux 2" in done.stderr
         page = parse(done.stdout)
         section = next(s for s in page.iter(f"{HTML}section") if text_of(s[0]) == "Then and now")
         assert said in text_of(next(section.iter(f"{HTML}tbody")))
         assert said in text_of(next(section.iter(f"{SVG}svg")))
         assert [text_of(dd) for dd in section.iter(f"{HTML}dd")] == ["Linux <1> \u2192 Linux 2"]
-        picture = nbctl("report", "--svg", "--against", old, new)
+        picture = nbctl("show", "--svg", "-", "--against", old, new)
         assert picture.returncode == status and said in text_of(ElementTree.fromstring(picture.stdout))
     page = tmp_path / "page.html"
-    done = nbctl("compare", "--load", new, "--against", old, "--html", page)
+    done = nbctl("show", new, "--against", old, "--html", page)
     assert done.returncode == 5 and "Then and now" in page.read_text()
-    done = nbctl("report", "--against", tmp_path / "none", new)
+    done = nbctl("show", "--html", "-", "--against", tmp_path / "none", new)
     assert done.returncode == 2 and "none: No such file" in done.stderr and not done.stdout
-    done = nbctl("report", "--force", new)
+    done = nbctl("show", "--html", "-", "--force", new)
     assert done.returncode == 2 and "--force is about --against" in done.stderr
 
 
@@ -265,9 +265,9 @@ def check_texts(result, texts):
 def test_table_sentences_page_and_json_are_one_answer(tmp_path, seed):
     rows, html = tmp_path / "rows.jsonl", tmp_path / "page.html"
     noisy_rows(rows, random.Random(seed))
-    table = nbctl("compare", "--load", rows, "--html", html)
+    table = nbctl("show", rows, "--html", html)
     assert table.returncode == 0, table.stderr
-    result = json.loads(nbctl("compare", "--load", rows, "--json").stdout)
+    result = json.loads(nbctl("show", rows, "--json").stdout)
     assert [len(group["rows"]) for group in result["groups"]] == [3, 3]
     check_findings(result)
     check_open(result)

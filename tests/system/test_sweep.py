@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import NBCTL, listener, rows_of
+from conftest import NBBENCH, listener, rows_of
 from test_run import redis, run
 
 
@@ -21,7 +21,7 @@ def visits(tmp_path):
 def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
     """Rows of every combination, in the order given, in every form, and one curve for each delay."""
     rows, page = tmp_path / "rows", tmp_path / "page"
-    done = run(tmp_path, "--run", "echo,engine=epoll,batch-delay={d}", "--run", "echo,engine=epoll,batch-delay={d}",
+    done = run(tmp_path, "run", "echo,engine=epoll,batch-delay={d}", "echo,engine=epoll,batch-delay={d}",
                "--sweep", "c=1,3", "--sweep", "d=0,20us", "--label", "redis", "--repeat", 2, "--save", rows, "--html", page,
                "--json", "--", *redis(), "-c", "{c}")  # fmt: skip
     document = json.loads(done.stdout)
@@ -43,22 +43,22 @@ def test_a_sweep_of_the_command_and_of_a_key(tmp_path):
         assert [listener["listener"] for listener in sweep["listeners"]] == ["echo-epoll", "echo-epoll-2"]
         assert all(len(points) == 2 for points in sweep["listeners"][0]["figures"].values())
     assert "<h2>echo: redis, d=20us over c</h2>" in page.read_text()
-    loaded = run(tmp_path, "compare", "--load", rows, "--json", program=NBCTL).stdout
+    loaded = run(tmp_path, "show", rows, "--json", program=NBBENCH).stdout
     assert list(dict.fromkeys(row["label"] for row in rows_of(json.loads(loaded)))) == labels
-    assert run(tmp_path, "report", rows, program=NBCTL).stdout.count("/s over c</h3>") == 2
+    assert run(tmp_path, "show", "--html", "-", rows, program=NBBENCH).stdout.count("/s over c</h3>") == 2
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     for row in saved:  # samples of the first listener alone
         some = [[4991, 1000]] if row["listener"] == "echo-epoll" else []
         row["latency_ns"] = {"count": 1000 * len(some), "sum": 5000000 * len(some), "min": 4900, "max": 5000, "buckets": some}
     rows.write_text("".join(json.dumps(row) + "\n" for row in saved))
-    figures = run(tmp_path, "report", rows, program=NBCTL).stdout.split("<figure>")
+    figures = run(tmp_path, "show", "--html", "-", rows, program=NBBENCH).stdout.split("<figure>")
     legends = [re.findall('class="name".*?>(.*?)<', figure) for figure in figures if figure.startswith("<h3>p50 in")]
     assert legends and all(legend == ["echo-epoll"] for legend in legends)
 
 
 def test_a_sweep_over_workers(tmp_path):
     """Each value has a daemon with that number of workers, and there is a curve over the values."""
-    done = run(tmp_path, "--run", "echo,engine=epoll,workers={w}", "--sweep", "w=1,2", "--repeat", 2, "--json", "--", *redis(), "-c", "8")
+    done = run(tmp_path, "run", "echo,engine=epoll,workers={w}", "--sweep", "w=1,2", "--repeat", 2, "--json", "--", *redis(), "-c", "8")
     document = json.loads(done.stdout)
     assert [(row["label"], row["workers"]) for row in rows_of(document)] == [("w=1", 1), ("w=2", 2)]
     assert [row["conditions"]["listener"]["workers"] for row in rows_of(document)] == ["1", "2"]
@@ -67,7 +67,7 @@ def test_a_sweep_over_workers(tmp_path):
 
 
 def test_one_listener_has_curves_too(tmp_path):
-    done = run(tmp_path, "--run", "echo,engine=epoll", "--sweep", "c=1,2", "--json", "--", *redis(), "-c", "{c}")
+    done = run(tmp_path, "run", "echo,engine=epoll", "--sweep", "c=1,2", "--json", "--", *redis(), "-c", "{c}")
     document = json.loads(done.stdout)
     assert [row["visits"] for row in rows_of(document)] == [6, 6]
     (sweep,) = document["curves"]
@@ -79,7 +79,7 @@ def test_one_listener_has_curves_too(tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--sweep", "c=1,2"], "--sweep c: neither COMMAND nor --run has {c}"),
+        (["--sweep", "c=1,2"], "--sweep c: neither COMMAND nor a SPEC has {c}"),
         (["--sweep", "d=1,2,1"], "--sweep d: 1 is there twice"),
         (["--sweep", "d=1", "--sweep", "d=2"], "--sweep d is given twice"),
         (["--sweep", "d="], "a value is empty"),
@@ -91,29 +91,29 @@ def test_one_listener_has_curves_too(tmp_path):
 )
 def test_wrong_sweeps(tmp_path, options, message):
     placeholders = ["{{c}}"] + ["{d}"] * any(option.startswith("d=") for option in options)
-    done = run(tmp_path, "--run", "echo,engine=epoll", *options, "--", *command(tmp_path, *placeholders), check=2)
+    done = run(tmp_path, "run", "echo,engine=epoll", *options, "--", *command(tmp_path, *placeholders), check=2)
     assert message in done.stderr and visits(tmp_path) == 0
 
 
 def test_a_placeholder_without_a_sweep(tmp_path):
-    done = run(tmp_path, "--run", "echo", "--", *command(tmp_path, "-c", "{c}"), check=2)
+    done = run(tmp_path, "run", "echo", "--", *command(tmp_path, "-c", "{c}"), check=2)
     assert "COMMAND has {c}" in done.stderr and "--sweep" in done.stderr
-    done = run(tmp_path, "--run", "echo,batch-delay={d}", "--", *command(tmp_path), check=1)
-    assert "{d} stands for the values of a --sweep of that name, and there is none" in done.stderr
+    done = run(tmp_path, "run", "echo,batch-delay={d}", "--", *command(tmp_path), check=2)
+    assert "a SPEC has {d}: --sweep gives it no values" in done.stderr
     assert visits(tmp_path) == 0
 
 
 @pytest.mark.parametrize("key, values", [("batch-delay", "0,never"), ("batch-delay", "never,0"), ("engine", "epoll,epol")])
 def test_a_value_that_no_listener_accepts_is_refused_before_anything_runs(tmp_path, key, values):
-    done = run(tmp_path, "--run", f"echo,{key}={{d}}", "--sweep", f"d={values}", "--", *command(tmp_path), check=1)
+    done = run(tmp_path, "run", f"echo,{key}={{d}}", "--sweep", f"d={values}", "--", *command(tmp_path), check=1)
     assert f"{key}: expected" in done.stderr and visits(tmp_path) == 0
 
 
 def test_a_running_daemon_is_swept_as_well(start_daemon, tmp_path):
     daemon = start_daemon(listener("echo"))
     done = run(tmp_path, "-s", daemon.control, "compare", "echo", "--sweep", "c=1,2", "--repeat", 1, "--json", "--",
-               *command(tmp_path, "-c", "{c}"), program=NBCTL)  # fmt: skip
+               *command(tmp_path, "-c", "{c}"), program=NBBENCH)  # fmt: skip
     assert [row["label"] for row in rows_of(json.loads(done.stdout))] == ["c=1", "c=2"]
     done = run(tmp_path, "-s", daemon.control, "compare", "echo", "--sweep", "c=1,2", "--", "true", "{c}", check=2,
-               program=NBCTL)  # fmt: skip
+               program=NBBENCH)  # fmt: skip
     assert "COMMAND needs {port}, {host}, {uri} or {listener}" in done.stderr

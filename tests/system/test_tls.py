@@ -244,12 +244,12 @@ def test_compare_with_and_without_tls(start_daemon, engine, pem, tmp_path):
     rows, curl = tmp_path / "rows.jsonl", ["curl", "-skf", "{uri}bytes/64K", "-o", tmp_path / "body"]
     done = daemon.nbctl("compare", "--repeat", "2", "--save", rows, "plain", "sealed", "--", *curl)
     assert f"tls by {daemon.status('sealed')['tls']['library']} with aes-128-gcm" in done.stdout
-    assert f"{engine}+tls" in daemon.nbctl("compare", "--load", rows, "--wide").stdout
+    assert f"{engine}+tls" in daemon.nbctl("show", rows, "--wide").stdout
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     plain, sealed = ([row for row in saved if row["listener"] == name] for name in ["plain", "sealed"])
     assert all("tls" not in row for row in plain) and all(row["tls"]["cipher"] == "aes-128-gcm" for row in sealed)
     assert max(row["bytes_out"] for row in saved) < (64 << 10) + 200  # no records and no handshake: these are more
-    grouped = rows_of(json.loads(daemon.nbctl("compare", "--load", rows, "--json").stdout))
+    grouped = rows_of(json.loads(daemon.nbctl("show", rows, "--json").stdout))
     assert [("cost" in row["verdicts"], row["listener"]) for row in grouped] == [(False, "plain"), (True, "sealed")]
 
 

@@ -16,7 +16,7 @@ import threading
 import time
 
 import pytest
-from conftest import NBCTL, TIMEOUT, rows_of
+from conftest import NBBENCH, TIMEOUT, rows_of
 
 MINUTES = 1
 GROUPS = int(os.environ.get("NBSERVED_GROUPS", 8))
@@ -132,7 +132,7 @@ def compare(path, noise, factors, seed):
     command = f"echo {{listener}} >/dev/udp/127.0.0.1/{fake.port} # {{port}}"
     try:
         done = subprocess.run(
-            [NBCTL, "-s", path, "compare", "--seed", str(seed), "--json", *factors, "--", "bash", "-c", command],
+            [NBBENCH, "-s", path, "compare", "--seed", str(seed), "--json", *factors, "--", "bash", "-c", command],
             capture_output=True, text=True, timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
     finally:

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "bridge.h"
+#include "bridge_host.h"
 #include "util.h"
 
 static void a_character_waits_for_its_rest(void **state)

@@ -1,4 +1,4 @@
-/* ctl/print/table.c and what stands beside the table: medians and warnings.
+/* bench/print/table.c and what stands beside the table: medians and warnings.
  */
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* ctl/measure/generator.c: reads the results of real runs, recorded from the programs of Debian 12,
- * and refuses other text. */
+/* bench/generator/generator.c: reads the results of real runs, recorded from the programs of Debian
+ * 12, and refuses other text. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* ctl/measure/: rows judged by their rounds, the gate of whole runs, and limits. */
+/* bench/generator/: rows judged by their rounds, the gate of whole runs, and limits. */
 #include <errno.h>
 #include <math.h>
 

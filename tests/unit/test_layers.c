@@ -1,4 +1,4 @@
-/* ctl/layers: the layers of functions and chains, tables of symbols, sums of samples,
+/* bench/layers: the layers of functions and chains, tables of symbols, sums of samples,
  * groups, the page. */
 #include <fcntl.h>
 #include <math.h>

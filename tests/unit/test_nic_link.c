@@ -1,5 +1,5 @@
-/* ctl/measure/nic_link.c: how near to its speed an interface came, and what is said of it;
- * ctl/host/interface.c: what this host tells. */
+/* bench/generator/nic_link.c: how near to its speed an interface came, and what is said of it;
+ * bench/host/interface.c: what this host tells. */
 #include "measure_case.h"
 
 #include <stdio.h>

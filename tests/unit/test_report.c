@@ -1,4 +1,4 @@
-/* ctl/report/report*.c and svg.c: the page and its pictures, out of rows as they may be. */
+/* bench/report/report*.c and svg.c: the page and its pictures, out of rows as they may be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* ctl/result/: rows in, verdicts, doubts, findings and what is open out. */
+/* bench/result/: rows in, verdicts, doubts, findings and what is open out. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

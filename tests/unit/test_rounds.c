@@ -1,4 +1,4 @@
-/* ctl/compare/rounds.c with the judging of groups: rounds of listeners with known costs under
+/* bench/run/rounds.c with the judging of groups: rounds of listeners with known costs under
  * several noises, made until it is known, as `nbctl compare` makes them. */
 #include <math.h>
 #include <setjmp.h>

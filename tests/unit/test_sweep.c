@@ -1,4 +1,4 @@
-/* lib/base/sweep.c and brace.c: values and their texts; ctl/result/curve.c: what a sweep tells.
+/* bench/run/sweep.c and brace.c: values and their texts; bench/result/curve.c: what a sweep tells.
  */
 #include <errno.h>
 #include <math.h>

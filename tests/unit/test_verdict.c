@@ -1,4 +1,4 @@
-/* ctl/result/verdict.c: the vectors of an independent reference; how often chance is taken for a
+/* bench/result/verdict.c: the vectors of an independent reference; how often chance is taken for a
  * difference, and a difference found, with noise from a generator with a fixed seed. */
 #include <math.h>
 #include <setjmp.h>

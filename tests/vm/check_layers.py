@@ -1,11 +1,11 @@
-"""Run by `make check-layers`: does each pattern of the table of layers (ctl/layers/layers_table.c) that is of the
+"""Run by `make check-layers`: does each pattern of the table of layers (bench/layers/layers_table.c) that is of the
 kernel fit a function of one of these kernels?  Arguments: lists of symbols, as /proc/kallsyms."""
 import bisect
 import re
 import sys
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parents[2] / "ctl/layers/layers_table.c"
+TABLE = Path(__file__).resolve().parents[2] / "bench/layers/layers_table.c"
 
 
 def patterns():

@@ -1,5 +1,5 @@
 """Run by `make bench-kernels` in a VM of each kernel, whose clock counts instructions: what a request costs over
-each engine.  The rows of `nbctl compare` go to /vm/KERNEL.jsonl, with the same labels on each, so that one kernel
+each engine.  The rows of `nbbench compare` go to /vm/KERNEL.jsonl, with the same labels on each, so that one kernel
 can be held against another; what they call CPU time are instructions of the listener's thread, a nanosecond each, in
 user space and in the kernel."""
 import os
@@ -24,5 +24,5 @@ def test_kernels():
     rows = Path(f"/vm/{kernel}.jsonl")
     rows.unlink(missing_ok=True)
     for name, listeners, generator in LOADS:
-        subprocess.run([BUILD / "nbserved", "--run", f"{listeners},engine=all", "--repeat", ROUNDS, "--wide", "--quiet",
+        subprocess.run([BUILD / "nbbench", "run", f"{listeners},engine=all", "--repeat", ROUNDS, "--wide", "--quiet",
                         "--save", rows, "--label", name, "--", *generator.split()], check=True)

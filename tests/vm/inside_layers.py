@@ -9,7 +9,7 @@ LOAD = "redis-benchmark -p {port} -t set -c 4 -n 500 -q"
 
 
 def test_layers_of_this_kernel():
-    done = subprocess.run([BUILD / "nbserved", "--run", "echo,engine=all", "--layers", "--repeat", "1", "--json", "--",
+    done = subprocess.run([BUILD / "nbbench", "run", "echo,engine=all", "--layers", "--repeat", "1", "--json", "--",
                            *LOAD.split()], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (rows,) = (group["listeners"] for group in json.loads(done.stdout)["layers"])

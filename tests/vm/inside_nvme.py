@@ -16,7 +16,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/system"))
-from conftest import F401, NBSERVED, listener, requires, rows_of, start_daemon, wait_until  # noqa: E402
+from conftest import F401, NBBENCH, listener, requires, rows_of, start_daemon, wait_until  # noqa: E402
 from inside_rdma import ADDRESSES, CLIENT, devices, resources  # noqa: E402,F401
 from test_fdstore import KEEP, start_keeping  # noqa: E402
 
@@ -244,7 +244,7 @@ def test_a_reload_and_a_restart_under_load(start_daemon, tmp_path, kernel_log):
 def test_the_word_of_bench(tmp_path):
     """Each visit connects, and leaves nothing."""
     requires("fio")
-    done = subprocess.run([str(NBSERVED), "--bench", "nvme", "--repeat", "1", "--json"], cwd=tmp_path, timeout=300,
+    done = subprocess.run([str(NBBENCH), "nvme", "--repeat", "1", "--json"], cwd=tmp_path, timeout=300,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = rows_of(json.loads(done.stdout))

@@ -1,0 +1,347 @@
+/* `nbbench WORD...`: a whole measurement for each word, chosen for the user; `nbbench list`. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench_words.h"
+#include "child.h"
+#include "compare.h"
+#include "compare_options.h"
+#include "cpus.h"
+#include "guard.h"
+#include "leftovers.h"
+#include "runtime.h"
+#include "suggest.h"
+#include "text.h"
+#include "util.h"
+
+enum { COMMAND_WORDS_MAX = 32 };
+
+/* What is chosen for a word. */
+struct bench_run {
+	char *specs;                          /* lines */
+	char *texts;                          /* owns the words of `command` */
+	char *command[COMMAND_WORDS_MAX + 1]; /* NULL-terminated */
+	char *file;                           /* of a disk, removed at the end; NULL: none */
+	char *label, *page;                   /* unless the user has chosen them */
+};
+
+static int unknown_word(const struct ctl *ctl, const char *word)
+{
+	struct suggestion near = { .text = word };
+	const char *measured = bench_measures(word);
+
+	for (const struct bench *b = benches; b->word; b++)
+		suggest_try(&near, b->word);
+	if (measured)
+		return ctl_usage(ctl, "'%s' is a generator: `nbbench %s` takes it", word, measured);
+	return ctl_usage(ctl, "there is no '%s'%s; `nbbench list` lists the words", word,
+			 suggest_hint(&near));
+}
+
+/* How to get each of them. */
+static int not_installed(const struct bench *b)
+{
+	ctl_warn("%s: it needs one of these generators:", b->word);
+	for (const struct bench_generator *g = b->generators; g->needs; g++)
+		fprintf(stderr, "  %s: apt install %s%s%s\n", g->needs, g->debian,
+			g->fedora ? "; dnf install " : "", g->fedora ? g->fedora : "");
+	return CTL_REFUSED;
+}
+
+/* Two CPUs that share no core, else any two; false: there is one. */
+static bool choose_cpus(int *ret_server, int *ret_generator)
+{
+	cpu_set_t ours;
+
+	if (cpus_apart(ret_server, ret_generator))
+		return true;
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+		return false;
+	CPU_CLR((size_t)*ret_server, &ours);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET((size_t)cpu, &ours)) {
+			*ret_generator = cpu;
+			return true;
+		}
+	return false;
+}
+
+static void print_word(const char *word)
+{
+	bool plain = *word && !word[strcspn(word, " \t\n'\"\\$&|;<>()*?[]#~`!")];
+
+	fputs(plain ? " " : " '", stderr);
+	for (; *word; word++)
+		if (*word == '\'')
+			fputs("'\\''", stderr);
+		else
+			putc(*word, stderr);
+	fputs(plain ? "" : "'", stderr);
+}
+
+/* Prints the equivalent `nbbench run`, for a user who wants to change a part of it. */
+static void print_command(const struct ctl *ctl)
+{
+	fputs("nbbench run", stderr);
+	for (const char *spec = ctl->specs, *end; *spec; spec = end + (*end != '\0')) {
+		char *word;
+
+		end = strchrnul(spec, '\n');
+		word = text_new("%.*s", (int)(end - spec), spec);
+		print_word(word);
+		free(word);
+	}
+	for (unsigned i = 0; i < COMMAND_OPTIONS_MAX; i++) {
+		const struct option_spec *o = &ctl->command->options[i];
+
+		if (!o->name || !ctl->values[i])
+			continue;
+		fprintf(stderr, " --%s", o->name);
+		if (o->kind != OPTION_FLAG)
+			print_word(ctl->values[i]);
+	}
+	fputs(" --", stderr);
+	for (char **word = ctl->rest; *word; word++)
+		print_word(*word);
+	putc('\n', stderr);
+}
+
+/* Makes an empty file where a disk has room; /tmp may be memory.  The daemon gives it its size.
+ * NULL: failed, and printed. */
+static char *make_file(char **argv)
+{
+	const char *folder = runtime_folder(access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp");
+	char *path;
+	int fd;
+
+	if (*folder != '/' || strpbrk(folder, ", \t\n")) {
+		ctl_warn("TMPDIR: expected an absolute path without white space or ',', got '%s'",
+			 folder);
+		return NULL;
+	}
+	leftovers_guard(argv);
+	path = text_new("%s/nbserved-XXXXXX.img", folder);
+	fd = mkostemps(path, strlen(".img"), O_CLOEXEC);
+	if (fd >= 0) {
+		close(fd);
+		guard_remove(path);
+		return path;
+	}
+	ctl_warn("cannot make %s: %s", path, strerror(errno));
+	free(path);
+	return NULL;
+}
+
+/* The next word of *rest, which it ends there; NULL: none. */
+static char *next_word(char **rest)
+{
+	char *word = *rest + strspn(*rest, " ");
+	char end = ' ';
+
+	if (*word == '\'')
+		end = *word++;
+	*rest = strchrnul(word, end);
+	if (**rest)
+		*(*rest)++ = '\0';
+	return *word ? word : NULL;
+}
+
+/* The specs of a word as lines, with the file, and with the CPU unless it is negative. */
+static char *specs_new(const struct bench *b, const char *path, int cpu)
+{
+	char *words = text_new("%s", b->spec), *rest = words, *made = NULL;
+	FILE *to = text_open(&made);
+	const char *between = "";
+
+	for (char *word; (word = next_word(&rest)); between = "\n") {
+		char *file = strstr(word, "{file}");
+
+		if (file)
+			fprintf(to, "%s%.*s%s%s", between, (int)(file - word), word, path,
+				file + strlen("{file}"));
+		else
+			fprintf(to, "%s%s", between, word);
+		if (cpu >= 0)
+			fprintf(to, ",cpus=%d", cpu);
+	}
+	fclose(to);
+	free(words);
+	return made;
+}
+
+/* An exit code, with the error printed. */
+static int prepare(struct bench_run *run, const struct bench *b, char **argv)
+{
+	const struct bench_generator *g = bench_generator_of(b);
+	int server, generator;
+	unsigned count = 0;
+	bool apart;
+	char *rest;
+
+	if (!g)
+		return not_installed(b);
+	if (b->needs_file && !(run->file = make_file(argv)))
+		return CTL_REFUSED;
+	apart = choose_cpus(&server, &generator);
+	run->specs = specs_new(b, run->file, apart ? server : -1);
+	run->texts = apart ? text_new("taskset -c %d %s", generator, g->command)
+			   : text_new("%s", g->command);
+	rest = run->texts;
+	for (char *w; count < COMMAND_WORDS_MAX && (w = next_word(&rest));)
+		run->command[count++] = w;
+	run->label = text_new("%.*s, %s", (int)strcspn(g->needs, " "), g->needs, b->summary);
+	run->page = text_new("nbserved-%s.html", b->word);
+	return CTL_DONE;
+}
+
+static void bench_run_free(struct bench_run *run)
+{
+	if (run->file)
+		unlink(run->file);
+	free(run->file);
+	free(run->specs);
+	free(run->texts);
+	free(run->label);
+	free(run->page);
+}
+
+static void show_page(const char *page)
+{
+	char *path = realpath(page, NULL);
+
+	if (path)
+		fprintf(stderr, "The page: %s\n", path);
+	free(path);
+}
+
+/* rows: the file for the rows of a page of several words; NULL: this word has a page of its own. */
+static int measure_word(const struct ctl *ctl, const struct bench *b, const char *rows)
+{
+	struct bench_run run = { 0 };
+	struct ctl own = *ctl;
+	int rc = prepare(&run, b, ctl->argv);
+
+	if (rc == CTL_DONE) {
+		own.specs = run.specs;
+		own.rest = run.command;
+		own.word_count = 0;
+		if (!own.values[VALUE_LABEL])
+			own.values[VALUE_LABEL] = run.label;
+		if (rows) {
+			own.values[VALUE_SAVE] = rows;
+			own.values[VALUE_HTML] = NULL;
+		} else if (!own.values[VALUE_HTML]) {
+			own.values[VALUE_HTML] = run.page;
+		}
+		print_command(&own);
+		rc = compare_serving(&own);
+	}
+	if (rc == CTL_DONE && !rows)
+		show_page(own.values[VALUE_HTML]);
+	bench_run_free(&run);
+	return rc;
+}
+
+/* One page for all words, of the rows that each has saved. */
+static int measure_words(const struct ctl *ctl)
+{
+	const char *rows = ctl->values[VALUE_SAVE], *page = ctl->values[VALUE_HTML];
+	char *made = rows ? NULL : text_new("%s/nbbench-XXXXXX", runtime_folder("/tmp"));
+	int fd = made ? mkostemp(made, O_CLOEXEC) : -1, rc = CTL_DONE;
+
+	if (made && fd < 0) {
+		ctl_warn("cannot make %s: %s", made, strerror(errno));
+		free(made);
+		return CTL_CANNOT_RUN;
+	}
+	if (fd >= 0)
+		close(fd);
+	for (unsigned i = 0; i < ctl->word_count && !child_interrupted(); i++) {
+		int done = measure_word(ctl, bench_find(ctl->words[i]), rows ? rows : made);
+
+		rc = rc == CTL_DONE ? done : rc;
+	}
+	page = page ? page : "nbserved-bench.html";
+	if (compare_page(page, rows ? rows : made) == CTL_DONE)
+		show_page(page);
+	if (made)
+		unlink(made);
+	free(made);
+	return rc;
+}
+
+static int run_words(struct ctl *ctl)
+{
+	for (unsigned i = 0; i < ctl->word_count; i++)
+		if (!bench_find(ctl->words[i]))
+			return unknown_word(ctl, ctl->words[i]);
+	if (ctl->word_count == 0)
+		return ctl_usage(ctl, "expected a word, as in `nbbench echo`");
+	return ctl->word_count == 1 ? measure_word(ctl, bench_find(ctl->words[0]), NULL)
+				    : measure_words(ctl);
+}
+
+/* ---- nbbench list ---- */
+
+/* "redis-benchmark, valkey-benchmark"; those that are installed, or the others. */
+static void print_generators(FILE *to, const struct bench *b, bool installed)
+{
+	const char *before = "";
+
+	for (const struct bench_generator *g = b->generators; g->needs; g++)
+		if (bench_generator_is_installed(g) == installed) {
+			fprintf(to, "%s%s", before, g->needs);
+			before = ", ";
+		}
+}
+
+static int run_list(struct ctl *ctl)
+{
+	FILE *to = ctl->out.file;
+
+	for (const struct bench *b = benches; b->word; b++) {
+		bool installed = bench_generator_of(b);
+
+		fprintf(to, "%-9s %s: %s", b->word, b->summary, installed ? "" : "not here: ");
+		print_generators(to, b, installed);
+		putc('\n', to);
+	}
+	return CTL_DONE;
+}
+
+/* clang-format off */
+const struct command command_words = {
+	.name = "WORD...",
+	.here = true,
+	.arguments = "",
+	.summary = "measure echo, disk, tls, bulk, ...: `nbbench list` has the words",
+	.details =
+		"Serves what the word names, runs a generator that is installed against it, and writes a\n"
+		"page.  Server and generator have CPUs of different cores.  It prints the `nbbench run`\n"
+		"that does the same.  Several words are measured one after the other, with one page,\n"
+		"which with --save FILE has all rows of FILE.\n",
+	.example = "nbbench echo\nnbbench echo disk tls --time 20",
+	.options = {
+#define OPTION(id, in, ...) COMPARE_OPTION(id, in, WORDS, __VA_ARGS__)
+#include "compare_option_list.h"
+#undef OPTION
+	},
+	.words_max = 32,
+	.serves = true,
+	.run = run_words,
+};
+
+const struct command command_list = {
+	.name = "list",
+	.here = true,
+	.arguments = "",
+	.summary = "the words, what each measures, and with which generator here",
+	.example = "nbbench list",
+	.json_instead = "nbbench list",
+	.run = run_list,
+};

@@ -1,0 +1,308 @@
+/* See compare_options.h. */
+#include "compare_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "must.h"
+#include "parse.h"
+#include "placeholders.h"
+#include "text.h"
+#include "util.h"
+
+enum { VISIT_TIMEOUT_MS = 600 * 1000, ALONE = 3 };
+
+static int check_repeat(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_REPEAT];
+	uint64_t value;
+
+	c->rounds.repeat = c->visits ? 0 : 1;
+	/* Curves have intervals also if there is nothing to compare. */
+	c->rounds.alone = c->points.sweeps.count ? result_least_rounds(1) : ALONE;
+	if (!text)
+		return CTL_DONE;
+	if (parse_uint(text, &value) < 0 || value < 1 || value > ROUNDS_MAX)
+		return ctl_usage(ctl, "--repeat: expected 1 to %d, got '%s'", ROUNDS_MAX, text);
+	c->rounds.repeat = (unsigned)value;
+	return CTL_DONE;
+}
+
+static int check_time(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_TIME];
+	unsigned ms = ROUNDS_TIME_MS;
+
+	if (text && (!c->visits || ctl->values[VALUE_REPEAT]))
+		return ctl_usage(
+			ctl,
+			"--time limits rounds of visits: COMMAND needs {port}, and leave out --repeat");
+	if (text && ctl_interval(ctl, "time", text, 1, &ms))
+		return CTL_USAGE;
+	c->rounds.most = text ? ROUNDS_MAX : ROUNDS_UNTIMED_MAX;
+	c->rounds.time_ns = ms * (uint64_t)NS_PER_MS * (text ? 1 : c->points.count);
+	return CTL_DONE;
+}
+
+static int unknown_column(struct ctl *ctl, const char *name, size_t bytes)
+{
+	char *all = NULL;
+	FILE *to = text_open(&all);
+
+	for (unsigned i = 0; print_column_name(i); i++)
+		fprintf(to, "%s%s", i ? ", " : "", print_column_name(i));
+	fclose(to);
+	ctl_usage(ctl, "--columns: there is no '%.*s'; there are %s (--columns help explains them)",
+		  (int)bytes, name, all);
+	free(all);
+	return CTL_USAGE;
+}
+
+static int check_columns(struct ctl *ctl, struct compare *c)
+{
+	const char *name = ctl->values[VALUE_COLUMNS];
+
+	if (name && ctl->values[VALUE_WIDE])
+		return ctl_usage(ctl, "--wide shows all columns: leave out --columns");
+	if (name && ctl->out.json)
+		return ctl_usage(ctl, "--columns is about the table: --json has all figures");
+	while (name) {
+		size_t bytes = strcspn(name, ",");
+
+		if (!print_columns_add(&c->columns, name, bytes))
+			return unknown_column(ctl, name, bytes);
+		name = name[bytes] ? name + bytes + 1 : NULL;
+	}
+	return CTL_DONE;
+}
+
+static int check_seed(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_SEED];
+
+	c->rounds.seeded = text;
+	if (text && parse_uint(text, &c->rounds.seed) < 0)
+		return ctl_usage(ctl, "--seed: expected a number, got '%s'", text);
+	return CTL_DONE;
+}
+
+/* --pair names the listeners, the old one before the new one.  The names live as long as nbctl, as
+ * its arguments do. */
+static int check_pairs(struct ctl *ctl)
+{
+	const char *pair = ctl->values[VALUE_PAIR], *end;
+	unsigned count = 0;
+
+	for (; pair && *pair; pair = end + (*end != '\0')) {
+		const char *equals = strchr(pair, '=');
+
+		end = strchrnul(pair, '\n');
+		if (!equals || equals == pair || equals >= end - 1)
+			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%.*s'",
+					 (int)(end - pair), pair);
+		ctl->words = must(
+			reallocarray(count ? ctl->words : NULL, count + 2, sizeof(*ctl->words)));
+		ctl->words[count++] = text_new("%.*s", (int)(equals - pair), pair);
+		ctl->words[count++] = text_new("%.*s", (int)(end - equals - 1), equals + 1);
+		ctl->word_count = count;
+	}
+	return CTL_DONE;
+}
+
+static int check_served(struct ctl *ctl, const struct compare *c)
+{
+	if (ctl->values[VALUE_BUILD] && !c->visits)
+		return ctl_usage(ctl,
+				 "--build is about visits: COMMAND needs {port}, {host}, {uri} or "
+				 "{listener}");
+	if ((ctl->values[VALUE_PAIR] || ctl->values[VALUE_SEED]) && !c->visits)
+		return ctl_usage(
+			ctl,
+			"--pair and --seed are about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
+	if (ctl->values[VALUE_PAIR] && ctl->word_count)
+		return ctl_usage(ctl, "--pair names the listeners: leave out other names");
+	return CTL_DONE;
+}
+
+/* With -H the daemon is on another host: its counters, that host's CPUs and its own configuration
+ * are asked for over there, and COMMAND runs here. */
+static int check_host(const struct ctl *ctl)
+{
+	if (ctl->target.host && ctl->values[VALUE_LAYERS])
+		return ctl_usage(ctl, "--layers samples threads of this host alone: leave out -H");
+	return CTL_DONE;
+}
+
+/* Does one of the specs, the lines of the text, have no address, so that it is served on loopback?
+ * specs NULL: there are none. */
+static bool is_served_on_loopback(const char *specs)
+{
+	for (const char *end; specs && *specs; specs = end + (*end != '\0')) {
+		const char *address = strstr(specs, ",address=");
+
+		end = strchrnul(specs, '\n');
+		if (!address || address > end)
+			return true;
+	}
+	return false;
+}
+
+static int check_on(struct ctl *ctl, struct compare *c)
+{
+	const char *list = ctl->values[VALUE_ON];
+	struct reason reason = { "" };
+
+	if (!list)
+		return CTL_DONE;
+	if (host_list_parse(list, &c->hosts, &reason) < 0)
+		return ctl_usage(ctl, "--on: %s", reason.text);
+	if (!ctl->target.host && is_served_on_loopback(ctl->specs))
+		return ctl_usage(ctl,
+				 "--on: what is served is on loopback, which another host does not "
+				 "reach: give it an address, as in echo,address=10.0.0.1");
+	for (char **word = ctl->rest; *word; word++) {
+		json_t *sent = json_string(*word);
+
+		json_decref(sent);
+		if (!sent)
+			return ctl_usage(ctl, "--on: a word of COMMAND is not UTF-8");
+	}
+	return CTL_DONE;
+}
+
+static int check_within(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_WITHIN];
+	char *end;
+
+	if (!text)
+		return CTL_DONE;
+	c->within = strtod(text, &end) / 100;
+	end += end > text && *end == '%';
+	if (!*text || *end || !(c->within >= 0.001 && c->within <= 1))
+		return ctl_usage(ctl, "--within: expected 0.1 to 100 percent, got '%s'", text);
+	return CTL_DONE;
+}
+
+static int check_timeout(struct ctl *ctl, struct compare *c)
+{
+	const char *text = ctl->values[VALUE_TIMEOUT];
+
+	c->timeout_ms = c->visits ? VISIT_TIMEOUT_MS : 0;
+	if (!text)
+		return CTL_DONE;
+	return ctl_interval(ctl, "timeout", text, 1, &c->timeout_ms);
+}
+
+/* Refuses a COMMAND such as `ssh HOST wrk`: a generator is measured as a child of nbctl, and of one
+ * on another host only the CPU time of the ssh here would be measured. */
+static int check_command(struct ctl *ctl)
+{
+	static const char *const remote[] = { "ansible", "clush", "mosh", "parallel-ssh",
+					      "pdsh",    "pssh",  "ssh" };
+	const char *name;
+
+	if (!ctl->rest)
+		return CTL_DONE;
+	if (!ctl->rest[0])
+		return ctl_usage(ctl, "there is no command after `--`");
+	name = basename(ctl->rest[0]);
+	for (unsigned i = 0; i < ARRAY_SIZE(remote); i++)
+		if (!strcmp(name, remote[i]))
+			return ctl_usage(
+				ctl,
+				"%s would run the generator on another host, where nbbench sees "
+				"neither its CPU time nor when its load begins: use --on HOST",
+				name);
+	return CTL_DONE;
+}
+
+/* The values are lines of one text. */
+static int check_limits(struct ctl *ctl, struct compare *c)
+{
+	const char *line = ctl->values[VALUE_FAIL_IF], *end;
+	char error[LIMIT_ERROR_BYTES];
+
+	for (; line; line = *end ? end + 1 : NULL) {
+		char *text = must(strndup(line, (size_t)((end = strchrnul(line, '\n')) - line)));
+		struct limit *list =
+			must(reallocarray(c->limit_list, c->limit_count + 1, sizeof(*list)));
+
+		c->limit_list = list;
+		if (!limit_parse(text, &list[c->limit_count], error)) {
+			ctl_usage(ctl, "--fail-if '%s': %s", text, error);
+			free(text);
+			return CTL_USAGE;
+		}
+		list[c->limit_count++].text = text;
+	}
+	return CTL_DONE;
+}
+
+void compare_options_fini(struct compare *c)
+{
+	host_list_free(&c->hosts);
+	for (unsigned i = 0; i < c->limit_count; i++)
+		free(c->limit_list[i].text);
+	free(c->limit_list);
+	points_fini(&c->points);
+}
+
+static bool has_gate(const struct ctl *ctl)
+{
+	return ctl->values[VALUE_FAIL_IF] || ctl->values[VALUE_AGAINST] ||
+	       ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR];
+}
+
+static int check_gates(struct ctl *ctl, struct compare *c)
+{
+	const char *undecided = ctl->values[VALUE_UNDECIDED];
+
+	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
+		return ctl_usage(ctl, "--force is about --against");
+	if (undecided && !has_gate(ctl))
+		return ctl_usage(ctl,
+				 "--undecided is about --fail-if, --against, --build and --pair");
+	c->undecided_passes = undecided && !strcmp(undecided, "pass");
+	if (undecided && !c->undecided_passes && strcmp(undecided, "fail"))
+		return ctl_usage(ctl, "--undecided: expected pass or fail, got '%s'", undecided);
+	return CTL_DONE;
+}
+
+static int check_points(struct ctl *ctl, struct compare *c)
+{
+	const struct points_texts texts = { ctl->values[VALUE_SWEEP], ctl->values[VALUE_SWEEP_MAX],
+					    ctl->values[VALUE_LABEL], ctl->specs };
+	const char *unknown;
+	int bytes;
+
+	if (points_init(&c->points, ctl, &texts))
+		return CTL_USAGE;
+	if (ctl->rest && (unknown = placeholders_unknown(c->points.list[0].command, &bytes)))
+		return ctl_usage(
+			ctl,
+			"COMMAND has %.*s, and there are only {host}, {port}, {uri}, "
+			"{listener}, {client}, {index} and those of --sweep NAME=VALUE,...; {%.*s} stands for "
+			"the text itself",
+			bytes, unknown, bytes, unknown);
+	c->visits = ctl->rest && placeholders_used(ctl->rest);
+	if (texts.sweeps && !c->visits)
+		return ctl_usage(
+			ctl,
+			"--sweep is about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
+	return CTL_DONE;
+}
+
+int compare_options(struct ctl *ctl, struct compare *c)
+{
+	if (check_command(ctl) || check_host(ctl) || check_on(ctl, c) || check_points(ctl, c))
+		return CTL_USAGE;
+	if (ctl->values[VALUE_MARKDOWN] && ctl->out.json)
+		return ctl_usage(ctl, "choose one of --markdown and --json");
+	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
+	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
+	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||
+	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
+		return CTL_USAGE;
+	return check_repeat(ctl, c);
+}

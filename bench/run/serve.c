@@ -1,0 +1,190 @@
+/* See serve.h. */
+#include "serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "field.h"
+#include "process.h"
+#include "served.h"
+#include "sweep.h"
+#include "text.h"
+#include "util.h"
+
+/* Cuts text at newlines into `list`, which has room for `max`.  Returns how many there are. */
+static unsigned cut_lines(char *text, char **list, unsigned max)
+{
+	unsigned count = 0;
+
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		if (count < max)
+			list[count] = line;
+		count++;
+	}
+	return count;
+}
+
+static int add_build(struct serve *s, const char *text)
+{
+	const char *equals = strchr(text, '=');
+	struct serve_build *b = &s->builds[s->build_count];
+
+	if (!equals || equals == text || !equals[1])
+		return ctl_usage(s->ctl, "--build: expected NAME=PATH of an nbserved, got '%s'",
+				 text);
+	/* With -H the program is on the other host: there the bridge finds that it is missing. */
+	if (!s->ctl->target.host && strchr(equals, '/') && access(equals + 1, X_OK) < 0)
+		return ctl_usage(s->ctl, "--build: %s: %s", equals + 1, strerror(errno));
+	b->name = strndup(text, (size_t)(equals - text));
+	b->path = strdup(equals + 1);
+	for (unsigned i = 0; i < s->build_count; i++)
+		if (!strcmp(s->builds[i].name, b->name))
+			return ctl_usage(s->ctl, "--build: there are two of the name '%s'",
+					 b->name);
+	s->build_count++;
+	return CTL_DONE;
+}
+
+int serve_init(struct serve *s, struct ctl *ctl, const char *specs, const char *builds)
+{
+	char *text = strdup(specs), *list[SERVE_BUILDS_MAX];
+	unsigned count;
+	int rc = CTL_DONE;
+
+	*s = (struct serve){ .ctl = ctl };
+	count = cut_lines(text, s->specs, SERVE_SPECS_MAX);
+	for (unsigned i = 0; i < MIN(count, (unsigned)SERVE_SPECS_MAX); i++)
+		s->specs[i] = strdup(s->specs[i]);
+	free(text);
+	if (count > SERVE_SPECS_MAX)
+		return ctl_usage(ctl, "at most %d listeners can be served", SERVE_SPECS_MAX);
+	if (!builds) {
+		s->builds[s->build_count++].path = process_program("nbserved");
+		return CTL_DONE;
+	}
+	text = strdup(builds);
+	count = cut_lines(text, list, SERVE_BUILDS_MAX);
+	if (count < 2 || count > SERVE_BUILDS_MAX)
+		rc = ctl_usage(ctl, "--build: expected two to %d, the first to compare with",
+			       SERVE_BUILDS_MAX);
+	for (unsigned i = 0; i < count && rc == CTL_DONE; i++)
+		rc = add_build(s, list[i]);
+	free(text);
+	return rc;
+}
+
+void serve_fini(struct serve *s)
+{
+	for (unsigned i = 0; i < SERVE_SPECS_MAX; i++)
+		free(s->specs[i]);
+	for (unsigned i = 0; i < SERVE_BUILDS_MAX; i++) {
+		free(s->builds[i].name);
+		free(s->builds[i].path);
+	}
+}
+
+/* ---- A daemon ---- */
+
+/* The spec with the values of the sweep, to be freed. */
+static char *fill_spec(const struct serve *s, const char *spec)
+{
+	return s->sweeps && s->sweeps->count ? sweeps_fill(s->sweeps, s->combination, spec, true)
+					     : text_new("%s", spec);
+}
+
+/* An exit code, with the reason printed. */
+static int start_here(struct serve *s, unsigned build, char *const *specs)
+{
+	const char *path = s->builds[build].path;
+	int rc = served_start(path, specs, s->ctl->target.socket, -1, &s->pid);
+
+	if (rc >= 0)
+		return rc;
+	if (rc == -ETIMEDOUT && !child_interrupted())
+		ctl_warn("%s does not serve", path);
+	if (rc == -ETIMEDOUT || rc == -ECHILD)
+		return CTL_UNREACHABLE;
+	ctl_warn("cannot run %s: %s", path, strerror(-rc));
+	return rc == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
+}
+
+/* The bridge starts it over there, where its path is one of that host.  Only this host is let in,
+ * if the generator runs here. */
+static int start_there(struct serve *s, unsigned build, char *const *specs)
+{
+	const struct serve_build *b = &s->builds[build];
+	const char *host = s->ctl->target.host;
+	json_t *reply = NULL;
+	char *text, *rest;
+	int rc;
+
+	rc = ctl_call(s->ctl, "Host.Serve",
+		      json_pack("{s:o, s:b, s:s*}", "specs", field_words(specs), "allow",
+				!s->ctl->on, "program", b->name ? b->path : NULL),
+		      &reply);
+	s->there = rc == CTL_DONE && !field_get(reply, "message");
+	text = strdup(field_text(reply, "message"));
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		ctl_warn("on %s: %s", host, line);
+	if (rc == CTL_DONE && !s->there)
+		rc = CTL_REFUSED;
+	free(text);
+	json_decref(reply);
+	return rc;
+}
+
+int serve_start(struct serve *s, unsigned build)
+{
+	char *specs[SERVE_SPECS_MAX + 1] = { NULL };
+	int rc;
+
+	for (unsigned i = 0; s->specs[i]; i++)
+		specs[i] = fill_spec(s, s->specs[i]);
+	rc = s->ctl->target.host ? start_there(s, build, specs) : start_here(s, build, specs);
+	for (char **spec = specs; *spec; spec++)
+		free(*spec);
+	return rc;
+}
+
+static bool is_swept(const struct serve *s)
+{
+	bool swept = false;
+
+	for (unsigned i = 0; s->sweeps && i < s->sweeps->count; i++)
+		for (char *const *spec = s->specs; *spec; spec++)
+			swept |= sweeps_names(s->sweeps, i, *spec);
+	return swept;
+}
+
+int serve_try(struct serve *s)
+{
+	unsigned count = is_swept(s) ? sweeps_combinations(s->sweeps) : 0;
+	int rc = CTL_DONE;
+
+	for (s->combination = 0; s->combination < count && rc == CTL_DONE; s->combination++)
+		for (unsigned i = 0; i < s->build_count && rc == CTL_DONE; i++) {
+			rc = serve_start(s, i);
+			serve_stop(s);
+		}
+	return rc;
+}
+
+void serve_stop(struct serve *s)
+{
+	json_t *reply = NULL;
+
+	if (s->there && s->ctl->kept) { /* if the bridge has ended, so has the daemon */
+		ctl_call(s->ctl, "Host.Unserve", NULL, &reply);
+		json_decref(reply);
+	}
+	s->there = false;
+	if (!s->pid)
+		return;
+	client_close(s->ctl->kept); /* the connection to this daemon, or to its bridge */
+	s->ctl->kept = NULL;
+	served_stop(s->pid);
+	s->pid = 0;
+}

@@ -1,0 +1,40 @@
+/* The daemons of `nbbench run`: a new one for each round.  So
+ * effects that are constant within one process, such as the place of its memory, become noise
+ * between rounds and are averaged.  With several builds there is one daemon of each in each
+ * round.  Main thread. */
+#pragma once
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "ctl.h"
+#include "served.h"
+
+enum { SERVE_SPECS_MAX = SERVED_SPECS_MAX, SERVE_BUILDS_MAX = 8 };
+
+struct serve {
+	struct ctl *ctl;
+	char *specs[SERVE_SPECS_MAX + 1]; /* each as of nbserved's --run; NULL-terminated */
+	struct serve_build {
+		char *name; /* NULL: there is one build, without a name */
+		char *path; /* of nbserved, with -H on the other host */
+	} builds[SERVE_BUILDS_MAX];
+	unsigned build_count;
+	const struct sweeps *sweeps; /* whose values the specs take; NULL: none */
+	unsigned combination;        /* of them */
+	pid_t pid;                   /* of the daemon that serves; 0: none */
+	bool there;                  /* it serves on the other host, with -H */
+};
+
+/* specs and builds (NULL: the nbserved beside this program): values of an OPTION_MANY, builds as
+ * NAME=PATH.  CTL_DONE, or CTL_USAGE with the error printed.  serve_fini() in both cases. */
+int serve_init(struct serve *s, struct ctl *ctl, const char *specs, const char *builds);
+void serve_fini(struct serve *s);
+
+/* Starts the daemon of builds[build], and waits until it serves.  CTL_DONE; or the exit status of
+ * the daemon, which has printed why. */
+int serve_start(struct serve *s, unsigned build);
+/* Starts and ends a daemon for each combination of values, if the specs have any, so that an
+ * invalid value is refused before anything is measured.  Returns as serve_start(). */
+int serve_try(struct serve *s);
+/* Ends it, and waits until it has ended: its ports and files are free. */
+void serve_stop(struct serve *s);
