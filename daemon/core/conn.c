@@ -43,11 +43,11 @@ static void conn_due(struct timer *t, uint64_t now_ns)
 	if (timeout) {
 		uint64_t idle_ns = (c->io.count ? now_ns : c->active_ns) + timeout;
 
-		if (now_ns >= idle_ns) {
+		if (w->turn.seen_ns >= idle_ns) {
 			conn_close(c, CONN_END_IDLE);
 			return;
 		}
-		worker_arm(w, t, idle_ns);
+		worker_arm(w, t, MAX(idle_ns, now_ns + NS_PER_MS));
 	}
 	if (c->due.ns && now_ns >= c->due.ns) {
 		c->due.ns = 0;

@@ -183,6 +183,10 @@ struct worker_turn {
 	/* CLOCK_MONOTONIC after wait() of this turn: exact if the turn is sampled or timers are
 	 * armed, else of the coarse clock. */
 	uint64_t now_ns;
+	/* The time before wait() of this turn: what had arrived by then has been seen.  A client is
+	 * silent as long as this says: by now_ns it is, too, if the process was stopped while its
+	 * request waited in the socket. */
+	uint64_t seen_ns;
 	int sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
 	unsigned ran;  /* connections that ran in the last turn */

@@ -125,13 +125,14 @@ __attribute__((noinline)) static void worker_chores(struct worker *w)
 
 /* True: a drain may close c.  It has no work left, and either its socket now belongs to another
  * worker or it was silent for WORKER_QUIET_NS. */
-static bool conn_is_quiet(const struct conn *c, uint64_t now_ns)
+static bool conn_is_quiet(const struct conn *c)
 {
-	bool given = c->worker->accept.ended && c->worker->engine->connectionless;
+	const struct worker *w = c->worker;
+	bool given = w->accept.ended && w->engine->connectionless;
+	bool silent =
+		!(c->flags & CONN_LASTING) && w->turn.seen_ns >= c->active_ns + WORKER_QUIET_NS;
 
-	return (given ||
-		(!(c->flags & CONN_LASTING) && now_ns - c->active_ns >= WORKER_QUIET_NS)) &&
-	       !conn_has_unsent(c) && c->pinned_bytes == 0 && c->io.count == 0;
+	return (given || silent) && !conn_has_unsent(c) && c->pinned_bytes == 0 && c->io.count == 0;
 }
 
 static void worker_drain_due(struct timer *t, uint64_t now_ns)
@@ -141,7 +142,7 @@ static void worker_drain_due(struct timer *t, uint64_t now_ns)
 	if (!w->drain.on) /* without a drain the timer only wakes worker_close_all() */
 		return;
 	for (struct conn *c = w->conns; c; c = c->next)
-		if (now_ns >= w->drain.deadline_ns || conn_is_quiet(c, now_ns))
+		if (now_ns >= w->drain.deadline_ns || conn_is_quiet(c))
 			conn_close(c, CONN_END_DRAIN);
 	if (w->conns || !w->drain.done)
 		worker_arm(w, t, now_ns + WORKER_QUIET_NS / 10);
@@ -187,6 +188,7 @@ __attribute__((no_stack_protector)) void worker_turn(struct worker *w)
 		block &= !hook->run(hook);
 	block &= !w->turn.ready && !w->turn.due;
 	atomic_store_explicit(&w->idle, block, memory_order_relaxed);
+	w->turn.seen_ns = w->turn.now_ns;
 	w->engine->wait(w, block);
 	if (unlikely(w->turn.due))
 		worker_do_due(w);

@@ -1,6 +1,7 @@
 """Clients that do not finish what they have begun are ended after the times in the manual pages."""
 
 import select
+import signal
 import socket
 import struct
 import time
@@ -9,6 +10,7 @@ import pytest
 from conftest import ENGINES, listener
 from test_netperf import BOTH, CRR_FLAG, RECEIVE, request
 from test_netperf import Client as Netperf
+from traffic import echo
 
 STEP = 10  # seconds, of the manual pages
 LATE = 15  # more, on a busy machine
@@ -168,3 +170,21 @@ def test_a_test_of_netperf_lasts_as_long_as_bytes_come(start_daemon):
         data.shutdown(socket.SHUT_WR)
         assert not data.recv(1)
     assert client.result().bytes_in == sent
+
+
+@pytest.mark.parametrize("ends", ["drain", "idle"])
+def test_a_request_that_came_while_the_daemon_was_stopped_is_answered(start_daemon, engine, ends):
+    """The time in which it could not look is no silence of the client's."""
+    daemon = start_daemon(listener("echo", engine=engine, **({"idle_timeout": "1s"} if ends == "idle" else {})))
+    for _ in range(3):
+        with daemon.connect("echo") as s:
+            echo(s)
+            if ends == "drain":
+                daemon.call("Drain", listener="echo")
+            daemon.freeze()
+            s.sendall(b"hello")
+            time.sleep(1.3)
+            daemon.process.send_signal(signal.SIGCONT)
+            assert s.recv(5) == b"hello"
+        if ends == "drain":
+            daemon.call("Resume", listener="echo")
