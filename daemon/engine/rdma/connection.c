@@ -42,7 +42,7 @@ static int rdma_conn_open(struct conn *c)
 		return rc;
 	if (r->inline_max > 0)
 		worker_feature(c->worker, FEATURE_inline_send);
-	rdma_queue_feed(r);
+	rdma_queue_refill(r);
 	if (r->state != RDMA_OPENING)
 		return 0;
 	return r->pair ? rdma_pair_accept(r) : rdma_conn_accept(r);
@@ -147,7 +147,7 @@ static void rdma_conn_release(struct conn *c)
 	rdma_conn_free(r);
 }
 
-static void rdma_conn_tend(struct worker *w)
+static void rdma_conn_maintain(struct worker *w)
 {
 	rdma_conn_end_all(w->engine_state);
 }
@@ -178,7 +178,7 @@ static void rdma_conn_flush(struct conn *c)
 	}
 	/* Receives are posted first: a reply allows the client to send the next message, and iWARP
 	 * ends a connection whose message finds no receive. */
-	rdma_queue_feed(r);
+	rdma_queue_refill(r);
 	rdma_send_chain_init(&chain, r);
 	all = rdma_remote_add(r, &chain) && rdma_send_chain_scratch(&chain, r) &&
 	      rdma_send_chain_messages(&chain, r);
@@ -188,7 +188,7 @@ static void rdma_conn_flush(struct conn *c)
 		rdma_send_chain_post(&chain, r, all);
 }
 
-static void rdma_conn_feed_all(struct worker *w)
+static void rdma_conn_refill_all(struct worker *w)
 {
 	struct rdma *e = w->engine_state;
 
@@ -197,7 +197,7 @@ static void rdma_conn_feed_all(struct worker *w)
 
 		e->wanting = r->wanting_next;
 		r->wants_receives = false;
-		rdma_queue_feed(r);
+		rdma_queue_refill(r);
 		if (rdma_conn_has_unsent(r))
 			rdma_conn_flush(r->conn);
 	}
@@ -258,7 +258,7 @@ static void rdma_conn_read(struct rdma_device *d, void *of, const struct ibv_wc 
 }
 
 /* No accounting: the next signalled request of the lane covers this one. */
-static void rdma_conn_unheard(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+static void rdma_conn_uncounted(struct rdma_device *d, void *of, const struct ibv_wc *wc)
 {
 	(void)d;
 	if (wc->status != IBV_WC_SUCCESS)
@@ -354,12 +354,12 @@ static const struct rdma_mode rdma_connections = {
 	.gone = rdma_conn_device_gone,
 	.completed = { [RDMA_TAG_SEND] = rdma_conn_sent,
 		       [RDMA_TAG_READ] = rdma_conn_read,
-		       [RDMA_TAG_UNHEARD] = rdma_conn_unheard,
+		       [RDMA_TAG_UNCOUNTED] = rdma_conn_uncounted,
 		       [RDMA_TAG_RECV] = rdma_conn_received },
 	.requested = rdma_conn_requested,
 	.event = rdma_conn_event,
-	.tend = rdma_conn_tend,
-	.feed = rdma_conn_feed_all,
+	.maintain = rdma_conn_maintain,
+	.refill = rdma_conn_refill_all,
 };
 
 static int rdma_conn_init(struct worker *w, struct reason *reason)

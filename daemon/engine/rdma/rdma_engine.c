@@ -81,9 +81,9 @@ void rdma_wait(struct worker *w, bool block)
 	unsigned n;
 	bool spins;
 
-	e->mode->tend(w);
+	e->mode->maintain(w);
 	rdma_device_sweep(e);
-	e->mode->feed(w);
+	e->mode->refill(w);
 	block = block && !w->turn.ready;
 	n = rdma_poll(e);
 	spins = n == 0 && block && w->spin.max_ns;
@@ -92,7 +92,7 @@ void rdma_wait(struct worker *w, bool block)
 	if (n == 0 && block)
 		n = rdma_arm(e);
 	if (n > 0) /* receives first: the next message may be on its way */
-		e->mode->feed(w);
+		e->mode->refill(w);
 	timeout_ms = n == 0 && block ? rdma_timeout(w->deadlines.wake_ns) : 0;
 	if (timeout_ms == 0)
 		worker_awake(w);

@@ -185,16 +185,16 @@ static int rdma_ud_start(struct rdma_ud *ud)
 	return 0;
 }
 
-static void rdma_ud_feed(struct rdma_ud *ud)
+static void rdma_ud_refill(struct rdma_ud *ud)
 {
 	struct rdma_chain chain;
 	struct ibv_recv_wr *bad = NULL;
 
-	while (ud->lent.count < ud->lent.max &&
-	       rdma_lent_chain(&ud->lent, ud->device->worker, ud->device, &chain, RDMA_TAG_DATAGRAM,
-			       ud->lent.max - ud->lent.count) > 0)
+	while (ud->receives.count < ud->receives.max &&
+	       rdma_receives_chain(&ud->receives, ud->device->worker, ud->device, &chain,
+				   RDMA_TAG_DATAGRAM, ud->receives.max - ud->receives.count) > 0)
 		if (ibv_post_recv(ud->qp, chain.requests, &bad) != 0) {
-			rdma_lent_not_posted(&ud->lent, ud->device->worker, bad);
+			rdma_receives_not_posted(&ud->receives, ud->device->worker, bad);
 			rdma_ud_failed(ud);
 			return;
 		}
@@ -230,12 +230,12 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 				  "%s/%u: a datagram has up to %u bytes and a header of %d; set "
 				  "`buffer-size` to the next power of two",
 				  name, ud->port, ud->mtu, GRH_BYTES);
-	if (rdma_lent_open(&ud->lent, d->worker, RDMA_UD_RECVS) < 0)
+	if (rdma_receives_open(&ud->receives, d->worker, RDMA_UD_RECVS) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
-	attr.cap.max_recv_wr = ud->lent.max;
-	if (rdma_device_reserve(d, ud->lent.max + RDMA_UD_SENDS) < 0)
+	attr.cap.max_recv_wr = ud->receives.max;
+	if (rdma_device_reserve(d, ud->receives.max + RDMA_UD_SENDS) < 0)
 		return reason_set(reason, -ENOSPC, "%s: too small a completion queue", name);
-	ud->entries = ud->lent.max + RDMA_UD_SENDS;
+	ud->entries = ud->receives.max + RDMA_UD_SENDS;
 	rc = rdma_queue_create(d, NULL, &attr, &ud->inline_max, &ud->qp);
 	if (rc == 0)
 		rc = rdma_ud_start(ud);
@@ -252,7 +252,7 @@ static void rdma_ud_free(struct rdma_ud *ud)
 	if (ud->qp)
 		ibv_destroy_qp(ud->qp);
 	rdma_ud_destroy_handles(ud);
-	rdma_lent_close(&ud->lent, ud->device->worker);
+	rdma_receives_close(&ud->receives, ud->device->worker);
 	rdma_device_unreserve(ud->device, ud->entries);
 	peers_fini(&ud->peers);
 	free(ud);
@@ -293,7 +293,7 @@ static struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct 
 	worker_feature(d->worker, FEATURE_datagrams);
 	if (ud->inline_max > 0)
 		worker_feature(d->worker, FEATURE_inline_send);
-	rdma_ud_feed(ud);
+	rdma_ud_refill(ud);
 	groups_join(ud);
 	return ud;
 }
@@ -304,7 +304,7 @@ static struct rdma_ud *rdma_ud_get(struct rdma_device *d, unsigned port, struct 
 static void rdma_ud_forget(struct rdma_ud *ud)
 {
 	rdma_device_drain(ud->device);
-	rdma_lent_forget(&ud->lent, &ud->device->worker->pool);
+	rdma_receives_forget(&ud->receives, &ud->device->worker->pool);
 	rdma_ud_forget_sends(ud);
 }
 
@@ -337,7 +337,7 @@ static void rdma_ud_fix(struct rdma_ud *ud)
 }
 
 /* Resets failed queue pairs, releases a device that was unplugged, frees dead queue pairs. */
-static void rdma_ud_tend_device(struct rdma_device *d)
+static void rdma_ud_maintain_device(struct rdma_device *d)
 {
 	struct rdma_ud **at = &d->uds;
 
@@ -355,22 +355,22 @@ static void rdma_ud_tend_device(struct rdma_device *d)
 	}
 }
 
-static void rdma_ud_tend(struct worker *w)
+static void rdma_ud_maintain(struct worker *w)
 {
 	const struct rdma *e = w->engine_state;
 
 	for (struct rdma_device *d = e->devices; d; d = d->next)
-		rdma_ud_tend_device(d);
+		rdma_ud_maintain_device(d);
 }
 
-static void rdma_ud_feed_all(struct worker *w)
+static void rdma_ud_refill_all(struct worker *w)
 {
 	const struct rdma *e = w->engine_state;
 
 	for (struct rdma_device *d = e->devices; d; d = d->next)
 		for (struct rdma_ud *ud = d->uds; ud; ud = ud->next)
 			if (ud->state == RDMA_UD_WORKS)
-				rdma_ud_feed(ud);
+				rdma_ud_refill(ud);
 }
 
 /* ---- Requests for the address of the queue pair ---- */
@@ -454,7 +454,7 @@ static void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_w
 
 	while (ud && (ud->state == RDMA_UD_DEAD || ud->number != wc->qp_num))
 		ud = ud->next;
-	if (!ud || !ud->lent.is[k->id])
+	if (!ud || !ud->receives.is[k->id])
 		return; /* it was taken back when the queue pair was reset */
 	if (wc->status == IBV_WC_SUCCESS) {
 		stat_add(w->stats.wc_recv, 1);
@@ -463,7 +463,7 @@ static void rdma_ud_received(struct rdma_device *d, void *of, const struct ibv_w
 		rdma_queue_count_error(&w->stats, wc->status);
 		rdma_ud_failed(ud);
 	}
-	rdma_lent_back(&ud->lent, &w->pool, k);
+	rdma_receives_back(&ud->receives, &w->pool, k);
 }
 
 /* ---- The engine ---- */
@@ -481,8 +481,8 @@ static const struct rdma_mode rdma_datagrams = {
 		       [RDMA_TAG_DATAGRAM_SENT] = rdma_ud_sent },
 	.requested = rdma_ud_requested,
 	.event = group_event,
-	.tend = rdma_ud_tend,
-	.feed = rdma_ud_feed_all,
+	.maintain = rdma_ud_maintain,
+	.refill = rdma_ud_refill_all,
 };
 
 static void rdma_ud_accept(struct worker *w, bool on)

@@ -45,7 +45,7 @@ struct rdma_ud {
 	unsigned entries;  /* entries of the completion queue reserved for it */
 	unsigned users;    /* clients that refer to it */
 	uint32_t inline_max;
-	struct rdma_lent lent;
+	struct rdma_receives receives;
 	struct rdma_batch batches[RDMA_UD_SENDS]; /* a ring: sends complete in order */
 	unsigned batch_first, batch_count;
 	uint64_t batches_done; /* since the start */

@@ -45,7 +45,7 @@ enum {
 enum rdma_tag {
 	RDMA_TAG_SEND,          /* struct rdma_conn: of RDMA_LANE_OUT */
 	RDMA_TAG_READ,          /* struct rdma_conn: of RDMA_LANE_IN */
-	RDMA_TAG_UNHEARD,       /* struct rdma_conn: signalled only for rdma_device.sends_late */
+	RDMA_TAG_UNCOUNTED,     /* struct rdma_conn: signalled only for rdma_device.sends_late */
 	RDMA_TAG_RECV,          /* struct rdma_conn */
 	RDMA_TAG_DATAGRAM,      /* struct chunk: received as a datagram */
 	RDMA_TAG_DATAGRAM_SENT, /* struct rdma_ud */
@@ -61,7 +61,7 @@ struct rdma_mode {
 	void (*closing)(struct rdma_device *d);
 	/* Does this port support the `qp-type`?  0, or -errno with the reason. */
 	int (*serves)(struct rdma_device *d, unsigned port, struct reason *reason);
-	/* The device is unplugged: ends its connections.  Optional: tend() notices d->gone. */
+	/* The device is unplugged: ends its connections.  Optional: maintain() notices d->gone. */
 	void (*gone)(struct rdma_device *d);
 	/* By tag: handles a completion; `of` is the pointer that the tag names. */
 	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
@@ -70,10 +70,10 @@ struct rdma_mode {
 	/* An event of an identifier with this context. */
 	void (*event)(void *context, enum rdma_cm_event_type type);
 	/* Runs before each wait, when no completion is being handled: frees what has ended. */
-	void (*tend)(struct worker *w);
+	void (*maintain)(struct worker *w);
 	/* Posts receives; runs before the worker sleeps, and after each poll before the received
 	 * data is handled. */
-	void (*feed)(struct worker *w);
+	void (*refill)(struct worker *w);
 };
 
 /* A worker's engine_state. */

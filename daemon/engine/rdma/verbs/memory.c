@@ -12,52 +12,53 @@
 
 /* Each gets half of what the earlier ones left, so that any number of devices and ports never takes
  * all chunks for receives. */
-int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most)
+int rdma_receives_open(struct rdma_receives *receives, struct worker *w, unsigned most)
 {
 	struct rdma *e = w->engine_state;
 	const struct pool *p = &w->pool;
 	unsigned room = p->chunk_count - p->keep;
 
-	lent->is = calloc(p->chunk_count, sizeof(*lent->is));
-	if (!lent->is)
+	receives->is = calloc(p->chunk_count, sizeof(*receives->is));
+	if (!receives->is)
 		return -ENOMEM;
 	room -= MIN(room, e->posted_max);
-	lent->max = MIN(MAX(room / 2, 1U), most);
-	e->posted_max += lent->max;
+	receives->max = MIN(MAX(room / 2, 1U), most);
+	e->posted_max += receives->max;
 	return 0;
 }
 
-void rdma_lent_close(struct rdma_lent *lent, struct worker *w)
+void rdma_receives_close(struct rdma_receives *receives, struct worker *w)
 {
 	struct rdma *e = w->engine_state;
 
-	if (!lent->is)
+	if (!receives->is)
 		return;
-	rdma_lent_forget(lent, &w->pool);
-	free(lent->is);
-	e->posted_max -= lent->max;
-	*lent = (struct rdma_lent){ 0 };
+	rdma_receives_forget(receives, &w->pool);
+	free(receives->is);
+	e->posted_max -= receives->max;
+	*receives = (struct rdma_receives){ 0 };
 }
 
-void rdma_lent_forget(struct rdma_lent *lent, struct pool *p)
+void rdma_receives_forget(struct rdma_receives *receives, struct pool *p)
 {
-	for (uint32_t i = 0; lent->is && i < p->chunk_count; i++)
-		if (lent->is[i])
-			rdma_lent_back(lent, p, &p->chunks[i]);
+	for (uint32_t i = 0; receives->is && i < p->chunk_count; i++)
+		if (receives->is[i])
+			rdma_receives_back(receives, p, &p->chunks[i]);
 }
 
-bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k)
+bool rdma_receives_back(struct rdma_receives *receives, struct pool *p, struct chunk *k)
 {
-	if (!lent->is[k->id])
+	if (!receives->is[k->id])
 		return false;
-	lent->is[k->id] = false;
-	lent->count--;
+	receives->is[k->id] = false;
+	receives->count--;
 	chunk_put(p, k);
 	return true;
 }
 
-unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
-			 struct rdma_chain *chain, enum rdma_tag tag, unsigned most)
+unsigned rdma_receives_chain(struct rdma_receives *receives, struct worker *w,
+			     const struct rdma_device *d, struct rdma_chain *chain,
+			     enum rdma_tag tag, unsigned most)
 {
 	struct pool *p = &w->pool;
 	unsigned n = 0;
@@ -65,8 +66,8 @@ unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct 
 	for (; n < MIN(most, (unsigned)RDMA_CHAIN_MAX) && p->free_count > p->keep; n++) {
 		struct chunk *k = chunk_get(p);
 
-		lent->is[k->id] = true;
-		lent->count++;
+		receives->is[k->id] = true;
+		receives->count++;
 		chain->sges[n] = (struct ibv_sge){ (uintptr_t)k->base, p->chunk_size, d->mr->lkey };
 		chain->requests[n] = (struct ibv_recv_wr){ .wr_id = (uintptr_t)k | tag,
 							   .next = &chain->requests[n + 1],
@@ -81,16 +82,17 @@ unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct 
 	return n;
 }
 
-static struct chunk *rdma_lent_chunk(const struct ibv_recv_wr *wr)
+static struct chunk *rdma_receives_chunk(const struct ibv_recv_wr *wr)
 {
 	/* As in poll_device() of device.c.  NOLINTNEXTLINE(*-no-int-to-ptr) */
 	return (void *)(uintptr_t)(wr->wr_id & ~(uint64_t)RDMA_TAG_MASK);
 }
 
-void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct ibv_recv_wr *bad)
+void rdma_receives_not_posted(struct rdma_receives *receives, struct worker *w,
+			      const struct ibv_recv_wr *bad)
 {
 	for (; bad; bad = bad->next) {
-		rdma_lent_back(lent, &w->pool, rdma_lent_chunk(bad));
+		rdma_receives_back(receives, &w->pool, rdma_receives_chunk(bad));
 		stat_add(w->stats.wr_recv, UINT64_C(-1));
 	}
 }

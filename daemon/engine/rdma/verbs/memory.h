@@ -10,7 +10,7 @@ struct pool;
 
 enum { RDMA_CHAIN_MAX = 64 }; /* receives posted by one call, once this many are missing */
 
-struct rdma_lent {
+struct rdma_receives {
 	bool *is; /* by chunk id: is the chunk lent?  NULL: closed */
 	unsigned count, max;
 };
@@ -23,19 +23,21 @@ struct rdma_chain {
 
 /* Allows up to `most` chunks, or this device's share of the pool if that is less,
  * to be lent.  0 or -ENOMEM. */
-int rdma_lent_open(struct rdma_lent *lent, struct worker *w, unsigned most);
+int rdma_receives_open(struct rdma_receives *receives, struct worker *w, unsigned most);
 /* To be called when the device no longer uses any of them.  Does nothing if closed already. */
-void rdma_lent_close(struct rdma_lent *lent, struct worker *w);
+void rdma_receives_close(struct rdma_receives *receives, struct worker *w);
 /* Takes back a chunk that the device no longer uses.  False: it was taken back before. */
-bool rdma_lent_back(struct rdma_lent *lent, struct pool *p, struct chunk *k);
+bool rdma_receives_back(struct rdma_receives *receives, struct pool *p, struct chunk *k);
 /* Takes back all chunks; the device no longer uses them. */
-void rdma_lent_forget(struct rdma_lent *lent, struct pool *p);
+void rdma_receives_forget(struct rdma_receives *receives, struct pool *p);
 /* Fills the chain with up to `most` chunks as far as the pool allows.  Returns their number; they
  * count as lent. */
-unsigned rdma_lent_chain(struct rdma_lent *lent, struct worker *w, const struct rdma_device *d,
-			 struct rdma_chain *chain, enum rdma_tag tag, unsigned most);
+unsigned rdma_receives_chain(struct rdma_receives *receives, struct worker *w,
+			     const struct rdma_device *d, struct rdma_chain *chain,
+			     enum rdma_tag tag, unsigned most);
 /* ibv_post_* did not accept `bad` and the requests after it: takes their chunks back. */
-void rdma_lent_not_posted(struct rdma_lent *lent, struct worker *w, const struct ibv_recv_wr *bad);
+void rdma_receives_not_posted(struct rdma_receives *receives, struct worker *w,
+			      const struct ibv_recv_wr *bad);
 
 /* ---- Memory that clients may read and write by themselves ---- */
 

@@ -288,7 +288,7 @@ static unsigned rdma_queue_post(struct rdma_conn *r, unsigned wanted)
 	return n;
 }
 
-void rdma_queue_feed(struct rdma_conn *r)
+void rdma_queue_refill(struct rdma_conn *r)
 {
 	struct conn *c = r->conn;
 	unsigned wanted;

@@ -172,8 +172,8 @@ void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status);
 /* ---- Receives ---- */
 
 /* Posts the missing receives. */
-void rdma_queue_feed(struct rdma_conn *r);
-/* Puts r on the list of connections for which rdma_mode.feed() posts receives or requests. */
+void rdma_queue_refill(struct rdma_conn *r);
+/* Puts r on the list of connections for which rdma_mode.refill() posts receives or requests. */
 void rdma_queue_want_receives(struct rdma_conn *r);
 /* For a connection that has ended: did the client send more messages than there were receives?
  * True if the oldest receive left is the first of a call, which then came too late, and no request

@@ -172,7 +172,7 @@ static void rdma_send_chain_pin(struct rdma_send_chain *chain, const struct rdma
 		    (wr->send_flags & IBV_SEND_SIGNALED))
 			continue;
 		wr->send_flags |= IBV_SEND_SIGNALED;
-		wr->wr_id = (uintptr_t)r | RDMA_TAG_UNHEARD;
+		wr->wr_id = (uintptr_t)r | RDMA_TAG_UNCOUNTED;
 		stat_add(r->conn->worker->stats.wr_signalled, 1);
 	}
 }
