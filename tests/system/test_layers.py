@@ -89,4 +89,4 @@ def test_without_the_capability_it_says_what_to_do(start_daemon):
 
 def test_saved_rows_are_shown_without_a_measurement(tmp_path):
     done = subprocess.run([NBBENCH, "show", "--layers", tmp_path / "no"], capture_output=True, text=True)
-    assert done.returncode == 2 and "--load shows saved rows" in done.stderr
+    assert done.returncode == 2 and "unrecognized option '--layers'" in done.stderr

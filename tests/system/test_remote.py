@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import NBBENCH, NBCTL, TIMEOUT, listener, rows_of, wait_until
+from conftest import NBBENCH, NBCTL, TIMEOUT, listener, program_of, rows_of, wait_until
 
 VERSION = subprocess.check_output([NBCTL, "--version"], text=True).split()[1]
 
@@ -34,7 +34,7 @@ def program(tmp_path):
 
 
 def remote(ssh, *arguments, **options):
-    return subprocess.run([NBCTL, "-H", "server1", *arguments], env=dict(os.environ, NBCTL_SSH=str(ssh)),
+    return subprocess.run([program_of(arguments), "-H", "server1", *arguments], env=dict(os.environ, NBCTL_SSH=str(ssh)),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT, **options)
 
 
@@ -208,21 +208,19 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
 @pytest.mark.parametrize("arguments, expected", [
     (["-H", "-oProxyCommand=x", "status"], "expected [USER@]HOST"),
     (["-H", "", "status"], "expected [USER@]HOST"),
-    (["-H", "server1", "show", "x"], "--load asks no daemon: leave out -H"),
-    (["-H", "server1", "compare", "--layers"], "--layers samples threads of this host alone: leave out -H"),
-    (["compare", "--on", "c1"], "--on is about the command after `--`"),
+    (["-H", "server1", "show", "x"], "show works on this host"),
+    (["-H", "server1", "compare", "--layers", "--", "true"], "--layers samples threads of this host alone: leave out -H"),
     (["compare", "--on", "-x", "--", "true"], "--on: expected [USER@]HOST"),
     (["compare", "--on", "c1,-x", "--", "true"], "--on: expected [USER@]HOST"),
     (["compare", "--on", "c[1-2", "--", "true"], "--on: a [ without its ]: 'c[1-2'"),
     (["compare", "--on", "c[1-2],c2", "--", "true"], "--on: it is there twice, got 'c2'"),
-    (["compare", "--on", "c1", "--serve", "echo", "--", "true", "{port}"], "is on loopback, which another host does not reach"),
+    (["run", "echo", "--on", "c1", "--", "true", "{port}"], "is on loopback, which another host does not reach"),
     (["compare", "--on", "c1", "--", b"\xff"], "--on: a word of COMMAND is not UTF-8"),
     (["compare", "--", "ssh", "c1", "true"], "use --on HOST"),
-    (["-H", "server1", "show", "--html", "-", "x"], "report works on this host"),
     (["--nbctl", "x", "status"], "give -H HOST as well"),
 ])  # fmt: skip
 def test_wrong_usage_is_refused(arguments, expected):
-    ran = subprocess.run([NBCTL, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
+    ran = subprocess.run([NBCTL if "status" in arguments else NBBENCH, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
     assert ran.returncode == 2 and expected in ran.stderr
 
 
@@ -333,7 +331,7 @@ def test_builds_are_programs_of_the_other_host(far, tmp_path):
     old.symlink_to(NBCTL.parent / "nbserved")
 
     def compare():
-        return remote(far, "compare", "--serve", "echo,engine=epoll", "--build", f"old={old}", "--build", f"new={new}",
+        return remote(far, "run", "echo,engine=epoll", "--build", f"old={old}", "--build", f"new={new}",
                       "--repeat", "2", "--json", "--", "bash", "-c", client, "{port}")  # fmt: skip
 
     ran = compare()
@@ -403,13 +401,13 @@ def test_each_host_that_cannot_be_reached_is_named(daemon, program):
     ssh = program('case "${@: -2:1}" in c1) exec sh -c "$last";; c2) exit 127;; esac; echo no route >&2; exit 255')
     ran = compare_on(ssh, daemon, "sh", "-c", "echo ran", on="c[1-3]")
     assert ran.returncode == 3 and "ran" not in ran.stdout
-    assert "nbctl is not in c2's PATH" in ran.stderr and "c3: no route; does `ssh c3 true` work?" in ran.stderr
+    assert "nbbench is not in c2's PATH" in ran.stderr and "c3: no route; does `ssh c3 true` work?" in ran.stderr
 
 
 def test_a_bridge_that_is_silent_is_given_up(daemon, program):
     ran = compare_on(program("exit 255"), daemon, "true")
-    assert ran.returncode == 3 and "c1: the connection was lost, or nbctl was killed there; does `ssh c1 true` work?" in ran.stderr
+    assert ran.returncode == 3 and "c1: the connection was lost, or its end there was killed; does `ssh c1 true` work?" in ran.stderr
     older = f"""read -r -d ''; printf '{{"parameters":{{"version":"{VERSION}"}}}}\\0'; read -r -d ''
                 for i in 1 2 3; do printf '{{"error":"org.varlink.service.MethodNotFound"}}\\0'; read -r -d ''; done"""
     ran = compare_on(program(older), daemon, "true")
-    assert ran.returncode == 1 and "not as new as this nbctl" in ran.stderr
+    assert ran.returncode == 1 and "not as new as this nbbench" in ran.stderr
