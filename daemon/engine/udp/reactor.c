@@ -99,8 +99,11 @@ static void epoll_udp_interest(struct udp_socket *s)
 static void epoll_udp_take(struct reactor *r, struct udp_socket *s)
 {
 	unsigned received = udp_ready_receive(r->receiver, s);
+	bool again = received >= (s->again ? 1U : (unsigned)EPOLL_UDP_MANY);
 
-	epoll_udp_set_again(s, received >= (s->again ? 1U : (unsigned)EPOLL_UDP_MANY));
+	if (again == s->again)
+		return;
+	epoll_udp_set_again(s, again);
 	epoll_udp_interest(s);
 }
 
