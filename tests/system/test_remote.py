@@ -98,6 +98,7 @@ def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
+        listening.settimeout(TIMEOUT)
 
         def forward():
             with listening.accept()[0] as client, socket.socket(socket.AF_UNIX) as server:
@@ -111,11 +112,12 @@ def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
 
         thread = threading.Thread(target=forward)
         thread.start()
-        ran = subprocess.run([NBBENCH, "-s", path, "compare"], capture_output=True, text=True, timeout=TIMEOUT)
+        ran = subprocess.run([NBBENCH, "-s", path, "compare", "echo", "--", "true", "{port}"],
+                             capture_output=True, text=True, timeout=TIMEOUT)
         thread.join()
     assert ran.returncode == 2 and not ran.stdout
-    assert ran.stderr == (f"nbctl: the daemon behind {path} is on another host, whose CPUs and addresses are not those of "
-                          "this one: `nbctl -H HOST compare`\n")  # fmt: skip
+    assert ran.stderr == (f"nbbench: the daemon behind {path} is on another host, whose CPUs and addresses are not those of "
+                          "this one: `nbbench -H HOST compare`\n")  # fmt: skip
 
 
 def test_a_stream_ends_with_its_client(daemon, program):

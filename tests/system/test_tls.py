@@ -168,6 +168,7 @@ def test_cpu_time_of_handshakes_is_theirs_alone(start_daemon, engine, pem):
     assert stats["sessions"]["handshakes"] == 20
     assert 0 < of_20 < 1.1 * (cost["cpu_user_ns"] + cost["cpu_system_ns"])
     with connect(daemon, "echo", pem) as s:
+        assert exchange(s, b"x") == b"x"  # the client's part of a handshake may end before the server's
         of_21 = sessions(daemon, "echo")["handshake_cpu_ns"]
         for _ in range(200):
             assert exchange(s, b"x") == b"x"
