@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <grp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,22 +19,6 @@
 #include "worker_owner.h"
 
 /* ---- Errors that several methods answer with ---- */
-
-/* listener: the one that the error is about; "": none. */
-void control_error(struct varlink_call *call, const char *name, const char *listener,
-		   const char *format, ...)
-{
-	char error[64];
-	json_t *message;
-	va_list args;
-
-	va_start(args, format);
-	message = json_vsprintf(format, args);
-	va_end(args);
-	snprintf(error, sizeof(error), INTERFACE ".%s", name);
-	varlink_error(call, error,
-		      json_pack("{s:s, s:o}", "listener", listener, "message", message));
-}
 
 /* True: no listener has one of names (a string, an array of them, or NULL), and the call has ended
  * with an error that says so. */

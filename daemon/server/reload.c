@@ -458,12 +458,10 @@ static bool apply(struct next *n, json_t *lines)
 static const struct {
 	const char *name;
 	bool ok;
-	const char *remark;
 } reload_states[] = {
-	[RELOAD_STATE_NONE] = { "none", true, "" },
-	[RELOAD_STATE_DONE] = { "done", true, "" },
-	[RELOAD_STATE_REFUSED] = { "refused", false,
-				   "; the last reload was refused, see nbctl status" },
+	[RELOAD_STATE_NONE] = { "none", true },
+	[RELOAD_STATE_DONE] = { "done", true },
+	[RELOAD_STATE_REFUSED] = { "refused", false },
 };
 
 /* Records the result of a reload.  Takes ownership of errors. */
@@ -477,11 +475,6 @@ static void set_result(struct server *s, enum reload_state state, json_t *errors
 	r->generation = s->generation;
 	r->time = json_time();
 	r->errors = errors;
-}
-
-const char *reload_remark(const struct server *s)
-{
-	return reload_states[s->reload.state].remark;
 }
 
 json_t *reload_document(const struct server *s)

@@ -45,9 +45,6 @@ enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_ans
  * nothing: RELOAD_DONE or RELOAD_REFUSED. */
 enum reload_outcome reload_resume(struct server *s, const char *name, struct reload_answer *answer);
 
-/* What the status line says of the last reload; "": it was not refused. */
-const char *reload_remark(const struct server *s);
-
 /* {"generation","ok","state","time","errors"}; a new reference. */
 json_t *reload_document(const struct server *s);
 
