@@ -19,7 +19,6 @@ if [ ! -e "$base" ]; then
 fi
 root=$(mktemp -d "$cache/$suite.XXXXXX")
 trap 'rm -rf "$root"' EXIT
-trap 'exit 1' INT TERM
 # The devices are this host's.
 tar --extract --file "$base" --directory "$root" --exclude='./dev/*'
 cp /etc/resolv.conf "$root/etc"
@@ -86,5 +85,8 @@ unshare --mount --pid --ipc --uts --fork --kill-child bash -euc '
 	mount --rbind /sys "$1/sys"
 	mount -t tmpfs tmpfs "$1/run"
 	exec chroot "$1" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
-		LC_ALL=C.UTF-8 ${TEST_JOBS:+TEST_JOBS="$TEST_JOBS"} bash /newcomer "$2"' - "$root" "$user" </dev/null
+		LC_ALL=C.UTF-8 ${TEST_JOBS:+TEST_JOBS="$TEST_JOBS"} bash /newcomer "$2"' - "$root" "$user" </dev/null &
+inside=$!
+trap 'kill -KILL "$inside"; exit 1' INT TERM # unshare ignores both while it waits
+wait "$inside"
 echo "newcomer: $suite as $user: README's commands pass"
