@@ -1,13 +1,13 @@
-/* org.nbserved.Host.Run: a load generator on this host for `nbctl compare --on`.
+/* org.nbserved.Host.Run: a load generator on this host for `nbbench compare --on`.
  *
  * Run(argv, timeout_ms) with `more` is answered when the command has started, then with its CPU
  * time every 50 ms and with its output as it comes, and at last with its status, its times and the
  * traffic of this host's network interface.
  *
- * While the command runs, nbctl may send three calls that have no reply: Alive, once a second;
+ * While the command runs, nbbench may send three calls that have no reply: Alive, once a second;
  * Idle, which says that the listener has had no load so far; and Stop, which ends the command.  The
  * command is also ended when input ends or when no call has come for ten seconds, so that nothing
- * is left running on this host if nbctl is killed or the network is lost.
+ * is left running on this host if nbbench is killed or the network is lost.
  *
  * The command is ended by raise(): child.c has handlers for the signals of a user who types Ctrl-C,
  * and they do all that is needed, also the kill of a command that ignores the first signal. */
@@ -41,7 +41,7 @@ struct run {
 	uint64_t active_ns;    /* when the last call came */
 	uint64_t told_ns;      /* when the last reply with CPU time was sent; 0: none yet */
 	bool idle;             /* Idle has come since the last look */
-	bool silent;           /* nbctl is gone: no more replies, the command is being ended */
+	bool silent;           /* nbbench is gone: no more replies, the command is being ended */
 	struct begun begun[2]; /* of stdout, and of stderr */
 };
 
@@ -207,7 +207,7 @@ bool bridge_run(struct varlink_reader *reader, const struct varlink_request *cal
 					json_pack("{s:s}", "parameter", "argv"));
 	}
 	signal(SIGPIPE,
-	       SIG_IGN); /* a lost nbctl must not kill the bridge before the command ends */
+	       SIG_IGN); /* a lost nbbench must not kill the bridge before the command ends */
 	child_catch_signals();
 	child_run(words, CHILD_PASS, false, (unsigned)timeout_ms, &watcher, &child);
 	for (unsigned i = 0; i < ARRAY_SIZE(run.begun); i++)

@@ -19,8 +19,8 @@
 
 enum { SAID_BYTES = 16 * 1024 }; /* of the daemon's messages that are kept */
 
-/* The address of nbctl's host, and the address of this host to which its ssh connected; false: sshd
- * did not set SSH_CONNECTION. */
+/* The address of nbbench's host, and the address of this host to which its ssh connected; false:
+ * sshd did not set SSH_CONNECTION. */
 static bool find_ends(char client[64], char server[64])
 {
 	const char *connection = getenv("SSH_CONNECTION");
@@ -30,7 +30,7 @@ static bool find_ends(char client[64], char server[64])
 }
 
 /* Completes a spec, unless it has these keys itself: with an address that other hosts reach, and if
- * `allow` with nbctl's host as the only one that may connect. */
+ * `allow` with nbbench's host as the only one that may connect. */
 static char *complete(const char *spec, bool allow)
 {
 	char client[64], server[64];

@@ -1,7 +1,7 @@
 /* The sum of a generator's results on several hosts that ran at once.  Pure.
  *
  * Each host counts and times its own part.  Clocks of hosts are never compared: a part ended when
- * its host's report reached nbctl. */
+ * its host's report reached nbbench. */
 #pragma once
 #include <jansson.h>
 
@@ -10,7 +10,7 @@
 struct generator_part {
 	const char *host;                     /* as --on names it */
 	struct generator_result result;       /* all 0: its output was not understood */
-	uint64_t ended_ns;                    /* by nbctl's clock */
+	uint64_t ended_ns;                    /* by nbbench's clock */
 	uint64_t wall_ns, cpu_ns, busiest_ns; /* by its own, as in struct measure_generator */
 	double peak;
 };

@@ -20,9 +20,10 @@
 #include "process.h"
 #include "util.h"
 
-/* The command is a child of nbctl.  nbctl is also the reaper of orphans (process_adopt_orphans()),
- * so whatever the command starts stays a descendant, however often it forks, and can be found and
- * killed at the end.  If nbctl itself is killed, the kernel kills the command (parent_end). */
+/* The command is a child of nbbench.  nbbench is also the reaper of orphans
+ * (process_adopt_orphans()), so whatever the command starts stays a descendant, however often it
+ * forks, and can be found and killed at the end.  If nbbench itself is killed, the kernel kills the
+ * command (parent_end). */
 
 enum {
 	CHILD_SAMPLE_MS = 50, /* interval of samples of its threads */
@@ -44,7 +45,7 @@ static volatile sig_atomic_t forward;     /* the signal that watch() has to send
  * already, as it is in the same process group, and a second copy might make it end less cleanly.
  * The exceptions are signals sent by kill(), and SIGHUP, which the kernel may send to the session's
  * leader alone: these are forwarded.  The second signal kills a command that ignores the first; if
- * none runs, nbctl is waiting for something else, such as the daemon, and dies of the signal. */
+ * none runs, nbbench is waiting for something else, such as the daemon, and dies of the signal. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	bool second = interrupted;
@@ -61,7 +62,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	}
 }
 
-/* SIGHUP stays ignored if it was when nbctl started, as under nohup(1). */
+/* SIGHUP stays ignored if it was when nbbench started, as under nohup(1). */
 void child_catch_signals(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal,

@@ -47,8 +47,9 @@ struct child {
 };
 
 /* Until child_release_signals(), SIGINT, SIGTERM, SIGQUIT and SIGHUP end the command that runs, and
- * not nbctl.  A second signal kills the command with all that it has started; so does nbctl itself
- * a few seconds after the first.  If no command runs, the second signal ends nbctl.  Main thread.
+ * not nbbench.  A second signal kills the command with all that it has started; so does nbbench
+ * itself a few seconds after the first.  If no command runs, the second signal ends nbbench.  Main
+ * thread.
  */
 void child_catch_signals(void);
 void child_release_signals(void);

@@ -1,4 +1,4 @@
-/* This host: CPU time from /proc/stat (proc(5)), and its description.  With -H, `nbctl bridge`
+/* This host: CPU time from /proc/stat (proc(5)), and its description.  With -H, `nbbench bridge`
  * reads the same on the other host. */
 #pragma once
 #include <sched.h>

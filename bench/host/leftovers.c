@@ -1,6 +1,7 @@
 /* See leftovers.h.  A program that was started can end with its parent (PR_SET_PDEATHSIG), but not
- * what the program has started itself: that becomes a child of init when nbctl is killed, and nbctl
- * can do nothing any more.  Only a privileged process has a PID namespace or a cgroup for this. */
+ * what the program has started itself: that becomes a child of init when nbbench is killed, and
+ * nbbench can do nothing any more.  Only a privileged process has a PID namespace or a cgroup for
+ * this. */
 #include "leftovers.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* A result as JSON, schema 3: struct result field by field; nbctl(1) lists the fields. */
+/* A result as JSON, schema 3: struct result field by field; nbbench(1) lists the fields. */
 #pragma once
 #include "result.h"
 

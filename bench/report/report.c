@@ -1,4 +1,4 @@
-/* The page of a report.  See report.h; compare.c is `nbctl report`. */
+/* The page of a report.  See report.h; compare.c is `nbbench show`. */
 #include "report.h"
 
 #include <stdlib.h>

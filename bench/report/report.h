@@ -1,4 +1,4 @@
-/* `nbctl report`: rows as one page of HTML with pictures, or as one picture.  No script, nothing
+/* `nbbench show`: rows as one page of HTML with pictures, or as one picture.  No script, nothing
  * from the network, and well-formed as XML, too.  The rows are merged. */
 #pragma once
 #include <stdio.h>

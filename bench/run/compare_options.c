@@ -86,8 +86,8 @@ static int check_seed(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-/* --pair names the listeners, the old one before the new one.  The names live as long as nbctl, as
- * its arguments do. */
+/* --pair names the listeners, the old one before the new one.  The names live as long as nbbench,
+ * as its arguments do. */
 static int check_pairs(struct ctl *ctl)
 {
 	const char *pair = ctl->values[VALUE_PAIR], *end;
@@ -194,8 +194,8 @@ static int check_timeout(struct ctl *ctl, struct compare *c)
 	return ctl_interval(ctl, "timeout", text, 1, &c->timeout_ms);
 }
 
-/* Refuses a COMMAND such as `ssh HOST wrk`: a generator is measured as a child of nbctl, and of one
- * on another host only the CPU time of the ssh here would be measured. */
+/* Refuses a COMMAND such as `ssh HOST wrk`: a generator is measured as a child of nbbench, and of
+ * one on another host only the CPU time of the ssh here would be measured. */
 static int check_command(struct ctl *ctl)
 {
 	static const char *const remote[] = { "ansible", "clush", "mosh", "parallel-ssh",

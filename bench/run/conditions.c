@@ -37,7 +37,7 @@ static int read_host(struct ctl *ctl, pid_t pid, json_t *threads, json_t **ret)
 	return CTL_DONE;
 }
 
-/* ---- Conditions that do not change while nbctl runs, or while a daemon runs ---- */
+/* ---- Conditions that do not change while nbbench runs, or while a daemon runs ---- */
 
 static void forget_daemon(struct conditions *c)
 {
@@ -250,7 +250,7 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 }
 
 /* A copy of a host's description without the properties that differ between runs on the same host:
- * the memory (the kernel's share differs between boots) and the CPUs that nbctl may use.  Also
+ * the memory (the kernel's share differs between boots) and the CPUs that nbbench may use.  Also
  * without the CPU's flags, which older rows do not have.  NULL: the conditions have no such host.
  */
 static json_t *lasting_host(const json_t *of)

@@ -8,7 +8,7 @@
  *   "host_by_ssh": "10.0.0.1", {host} where it is ssh's address of the listener's host,
  *   "command_given": the same with its placeholders, "generator_cpus": "1",
  *   "sweep": { "label": that of --label, "place": 2, "values": { "c": "10" } }, if there was one,
- *   "invocation": ["nbctl", "compare", ...],
+ *   "invocation": ["nbbench", "compare", ...],
  *   "other_nodes": true, if generator and listener were only on different NUMA nodes,
  *   "throttled": 3, the number of times that CPUs were throttled meanwhile,
  *   "generator_host": as "host", if it is another one, "generator_hosts": an array of them, if
@@ -23,12 +23,12 @@
 struct generator_run;
 struct conditions {
 	struct ctl *ctl;
-	json_t *common;      /* conditions that do not change while nbctl runs */
+	json_t *common;      /* conditions that do not change while nbbench runs */
 	json_t *config;      /* reply of GetConfig */
 	json_t *interfaces;  /* of the daemon's host, see link_describe(); NULL: unknown */
 	char *build;         /* the daemon's build id */
 	char *generator;     /* its version; NULL: unknown */
-	char run[17];        /* names this run of nbctl */
+	char run[17];        /* names this run of nbbench */
 	const json_t *sweep; /* of the point; NULL: none */
 	const char *by_ssh; /* the value of {host}, if it is the address that ssh uses; else NULL */
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
@@ -36,8 +36,8 @@ struct conditions {
 	uint64_t throttled;   /* as host_read() of its host told at the end of the last visit */
 };
 
-/* conditions_begin() sets the conditions of this run of nbctl.  conditions_ask() asks for those of
- * the host and the daemon, and is called again for each daemon that is started; CTL_DONE, or
+/* conditions_begin() sets the conditions of this run of nbbench.  conditions_ask() asks for those
+ * of the host and the daemon, and is called again for each daemon that is started; CTL_DONE, or
  * another exit code with the error printed. */
 void conditions_begin(struct conditions *ret, struct ctl *ctl);
 int conditions_ask(struct conditions *c, struct ctl *ctl);

@@ -138,7 +138,7 @@ static void tell(const struct fars *all, const char *method, int number)
 				    number ? json_pack("{s:i}", "signal", number) : NULL);
 }
 
-/* The first Ctrl-C ends the command; the second ends nbctl, and by that the command. */
+/* The first Ctrl-C ends the command; the second ends nbbench, and by that the command. */
 static void stop(struct fars *all, int number)
 {
 	if (!all->stopped)

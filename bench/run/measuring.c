@@ -36,7 +36,7 @@ static int command_result(const char *name, int status)
 	return WEXITSTATUS(status);
 }
 
-/* The exit code of a run of all commands.  A signal that nbctl got decides, and not the status of
+/* The exit code of a run of all commands.  A signal that nbbench got decides, and not the status of
  * the command that was ended by it: some generators exit with 0 then. */
 static int measuring_result(const struct ctl *ctl, int status)
 {

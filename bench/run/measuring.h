@@ -1,5 +1,5 @@
-/* Measuring for `nbctl compare`: over an interval, while COMMAND runs, or in visits.  Includes the
- * signals that end it, the conditions that rows save, and the daemons that --serve starts. */
+/* Measuring for `nbbench compare`: while COMMAND runs, or in visits.  Includes the signals that end
+ * it, the conditions that rows save, and the daemons that `nbbench run` starts. */
 #pragma once
 #include "compare_options.h"
 #include "measure.h"

@@ -1,5 +1,5 @@
-/* The placeholders in the command of `nbctl compare`, such as `{port}`: values of the listener that
- * it visits, and of the host on which the command runs.  See brace.h.  Pure. */
+/* The placeholders in the command of `nbbench compare`, such as `{port}`: values of the listener
+ * that it visits, and of the host on which the command runs.  See brace.h.  Pure. */
 #pragma once
 #include <stdbool.h>
 
@@ -8,7 +8,8 @@ enum placeholder {
 	PLACEHOLDER_PORT,
 	PLACEHOLDER_URI,
 	PLACEHOLDER_LISTENER,
-	PLACEHOLDER_VISITS, /* the placeholders above make nbctl visit one listener after the other
+	PLACEHOLDER_VISITS, /* the placeholders above make nbbench visit one listener after the
+			     * other
 			     */
 	PLACEHOLDER_CLIENT = PLACEHOLDER_VISITS,
 	PLACEHOLDER_INDEX,
