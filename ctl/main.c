@@ -35,7 +35,7 @@ static const struct program_retired retired[] = {
 static const struct command *other(struct ctl *ctl, const char *word)
 {
 	bool report = !strcmp(word, "report"), show = report, svg = false;
-	char *argv[1024] = { NULL }, **to = argv;
+	char *argv[1024] = { NULL }, **to = argv + 1;
 
 	if (!report && strcmp(word, "compare") != 0)
 		return NULL;
@@ -43,10 +43,9 @@ static const struct command *other(struct ctl *ctl, const char *word)
 		show |= !strcmp(*from, "--load");
 		svg |= report && !strcmp(*from, "--svg");
 	}
-	for (char **from = ctl->argv; *from && to < argv + ARRAY_SIZE(argv) - 4; from++) {
-		if (from == ctl->argv) {
-			*to++ = process_program("nbbench");
-		} else if (show && !strcmp(*from, word)) {
+	argv[0] = process_program("nbbench");
+	for (char **from = ctl->argv + 1; *from && to < argv + ARRAY_SIZE(argv) - 4; from++) {
+		if (show && !strcmp(*from, word)) {
 			*to++ = (char *)"show";
 			if (report)
 				*to++ = (char *)(svg ? "--svg=-" : "--html=-");

@@ -57,18 +57,20 @@ static int check_run(const struct options *o)
  * `WORD`. Does not return if argv has one of them. */
 static void exec_nbbench(int argc, char **argv)
 {
-	char **words = calloc((size_t)argc + 4, sizeof(*words)), **to = words + 1;
 	bool bench = false, command = false;
+	char **words, **to;
 
 	for (int i = 1; i < argc && !command; i++) {
 		bench |= !strcmp(argv[i], "--bench") || !strncmp(argv[i], "--bench=", 8);
 		command = !strcmp(argv[i], "--");
 	}
-	if (!words || !(bench || command)) {
-		free(words);
+	if (!bench && !command)
 		return;
-	}
+	words = calloc((size_t)argc + 4, sizeof(*words));
+	if (!words)
+		return;
 	words[0] = process_program("nbbench");
+	to = words + 1;
 	for (int i = 1; i + 1 < argc && strcmp(argv[i], "--") != 0; i++)
 		if (!strcmp(argv[i], "--at")) {
 			*to++ = (char *)"-H";

@@ -326,6 +326,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 	struct look *look = must(calloc(1, sizeof(*look)));
 	struct ends ends = { UINT64_MAX, UINT64_MAX };
 	enum watch_said said;
+	cpu_set_t cpus;
 	bool ended = false;
 
 	if (timeout_ms)
@@ -355,7 +356,8 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		else if (said == WATCH_END)
 			give_up(pid, &ends);
 		child->use = look->use;
-		cpus_of(pid, &child->cpus);
+		if (cpus_of(pid, &cpus) > 0) /* not of a thread that has ended */
+			child->cpus = cpus;
 	}
 	free(look);
 	if (pidfd >= 0)

@@ -1,4 +1,5 @@
 /* `nbbench WORD...`: a whole measurement for each word, chosen for the user; `nbbench list`. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -87,6 +88,7 @@ static void print_word(const char *word)
 /* Prints the equivalent `nbbench run`, for a user who wants to change a part of it. */
 static void print_command(const struct ctl *ctl)
 {
+	assert(ctl->specs);
 	fputs("nbbench run", stderr);
 	for (const char *spec = ctl->specs, *end; *spec; spec = end + (*end != '\0')) {
 		char *word;

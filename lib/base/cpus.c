@@ -18,6 +18,7 @@ int cpus_of(pid_t thread, cpu_set_t *ret_cpus)
 {
 	cpu_set_t all[HOST_CPUS_MAX / CPU_SETSIZE];
 
+	CPU_ZERO(ret_cpus);
 	if (sched_getaffinity(thread, sizeof(all), all) < 0)
 		return -errno;
 	*ret_cpus = all[0];

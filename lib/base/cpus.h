@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 /* The CPUs that a thread may run on, 0: the calling one.  How many, or -errno, and *ret_cpus is
- * untouched.  Those from CPU_SETSIZE (1,024) on are counted, but are not in the set. */
+ * empty.  Those from CPU_SETSIZE (1,024) on are counted, but are not in the set. */
 int cpus_of(pid_t thread, cpu_set_t *ret_cpus);
 
 /* The CPUs of a list such as "0-3,8"; what follows an invalid part is ignored. */

@@ -79,6 +79,7 @@ static void the_smallest_limit_of_all_groups_counts(void **state)
 static unsigned host_cpus; /* 0: those of this machine */
 
 /* In place of libc's: the kernel's rule on a machine of many CPUs. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 int sched_getaffinity(pid_t thread, size_t bytes, cpu_set_t *cpus)
 {
 	CPU_ZERO_S(bytes, cpus);
