@@ -44,7 +44,7 @@ static void the_table_scrolls_with_the_selection(void **state)
 		json_t *stats = document(at), *list = json_object_get(stats, "listeners");
 
 		for (int i = 0; i < 30; i++) {
-			char name[8];
+			char name[16];
 
 			snprintf(name, sizeof(name), "x%02d", i);
 			json_array_append_new(list, listener(name, "epoll", 0, 1));
@@ -104,7 +104,7 @@ static void columns_stay_where_they_are(void **state)
 		json_t *stats = document(at), *list = json_object_get(stats, "listeners");
 
 		for (int i = 0; i < 30; i++) {
-			char name[32];
+			char name[48];
 
 			snprintf(name, sizeof(name), "%.*s%02d", i,
 				 "a-very-long-name-of-a-listener", i);
