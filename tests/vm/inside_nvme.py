@@ -16,7 +16,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/system"))
-from conftest import F401, NBBENCH, listener, requires, rows_of, start_daemon, wait_until  # noqa: E402
+from conftest import NBBENCH, listener, requires, rows_of, start_daemon, wait_until  # noqa: E402,F401
 from inside_rdma import ADDRESSES, CLIENT, devices, resources  # noqa: E402,F401
 from test_fdstore import KEEP, start_keeping  # noqa: E402
 

@@ -17,7 +17,7 @@ NO_LEAKS = "\n[Service]\nEnvironment=ASAN_OPTIONS=detect_leaks=0\n"
 
 def run(*words, check=True):
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          stdin=subprocess.DEVNULL, text=True, timeout=60)
+                          stdin=subprocess.DEVNULL, text=True, timeout=300)
     assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{journal()}"
     return done.stdout
 
