@@ -105,9 +105,12 @@ int runtime_choose_socket(char **argv, char *path, size_t bytes,
 		snprintf(path, bytes, "%s", named);
 		return 0;
 	}
-	if (take_own(path, bytes, directory))
-		return 0;
 	guard_start(argv, NULL);
+	if (take_own(path, bytes, directory)) {
+		if (*directory) /* else the next start replaces a socket that is left there */
+			guard_remove(directory);
+		return 0;
+	}
 	snprintf(directory, RUNTIME_DIRECTORY_BYTES, "%s/nbserved-XXXXXX", runtime_folder("/tmp"));
 	if (!mkdtemp(directory))
 		return -errno;

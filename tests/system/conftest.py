@@ -518,6 +518,12 @@ def loopback_ports():
     return host, chosen.randrange(10000, 30000)
 
 
+# A user's limit counts what all of the user's processes have locked, these tests' daemons together.
+locks_memory = pytest.mark.skipif(
+    os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY,
+    reason="needs root, or no limit of locked memory")
+
+
 def limit_locked_memory(size):
     """For preexec: that many bytes at most, for root, too, even where it has inherited CAP_IPC_LOCK (containers)."""
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (size, size))

@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import TIMEOUT, Daemon, limit_locked_memory, listener, wait_until
+from conftest import TIMEOUT, Daemon, limit_locked_memory, listener, locks_memory, wait_until
 from nbd_client import (
     BLOCK_STATUS, EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, INFO_BLOCK_SIZE, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO,
     OPT_LIST, OPT_STARTTLS, READ, REP_ACK, REP_ERR_INVALID,
@@ -431,6 +431,7 @@ def features(daemon):
     return served["features"], served.get("reason", "")
 
 
+@locks_memory
 def test_stats_tell_what_is_registered(start_daemon, engine, tmp_path):
     daemon = start_daemon(
         section("disk", f"{tmp_path}/disk")
@@ -462,6 +463,7 @@ def is_said_everywhere(daemon, reason):
         assert f"disk: listener 'nbd': {reason}" in " ".join(daemon.nbctl(command).stdout.split())
 
 
+@locks_memory
 def test_files_that_cannot_be_polled_are_served_without_polling(start_daemon, engine, tmp_path):
     """Most devices have no queues for it; where this one has, it is polled for."""
     try:
