@@ -314,7 +314,7 @@ def test_a_bridge_that_dies_ends_the_measurement(lab, tmp_path):
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     assert process.stderr.readline() == "started\n"
     lab[1].run("kill", "-9", *bridges(lab[1]), status=None)  # one of them may be of the reload, and end
-    assert process.stderr.readline().startswith("nbctl: server1: ")
+    assert process.stderr.readline().startswith("nbbench: server1: ")
     assert process.wait(TIMEOUT) == 3
 
 
@@ -385,16 +385,16 @@ def test_a_host_without_power_leaves_nothing_running(hosts, tmp_path):
 
 
 def test_a_daemon_for_one_run_serves_other_hosts(hosts):
-    """`nbserved --run --on`, which is refused without an address."""
+    """`nbbench run --on`, which is refused without an address."""
     run = ("nbbench", "run", "echo,engine=epoll,address=10.77.0.1", "--on", "c[1-2]", "--repeat", "2", "--json", "--", *REDIS)
     (row,) = rows_of(json.loads(hosts[0].run(*run).stdout))
     assert row["generator"]["requests"] == 4000 and "host_by_ssh" not in row["conditions"]
     done = hosts[0].run("nbbench", "run", "echo", "--on", "c1", "--", *REDIS, status=2)
-    assert "what --run serves is on loopback, which another host does not reach: give it an address" in done.stderr
+    assert "what is served is on loopback, which another host does not reach: give it an address" in done.stderr
 
 
 def test_a_daemon_for_one_run_serves_on_another_host(lab):
-    """`nbserved --run --at`: at the address by which ssh came, for the address from which it came."""
+    """`nbbench -H HOST run`: at the address by which ssh came, for the address from which it came."""
     requires("redis-benchmark")
     client, server = lab
     run = ("nbbench", "-H", "server1", "run", "echo,engine=epoll", "--repeat", "2", "--json", "--", *REDIS)
@@ -404,7 +404,7 @@ def test_a_daemon_for_one_run_serves_on_another_host(lab):
     assert "10.77.0.11" in str(row["conditions"]["listener"]["allow"])
     assert row["conditions"]["invocation"][1:5] == ["-H", "server1", "run", "echo,engine=epoll"]
     done = client.run("nbbench", "-H", "server1", "run", "echo,engine=epoll,batch-delay=x", "--", *REDIS, status=1)
-    assert "nbserved: on server1: " in done.stderr and "batch-delay" in done.stderr
+    assert "nbbench: on server1: " in done.stderr and "batch-delay" in done.stderr
     assert not running(server, "--run")
 
 
@@ -415,6 +415,6 @@ def test_a_daemon_on_another_host_ends_with_the_connection(lab, tmp_path):
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     wait_until((tmp_path / "started").exists, "the command runs")
     assert running(server, "--run")
-    client.run("kill", "-KILL", *running(client, "compare"))
+    client.run("kill", "-KILL", *running(client, "-H"))
     assert process.wait(TIMEOUT) != 0
     wait_until(lambda: not running(server, "--run"), "the daemon has ended")
