@@ -16,8 +16,8 @@ struct points {
 	unsigned count;
 };
 
-/* texts: the values of --sweep, and of --sweep-max, --label and --serve; NULL: not given. CTL_DONE,
- * or CTL_USAGE with the error printed.  points_fini() in both cases. */
+/* texts: the values of --sweep, and of --sweep-max, --label and specs of `nbbench run`; NULL: not
+ * given. CTL_DONE, or CTL_USAGE with the error printed.  points_fini() in both cases. */
 struct points_texts {
 	const char *sweeps, *max, *label, *serve;
 };

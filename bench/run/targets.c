@@ -254,7 +254,7 @@ static int targets_all(struct targets *t, const struct way *ways)
 	return CTL_DONE;
 }
 
-/* Selects all listeners of a daemon that --serve has started. */
+/* Selects all listeners of a daemon that `nbbench run` has started. */
 static void targets_served(struct targets *t, const struct way *ways)
 {
 	json_t *listener;

@@ -28,8 +28,8 @@ struct targets {
 };
 
 /* Asks the daemon for its listeners, and selects those that ctl->words names, or all.  served:
- * --serve has started the daemon, so all of its listeners are meant.  *t is zeroed but for `build`
- * and `absent`. An exit code; targets_free() in any case. */
+ * `nbbench run` has started the daemon, so all of its listeners are meant.  *t is zeroed but for
+ * `build` and `absent`. An exit code; targets_free() in any case. */
 int targets_find(struct targets *t, struct ctl *ctl, bool served);
 void targets_free(struct targets *t);
 

@@ -236,7 +236,7 @@ const struct command command_exports = {
 	.arguments = "",
 	.summary = "storage: state, size, and each listener's counts",
 	.details = "Latency is the time that the store took, without the network and the service;\n"
-		   "`nbctl stats` and `nbctl compare` have that of whole requests.\n",
+		   "`nbctl stats` and `nbbench compare` have that of whole requests.\n",
 	.example = "nbctl exports",
 	.run = run_exports,
 };

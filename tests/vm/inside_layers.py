@@ -1,4 +1,4 @@
-"""`nbctl compare --layers` on the VM's kernel: samples are found in the layers that each engine works in."""
+"""`nbbench compare --layers` on the VM's kernel: samples are found in the layers that each engine works in."""
 import json
 import os
 import subprocess

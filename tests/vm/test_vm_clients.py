@@ -1,4 +1,4 @@
-"""Clients of perftest and of rdma-core, on the kernel's software devices; `nbctl compare --layers`."""
+"""Clients of perftest and of rdma-core, on the kernel's software devices; `nbbench compare --layers`."""
 import pytest
 
 from virtual import check, files, names_in, results  # noqa: F401
