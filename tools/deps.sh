@@ -12,7 +12,8 @@ set -euo pipefail
 # group, or group:PART with a variable of the Makefile that leaves it out; then the package on
 # Debian/Ubuntu, Fedora and Arch (`-`: nothing of its own there), the library that pkg-config must find,
 # and the machines that it is made for, where these are few: Debian's names, then Fedora's.
-# CLANG: the version of the `clang` package.  `netperf?`: where the archive has it.
+# CLANG: the version of the `clang` package.  `netperf?`: where the archive has it.  `PACKAGE=PROGRAM`: not
+# where the program came from another package, which may conflict with Debian's.
 table() {
 	cat <<-'END'
 	build     gcc                  gcc                       gcc
@@ -85,7 +86,7 @@ table() {
 	long      fish                 fish                      fish
 	long      zsh                  zsh                       zsh
 	long      prometheus           -                         prometheus
-	long      kubernetes-client    -                         kubectl
+	long      kubernetes-client=kubectl  -                   kubectl
 	deb       debhelper            -                         -
 	deb       dpkg-dev             -                         -
 	check-deb mmdebstrap           -                         -
@@ -185,8 +186,8 @@ clang_version() {
 		grep -oE 'clang-[0-9]+' | head -n 1 | cut -d- -f2
 }
 
-# Puts the version in; drops the row where the run-time library is part of another package, or where the
-# archive does not have the package.
+# Puts the version in; drops the row where the run-time library is part of another package, where the
+# archive does not have the package, or where its program is there.
 resolve() {
 	local line version=
 	while read -r line; do
@@ -197,6 +198,9 @@ resolve() {
 		elif [[ $line == *\? ]]; then
 			line=${line%?}
 			dpkg-query -W "$line" >/dev/null 2>&1 || apt-cache show "$line" 2>/dev/null | grep -q . || continue
+		elif [[ $line == *=* ]]; then
+			! command -v "${line#*=}" >/dev/null || continue
+			line=${line%=*}
 		fi
 		echo "$line"
 	done
