@@ -27,7 +27,8 @@ def figures():
         "lines of tests": lines("tests", tests),
         "keys": len(re.findall(r"^\.It Cm \S+ Pq (?:live|listener|restart|export)$", (TOP / "man/nbserved.ini.5").read_text(),
                                re.MULTILINE)),
-        "words of doc": words((TOP / "doc").rglob("*.md")),
+        "words of user pages": words([TOP / "README.md", *(TOP / "doc").glob("*.md")]),
+        "words of internals": words((TOP / "doc/internals").glob("*.md")),
         "words of man": words((TOP / "man").iterdir()),
     }
 
