@@ -13,16 +13,16 @@ pid() { systemctl show -P MainPID nbserved.service; }
 
 say "An older version, whose unit and configuration differ"
 mkdir -p old
-for name in nbserved nbctl; do
+for name in nbserved nbctl nbbench; do
 	dpkg-deb -R "$name"_"$version"_*.deb old/$name
 	sed -i "s/$version/$old/" old/$name/DEBIAN/control
 done
 echo '; of the older version' >>old/nbserved/etc/nbserved/nbserved.ini
 rm -f old/*/DEBIAN/md5sums
-for name in nbserved nbctl; do dpkg-deb -b old/$name old/$name.deb >/dev/null; done
+for name in nbserved nbctl nbbench; do dpkg-deb -b old/$name old/$name.deb >/dev/null; done
 
 say "Installing"
-dpkg -i old/nbctl.deb old/nbserved.deb
+dpkg -i old/nbctl.deb old/nbserved.deb old/nbbench.deb
 active nbserved.service active
 id nbserved
 [ "$(stat -c '%U %a' /var/lib/nbserved)" = 'nbserved 750' ]
@@ -46,7 +46,7 @@ print(served, "clients came, nobody was refused")
 END
 python3 client.py &
 client=$!
-dpkg -i nbctl_"$version"_*.deb nbserved_"$version"_*.deb
+dpkg -i nbctl_"$version"_*.deb nbserved_"$version"_*.deb nbbench_"$version"_*.deb
 touch upgraded
 wait $client
 active nbserved.service active
@@ -84,16 +84,16 @@ say "Removing, with the socket in use"
 systemctl stop nbserved.service
 systemctl enable --now nbserved.socket
 active nbserved.socket active
-dpkg --remove nbserved nbctl
+dpkg --remove nbserved nbctl nbbench
 active nbserved.service inactive
 active nbserved.socket inactive
 [ -z "$(ss -Hltn sport = :7007)" ]
 [ -e /etc/nbserved/nbserved.ini ] && [ -e /var/lib/nbserved/disk0.img ]
-[ ! -e /usr/sbin/nbserved ] && [ ! -e /usr/bin/nbctl ]
+[ ! -e /usr/sbin/nbserved ] && [ ! -e /usr/bin/nbctl ] && [ ! -e /usr/bin/nbbench ]
 
 say "Purging"
-dpkg --purge nbserved nbctl
-left=$(find / -xdev \( -name '*nbserved*' -o -name '*nbctl*' \) -not -path '/run/nspawn/*' -not -path '/proc/*')
+dpkg --purge nbserved nbctl nbbench
+left=$(find / -xdev \( -name '*nbserved*' -o -name '*nbctl*' -o -name '*nbbench*' \) -not -path '/run/nspawn/*' -not -path '/proc/*')
 left+=$(find /run -xdev -name '*nbserved*' -not -path '/run/nspawn/*')
 echo "left: ${left:-nothing}"
 [ -z "$left" ]
