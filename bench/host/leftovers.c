@@ -22,7 +22,8 @@
 
 enum { ENVIRON_BYTES = 256 * 1024, KILL_ROUNDS = 40, KILL_STEP_MS = 25 };
 
-static char mark[48]; /* "NBCTL_RUN=0123456789abcdef", of this process's environment from then on */
+static char
+	mark[48]; /* "NBBENCH_RUN=0123456789abcdef", of this process's environment from then on */
 
 /* Is the variable in the environment that the process was started with? */
 static bool has_mark(const char *pid, char *text)
@@ -90,7 +91,7 @@ void leftovers_guard(char **argv)
 
 	if (*mark || siphash_key_init(&random) < 0)
 		return;
-	snprintf(mark, sizeof(mark), "NBCTL_RUN=%016" PRIx64, random.words[0]);
+	snprintf(mark, sizeof(mark), "NBBENCH_RUN=%016" PRIx64, random.words[0]);
 	if (guard_start(argv, kill_leftovers))
 		putenv(mark);
 }

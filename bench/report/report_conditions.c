@@ -28,8 +28,8 @@ static json_t *make_host(const struct measure *visit)
 	return json_pack("{s:O?, s:O*, s:O*, s:s, s:s}", "host", host, "generator_host",
 			 field_get(visit->conditions, "generator_host"), "generator_hosts",
 			 field_get(visit->conditions, "generator_hosts"), "nbserved",
-			 field_text(visit->conditions, "nbserved"), "nbctl",
-			 field_text(visit->conditions, "nbctl"));
+			 field_text(visit->conditions, "nbserved"), "nbbench",
+			 field_text(visit->conditions, "nbbench"));
 }
 
 static json_t *make_listener(const struct measure *visit)
@@ -117,7 +117,7 @@ static void put_hosts(FILE *to, const json_t *of)
 	fputs("<dl>\n", to);
 	put_host(to, field_get(of, "host"));
 	put_term(to, "nbserved", field_text(of, "nbserved"));
-	put_term(to, "nbctl", field_text(of, "nbctl"));
+	put_term(to, "nbbench", field_text(of, "nbbench"));
 	fputs("</dl>\n", to);
 	if (!generator)
 		return;
@@ -211,7 +211,7 @@ void report_conditions(FILE *to, const struct measures *m)
 	fputs("<section><h2>Conditions</h2>\n", to);
 	if (json_array_size(hosts) == 0)
 		fputs("<p class=\"dim\">The rows were saved without their conditions, by an older "
-		      "nbctl.</p>\n",
+		      "nbbench.</p>\n",
 		      to);
 	if (json_array_size(hosts) > 1)
 		fprintf(to,

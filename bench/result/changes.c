@@ -32,7 +32,7 @@ static const struct fact {
 	{ "generator's frequency governor", "generator_host.governor", FACT },
 	{ "generator's hosts", "on", FACT },
 	{ "nbserved", "nbserved", FACT },
-	{ "nbctl", "nbctl", FACT },
+	{ "nbbench", "nbbench", FACT },
 	{ "generator", "generator", FACT },
 	{ "generator's CPUs", "generator_cpus", FACT },
 	{ "command", "command_given", FACT },

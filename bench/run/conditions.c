@@ -139,7 +139,7 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 		c->throttled = field_uint(now, "throttled");
 		c->build = strdup(field_text(status, "build"));
 		c->common = json_pack("{s:s, s:s, s:O}", "nbserved", field_text(status, "version"),
-				      "nbctl", NB_VERSION, "host", host);
+				      "nbbench", NB_VERSION, "host", host);
 		if (json_array_size(generators))
 			json_object_set(c->common, "generator_host", json_array_get(generators, 0));
 		if (json_array_size(generators) > 1)

@@ -1,7 +1,7 @@
 /* The conditions of a measurement: host, versions, configuration of the listener, command, CPUs.
  * Each row has its own, so that rows saved on another machine keep theirs:
  *
- * { "date": "2026-11-22T05:28:03Z", "nbserved": "0.1.0", "nbctl": "0.1.0",
+ * { "date": "2026-11-22T05:28:03Z", "nbserved": "0.1.0", "nbbench": "0.1.0",
  *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
  *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
  *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...],

@@ -89,10 +89,10 @@ static void make_options(const struct command *command, struct option *options,
 					  has_argument(spec) == required_argument ? ":" : "");
 	}
 	assert(program->retired_count <= RETIRED_MAX);
-	for (unsigned i = 0; command && i < program->retired_count; i++) {
+	for (unsigned i = 0; i < program->retired_count; i++) {
 		const struct program_retired *r = &program->retired[i];
 
-		if (r->option && (!r->command || !strcmp(r->command, command->name)))
+		if (r->option && (!r->command || (command && !strcmp(r->command, command->name))))
 			options[count++] = (struct option){ r->option, optional_argument, NULL,
 							    RETIRED_VALUE + (int)i };
 	}

@@ -54,7 +54,8 @@ static bool remote_command(const struct client_target *target, char *text, size_
 int remote_open(const struct client_target *target, struct remote *r, int *ret_fd)
 {
 	char command[REMOTE_COMMAND_MAX];
-	const char *program = getenv("NBCTL_SSH");
+	const char *own = getenv("NBSERVED_SSH");
+	const char *program = own ? own : getenv("NBCTL_SSH"); /* its name until 0.3 */
 	const char *argv[] = {
 		program && *program ? program : "ssh",
 		"-xT",

@@ -1,13 +1,14 @@
-/* Memory that nbctl cannot do without. */
+/* Memory that a program cannot do without. */
 #pragma once
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Returns `memory`, which is never NULL then: without memory nbctl ends. */
+/* Returns `memory`, which is never NULL then: without memory the program ends. */
 static inline void *must(void *memory)
 {
 	if (!memory) {
-		fputs("nbctl: out of memory\n", stderr);
+		fprintf(stderr, "%s: out of memory\n", program_invocation_short_name);
 		exit(EXIT_FAILURE);
 	}
 	return memory;

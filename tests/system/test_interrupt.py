@@ -275,7 +275,7 @@ def test_a_killed_bridge_leaves_no_socket(folder, tmp_path):
     ssh.write_text(f"#!/bin/sh\nexec {NBBENCH} bridge\n")
     ssh.chmod(0o755)
     command = [str(NBBENCH), "-H", "c1", "run", "echo", "--", "sh", "-c", ": {port}; sleep 99"]
-    with subprocess.Popen(command, stdout=-1, stderr=-1, env={**environment, "NBCTL_SSH": str(ssh)}) as process:
+    with subprocess.Popen(command, stdout=-1, stderr=-1, env={**environment, "NBSERVED_SSH": str(ssh)}) as process:
         wait_until(lambda: any("control.sock" in files for _, _, files in os.walk(path)), "a daemon to serve")
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         (bridge,) = [int(pid) for pid in children if "bridge" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
@@ -354,7 +354,7 @@ def test_a_killed_nbctl_leaves_nothing_of_its_command(daemon, tmp_path, remote):
     command = [str(NBBENCH), "-s", daemon.control, "compare", *(["--on", "c1"] if remote else []), "--",
                "sh", "-c", LEFT.format(pids)]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**os.environ, "NBCTL_SSH": str(ssh)}) as process:  # fmt: skip
+                          env={**os.environ, "NBSERVED_SSH": str(ssh)}) as process:  # fmt: skip
         wait_until(pids.exists, "the command to start")
         left = [int(pid) for pid in pids.read_text().split()]
         assert all(map(is_alive, left))

@@ -78,6 +78,7 @@ def test_a_daemon_that_is_not_there_exits_3(daemon, command, tmp_path):
 REMOVED = [
     (["compare", "--link=25G"], "driver"),
     (["compare", "--csv"], "@csv"),
+    (["compare", "--nbctl=x"], "--nbbench"),
     (["compare", "--notes"], "--columns help"),
     (["compare", "--control=b"], "its row is the control"),
     (["history"], "compare --save FILE"),

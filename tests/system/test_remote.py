@@ -34,7 +34,7 @@ def program(tmp_path):
 
 
 def remote(ssh, *arguments, **options):
-    return subprocess.run([program_of(arguments), "-H", "server1", *arguments], env=dict(os.environ, NBCTL_SSH=str(ssh)),
+    return subprocess.run([program_of(arguments), "-H", "server1", *arguments], env=dict(os.environ, NBSERVED_SSH=str(ssh)),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT, **options)
 
 
@@ -123,12 +123,20 @@ def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
 def test_a_stream_ends_with_its_client(daemon, program):
     ssh = program('exec sh -c "$last"')
     process = subprocess.Popen([NBCTL, "-H", "server1", "-s", daemon.control, "stats", "--watch=0.1", "--json"],
-                               env=dict(os.environ, NBCTL_SSH=str(ssh)), stdout=subprocess.PIPE, text=True)
+                               env=dict(os.environ, NBSERVED_SSH=str(ssh)), stdout=subprocess.PIPE, text=True)
     assert json.loads(process.stdout.readline()) and json.loads(process.stdout.readline())
     assert bridges(daemon.control)
     process.kill()
     process.communicate(timeout=TIMEOUT)
     wait_until(lambda: not bridges(daemon.control), "the bridge ends with its client")
+
+
+def test_the_variable_of_the_last_release_names_ssh_too(daemon, program):
+    ssh = program('exec sh -c "$last"')
+    environment = {name: value for name, value in os.environ.items() if name != "NBSERVED_SSH"}
+    ran = subprocess.run([NBCTL, "-H", "server1", "-s", daemon.control, "status"], capture_output=True, timeout=TIMEOUT,
+                         env=environment | {"NBCTL_SSH": str(ssh)})  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_daemon_that_hangs_keeps_no_bridge(daemon, program):
@@ -137,7 +145,7 @@ def test_a_daemon_that_hangs_keeps_no_bridge(daemon, program):
     daemon.process.send_signal(signal.SIGSTOP)
     try:
         process = subprocess.Popen([NBCTL, "-H", "server1", "-s", daemon.control, "status"],
-                                   env=dict(os.environ, NBCTL_SSH=str(ssh)))  # fmt: skip
+                                   env=dict(os.environ, NBSERVED_SSH=str(ssh)))  # fmt: skip
         wait_until(lambda: any(connections(pid) for pid in bridges(daemon.control)), "the bridge waits for the daemon")
         process.kill()
         process.wait(TIMEOUT)
@@ -198,7 +206,7 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     """ssh itself does not get the signal: nbctl ends it."""
     pid = tmp_path / "pid"
     ssh = program(f"echo $$ >{pid}; exec sleep 1000")
-    process = subprocess.Popen([NBCTL, "-H", "server1", "status"], env=dict(os.environ, NBCTL_SSH=str(ssh)),
+    process = subprocess.Popen([NBCTL, "-H", "server1", "status"], env=dict(os.environ, NBSERVED_SSH=str(ssh)),
                                stderr=subprocess.DEVNULL,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     wait_until(lambda: pid.exists() and pid.read_text().strip(), "ssh runs")
@@ -238,7 +246,7 @@ def test_the_bridge_takes_only_calls():
 def compare_on(ssh, daemon, *command, options=(), on="c1", **how):
     return subprocess.run(
         [NBBENCH, "-s", daemon.control, "compare", "--on", on, *options, "--", *command],
-        env=dict(os.environ, NBCTL_SSH=str(ssh)), capture_output=True, text=True, timeout=2 * TIMEOUT, **how)  # fmt: skip
+        env=dict(os.environ, NBSERVED_SSH=str(ssh)), capture_output=True, text=True, timeout=2 * TIMEOUT, **how)  # fmt: skip
 
 
 CTL_NOTHING = 8
@@ -288,7 +296,7 @@ def test_nothing_is_left_running_there(daemon, far, tmp_path, number, on):
     script = f"sh -c 'sleep 1000; :' {name} & touch {tmp_path}/started.{{index}}; wait"
     process = subprocess.Popen(
         [NBBENCH, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script, name],
-        env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=dict(os.environ, NBSERVED_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
     wait_until(lambda: len(list(tmp_path.glob("started.*"))) == (3 if on != "c1" else 1), "the command runs")
     assert processes(name)
@@ -304,7 +312,7 @@ def test_output_is_shown_as_it_comes(daemon, far, tmp_path):
     for on, lines in ("c1", ["now"]), ("c[1-2]", ["c1: now", "c2: now"]):
         process = subprocess.Popen(
             [NBBENCH, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script], text=True,
-            env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+            env=dict(os.environ, NBSERVED_SSH=str(far)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         assert sorted(process.stdout.readline()[:-1] for _ in lines) == lines
         go.touch()
         stdout, stderr = process.communicate(timeout=TIMEOUT)
@@ -320,7 +328,7 @@ def test_the_command_ends_with_the_daemon(start_daemon, far, tmp_path):
         started, name = tmp_path / f"started{number}", str(tmp_path / f"name{number}")
         process = subprocess.Popen(
             [NBBENCH, "-s", daemon.control, "compare", *on, "--", "sh", "-c", f"touch {started}; sleep 1000; :", name],
-            env=dict(os.environ, NBCTL_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+            env=dict(os.environ, NBSERVED_SSH=str(far)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
         wait_until(started.exists, "the command runs")
         assert daemon.stop() == 0
         stderr = process.communicate(timeout=TIMEOUT)[1]
@@ -390,7 +398,7 @@ def test_all_are_ended_when_a_connection_is_lost(daemon, program, tmp_path):
     process = subprocess.Popen(
         [NBBENCH, "-s", daemon.control, "compare", "--on", "c[1-3]", "--", "sh", "-c",
          f"touch {tmp_path}/started.{{index}}; exec sleep 1000", name],
-        env=dict(os.environ, NBCTL_SSH=str(ssh)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        env=dict(os.environ, NBSERVED_SSH=str(ssh)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
     wait_until(lambda: len(list(tmp_path.glob("started.*"))) == 3, "the command runs everywhere")
     os.kill(int((tmp_path / "c2.pid").read_text()), signal.SIGKILL)
     stderr = process.communicate(timeout=TIMEOUT)[1]

@@ -311,7 +311,7 @@ def test_a_daemon_that_ends_on_another_host_is_told(daemon, terminal, tmp_path):
     ssh = tmp_path / "ssh"
     ssh.write_text(f'#!/bin/sh\nfor last; do :; done\nPATH={NBCTL.parent}:$PATH exec sh -c "$last"\n')
     ssh.chmod(0o755)
-    top = terminal(daemon, "-H", "server1", *FAST, NBCTL_SSH=ssh)
+    top = terminal(daemon, "-H", "server1", *FAST, NBSERVED_SSH=ssh)
     top.wait("^quiet ")
     daemon.stop()
     top.wait("^unreachable, trying again: the daemon there: [A-Z]")

@@ -309,6 +309,21 @@ static void saved_rows_come_back_the_same(void **state)
 	measures_free(&back);
 }
 
+static void a_row_of_an_older_release_names_its_program(void **state)
+{
+	char text[] = "{\"listener\":\"a\",\"count\":1,\"conditions\":{\"nbctl\":\"0.1.0\"}}\n";
+	struct measures m = {};
+	unsigned line;
+	FILE *file = fmemopen(text, strlen(text), "r");
+
+	(void)state;
+	assert_int_equal(measures_load(&m, file, &line), 0);
+	assert_string_equal(field_text(m.rows[0]->conditions, "nbbench"), "0.1.0");
+	assert_null(json_object_get(m.rows[0]->conditions, "nbctl"));
+	fclose(file);
+	measures_free(&m);
+}
+
 static void load_names_the_bad_line(void **state)
 {
 	char text[] = "{\"listener\":\"a\",\"count\":1}\n\n{\"listener\":\"a\"}\n";
@@ -391,6 +406,7 @@ int main(void)
 		cmocka_unit_test(select_keeps_the_order_of_the_names),
 		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
 		cmocka_unit_test(saved_rows_come_back_the_same),
+		cmocka_unit_test(a_row_of_an_older_release_names_its_program),
 		cmocka_unit_test(load_names_the_bad_line),
 		cmocka_unit_test(operations_of_a_visit_are_one_row),
 		cmocka_unit_test(a_listener_is_named_by_what_it_did),
