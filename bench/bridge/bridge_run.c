@@ -1,8 +1,7 @@
 /* org.nbserved.Host.Run: a load generator on this host for `nbbench compare --on`.
  *
  * Run(argv, timeout_ms) with `more` is answered when the command has started, then with its CPU
- * time every 50 ms and with its output as it comes, and at last with its status, its times and the
- * traffic of this host's network interface.
+ * time every 50 ms and with its output as it comes, and at last with its status and its times.
  *
  * While the command runs, nbbench may send three calls that have no reply: Alive, once a second;
  * Idle, which says that the listener has had no load so far; and Stop, which ends the command.  The
