@@ -9,9 +9,10 @@ struct limit {
 	enum judged judged; /* in place of figure: the group's; JUDGED_COUNT: none */
 	bool below;         /* the row fails below it, not above it */
 	double value;       /* in the unit of the figure in JSON; above 0 */
+	unsigned samples;   /* that a block of visits needs to have the figure; 0: any number */
 };
 
-enum { LIMIT_ERROR_BYTES = 1400 };
+enum { LIMIT_ERROR_BYTES = 256 };
 /* Pure, for any text.  False: error says what is wrong and what is expected. */
 bool limit_parse(const char *text, struct limit *ret, char error[LIMIT_ERROR_BYTES]);
 
@@ -24,15 +25,10 @@ struct limit_case { /* a limit and a row */
 };
 
 struct limits {
-	struct limit_case *cases;
 	unsigned count;
 	enum gate gate; /* of all; GATE_NOT_COMPARABLE also without any case */
+	struct limit_case cases[];
 };
 
-/* list and the groups of r must outlive it. */
+/* list and the groups of r must outlive it, which the caller frees. */
 struct limits *limits_new(const struct limit *list, unsigned count, const struct result *r);
-void limits_free(struct limits *l); /* NULL is allowed */
-
-/* A sentence, which the caller frees, about a limit that so many rounds such as those in m, which
- * is not merged, cannot decide, as a percentile is known only from many samples; NULL: they can. */
-char *limit_hopeless(const struct limit *limit, const struct measures *m, unsigned rounds);

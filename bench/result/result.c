@@ -235,7 +235,7 @@ void result_free(struct result *r)
 	for (unsigned i = 0; i < r->warning_count; i++)
 		free(r->warnings[i].text);
 	curves_free(r);
-	limits_free(r->limits);
+	free(r->limits);
 	json_decref(r->changed);
 	free(r->warnings);
 	free(r->groups);

@@ -1,6 +1,7 @@
 /* One listener after the other, in rounds.  See measuring.h. */
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -414,18 +415,22 @@ static int points_round(struct visit *v, struct targets *t, int *ret_status)
 	return rc;
 }
 
-/* After the first round, which tells how many samples a visit has, and how many rounds there will
- * be. */
-static void tell_hopeless(const struct visit *v)
+/* So many rounds cannot decide the limit if a percentile has too few samples. */
+static void tell_hopeless(const struct visit *v, const struct limit *limit, unsigned rounds)
 {
-	unsigned rounds = rounds_expected(v->rounds);
+	double needed = limit->samples * (double)result_least_rounds(1);
 
-	for (unsigned i = 0; v->round == 1 && i < v->c->limit_count; i++) {
-		char *text = limit_hopeless(&v->c->limit_list[i], v->measures, rounds);
+	for (unsigned i = 0; i < v->measures->count; i++) {
+		const struct measure *row = v->measures->rows[i];
+		double visit = (double)row->latency.count, samples = visit * rounds;
 
-		if (text)
-			ctl_warn("--fail-if: %s", text);
-		free(text);
+		if (row->count == 0 || samples >= needed)
+			continue;
+		ctl_warn("--fail-if: %s cannot be decided: %s has %.0f samples a visit, %.0f in %u "
+			 "rounds, and it takes %.0f: let each visit do %.2g times as much",
+			 limit->text, row->listener, visit, samples, rounds, needed,
+			 samples > 0 ? needed / samples : INFINITY);
+		return;
 	}
 }
 
@@ -433,7 +438,10 @@ static bool enough(struct visit *v)
 {
 	bool enough = rounds_enough(v->rounds, v->measures);
 
-	tell_hopeless(v);
+	/* The first round has told how many samples a visit has, and rounds_enough() how many
+	 * rounds there will be. */
+	for (unsigned i = 0; v->round == 1 && i < v->c->limit_count; i++)
+		tell_hopeless(v, &v->c->limit_list[i], rounds_expected(v->rounds));
 	return enough;
 }
 
