@@ -142,13 +142,13 @@ NBBENCH_SRC := $(wildcard bench/*.c $(BENCH_ROOMS:%=bench/%/*.c))
 NBBENCH_OBJ := $(NBBENCH_SRC:%.c=$(BUILD)/%.o)
 LIB_SRC  := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
-UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/test_rdma_%) $(if $(TLS_FOUND),,tests/unit/test_tls.c tests/unit/test_tls_kernel.c),$(wildcard tests/unit/test_*.c))
-UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
+UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/daemon/test_rdma_%) $(if $(TLS_FOUND),,tests/unit/daemon/test_tls.c tests/unit/daemon/test_tls_kernel.c),$(wildcard tests/unit/*/test_*.c))
+UNIT     := $(patsubst %.c,$(BUILD)/unit/%,$(notdir $(UNIT_SRC)))
 FUZZ_SRC := $(filter-out $(if $(TLS_FOUND),,tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ     := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
 include tests/tests.mk
--include tests/bench/bench.mk
+-include tests/peers/bench.mk
 -include tools/demo.mk
 include tools/install.mk
 include tools/release.mk

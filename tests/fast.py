@@ -12,7 +12,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 SYSTEM = TOP / "tests" / "system"
 
-# The tests that a changed file asks for: names of tests/system/test_NAME.py.  Each row that matches counts.
+# The tests that a changed file asks for: names of test_NAME.py in tests/system.  Each row that matches counts.
 ROWS = [
     (r"(daemon|lib)/(base|core|ring|engine)/", "services halves clients"),
     (r"daemon/(ring|engine)/|daemon/core/worker", "fair deadlines"),
@@ -34,7 +34,7 @@ ROWS = [
     (r"(bench|lib)/(bridge|client|host)/|bench/run/(daemon|generator)_host|doc/lab", "remote lab interrupt"),
     (r"ctl/nbctl|tools/(install|release)", "install completion"),
     (r"packaging/", "container install"),
-    (r"tests/system/test_(\w+)\.py", r"\1"),
+    (r"tests/system/(?:\w+/)?test_(\w+)\.py", r"\1"),
 ]
 
 
@@ -54,8 +54,7 @@ def main():
             if found:
                 names.update(found.expand(tests).split())
     for name in sorted(names):
-        file = SYSTEM / f"test_{name}.py"
-        if file.exists():
+        for file in SYSTEM.rglob(f"test_{name}.py"):
             print(file.relative_to(TOP))
 
 

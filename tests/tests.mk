@@ -1,4 +1,4 @@
-# Tests and fuzz targets; included by the Makefile.  tests/bench/bench.mk has the benchmarks.
+# Tests and fuzz targets; included by the Makefile.  tests/peers/bench.mk has the benchmarks.
 #
 # Packages may be installed by a target's first line, and pkg-config is asked when a makefile is
 # read: so what needs them is built by a second make.
@@ -21,13 +21,14 @@ LIBRARIES_TESTED := $(BUILD)/libnbserved.a $(BUILD)/libctl.a $(BUILD)/libbench.a
 $(BUILD)/libctl.a: $(filter-out %/ctl/main.o,$(CTL_OBJ))
 $(BUILD)/libbench.a: $(filter-out %/bench/main.o,$(NBBENCH_OBJ))
 
-$(BUILD)/unit/%: tests/unit/%.c $(LIBRARIES_TESTED)
+vpath test_%.c $(wildcard tests/unit/*/)
+$(BUILD)/unit/test_%: test_%.c $(LIBRARIES_TESTED)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(LIBRARIES_TESTED) $(PKG_LIBS) -lcmocka -lm
 
-$(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/fake_engine.o
+$(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/daemon/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 # Several may run at a time (make -j), so each prints its output when it has ended.
@@ -43,9 +44,12 @@ units: $(UNIT_RUNS) ## run the unit tests (UNITS='ini worker%': of these names; 
 	@failed=; for t in $(UNIT); do [ ! -e $$t.failed ] || failed="$$failed $$t"; done; \
 		[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
+# The files of tests by their names, in whichever folder.
+system_files = $(foreach name,$(1),$(wildcard tests/system/test_$(name).py tests/system/*/test_$(name).py))
+
 .PHONY: system
 system: all ## run the system tests (TESTS=FILE for one of them)
-	$(Q)NBSERVED_UNIT_LOGS='$(abspath $(UNIT_LOGS))' $(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) $(TEST_SKIP:%=--ignore=tests/system/test_%.py) tests/system)
+	$(Q)NBSERVED_UNIT_LOGS='$(abspath $(UNIT_LOGS))' $(PYTEST) $(if $(TESTS),$(TESTS),$(ABREAST) $(addprefix --ignore=,$(call system_files,$(TEST_SKIP))) tests/system)
 
 .PHONY: check-fast
 check-fast: ## units, and the system tests of what differs from HEAD (or BASE=COMMIT): under 2 minutes
@@ -129,7 +133,7 @@ check: ## unit tests and system tests but the longest: under five minutes on two
 check-long: ## the system tests that `check` leaves out
 	@tools/deps.sh build test long
 	$(AGAIN) $(JOBS) all
-	$(Q)$(PYTEST) $(ABREAST) $(LONG_TESTS:%=tests/system/test_%.py)
+	$(Q)$(PYTEST) $(ABREAST) $(call system_files,$(LONG_TESTS))
 # One after the other: each installs packages of its own.
 check-all: check check-long ## as root: besides bench-check, check-reproducible, check-vm and check-cross
 	$(AGAIN) bench-check check-reproducible
@@ -180,7 +184,7 @@ check-vm-zcrx: ## as root: zero-copy receive on Linux 7.3 in a VM (.ci/run's ker
 	@mkdir -p $(BUILD)/vm/zcrx
 	$(Q)NBSERVED_VM_SUITE=trixie-backports tests/vm/vm.sh -t 1800 $(BUILD)/vm/zcrx env ZCRX_MUST=1 \
 		NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m pytest -p no:cacheprovider -q --durations=8 \
-		tests/system/test_zero_copy_receive.py
+		tests/system/daemon/test_zero_copy_receive.py
 check-apparmor: ## as root: the installed service, and some system tests, under the AppArmor profile in a VM
 	@tools/deps.sh build test systemd vm
 	$(AGAIN) $(JOBS) all

@@ -1,10 +1,10 @@
 # Static checks; included by the Makefile.  A file is looked at again when it or a header changed.
 HEADERS   := $(wildcard daemon/*.h $(LAYERS:%=daemon/%/*.h) $(CTL_ROOMS:%=ctl/%/*.h) $(BENCH_ROOMS:%=bench/%/*.h) $(LIB_ROOMS:%=lib/%/*.h))
 TEST_SRC  := $(UNIT_SRC) $(FUZZ_SRC) $(BENCH_SRC)
-C_FILES   := $(wildcard daemon/*.c $(LAYERS:%=daemon/%/*.c)) $(CTL_SRC) $(NBBENCH_SRC) $(LIB_SRC) $(HEADERS) $(wildcard tests/*/*.[ch])
+C_FILES   := $(wildcard daemon/*.c $(LAYERS:%=daemon/%/*.c)) $(CTL_SRC) $(NBBENCH_SRC) $(LIB_SRC) $(HEADERS) $(wildcard tests/*/*.[ch] tests/unit/*/*.[ch])
 SHELL_FILES = .ci/run $(wildcard tools/*.sh tests/*/*.sh tests/*/*.bash demo/*.sh ctl/*.bash-completion \
 	      packaging/*.sh packaging/debian/*.p[or]* packaging/debian/tests/service)
-PY_FILES    = $(wildcard tests/*/*.py tests/*.py tools/*.py)
+PY_FILES    = $(wildcard tests/*/*.py tests/system/*/*.py tests/*.py tools/*.py)
 TIDY      := $(patsubst %.c,$(BUILD)/lint/%.tidy,$(wildcard daemon/*.c) $(SRC) $(CTL_SRC) $(NBBENCH_SRC) $(LIB_SRC) \
 	     $(TEST_SRC))
 STAGE      = $(abspath $(BUILD)/lint/stage)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../unit/by_hand.h"
+#include "../unit/daemon/by_hand.h"
 #include "block.h"
 #include "store.h"
 #include "util.h"

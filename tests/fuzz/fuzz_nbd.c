@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../unit/by_hand.h"
+#include "../unit/daemon/by_hand.h"
 #include "store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

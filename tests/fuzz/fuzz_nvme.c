@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../unit/by_hand.h"
+#include "../unit/daemon/by_hand.h"
 #include "bytes.h"
 #include "crc32c.h"
 #include "nvme/queue.h"

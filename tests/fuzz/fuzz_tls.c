@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../unit/by_hand.h"
+#include "../unit/daemon/by_hand.h"
 #include "tls.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -23,10 +23,12 @@ import tempfile
 import time
 
 import pytest
-import varlink_client
 from seccomp import NR_IO_URING_SETUP, deny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/clients"))
+import varlink_client  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", ROOT / "build")).resolve()
 NBSERVED = BUILD / "nbserved"
 NBCTL = BUILD / "nbctl"

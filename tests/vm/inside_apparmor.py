@@ -10,7 +10,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NBSERVED_BUILD", TOP / "build"))
 # Tests that open files, make sockets or read /proc, in each engine: not all, since the VM's CPU is emulated.
-SMOKE = [f"tests/system/test_{name}.py" for name in ("services", "exports", "nbd", "unix", "http", "udp", "nvme", "netperf")]
+SMOKE = [f"tests/system/daemon/test_{name}.py" for name in ("services", "exports", "nbd", "unix", "http", "udp", "nvme", "netperf")]
 CHOSEN = ("discard_drops or nbdinfo or nbdcopy or made_sparse or in_its_own_way or stale_file or abstract_name or "
           "python_keeps or openmetrics_has or the_doctor_tells or echo_of_every_size or wildcard_answers or "
           "nbd_serves_the_same_bytes or connection_for_each_request")  # fmt: skip

@@ -2,13 +2,13 @@
 
 In a VM whose clock counts instructions: its one CPU does the client's work, the server's and the devices',
 so that requests/s are what all of it costs where it does not sleep.  The rows stay in /vm/claims.jsonl, by
-which tests/bench/claims.py judges the same claims."""
+which tests/peers/claims.py judges the same claims."""
 import sys
 from pathlib import Path
 
 from inside_rdma import ADDRESSES, BUILD, TOP, devices, must  # noqa: F401
 
-sys.path.insert(0, str(TOP / "tests/bench"))
+sys.path.insert(0, str(TOP / "tests/peers"))
 import claims  # noqa: E402
 from claims_rows import Rows  # noqa: E402
 from claims_scenes import (LATENCIES_US, LOSSES_PERCENT, datagram_scene, latency_scene, loss_scene,  # noqa: E402

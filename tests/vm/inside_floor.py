@@ -10,7 +10,7 @@ from pathlib import Path
 
 from virtual import BUILD, TOP
 
-sys.path.insert(0, str(TOP / "tests/bench"))
+sys.path.insert(0, str(TOP / "tests/peers"))
 import parts_cost  # noqa: E402
 from report import Bench  # noqa: E402
 from servers import started  # noqa: E402

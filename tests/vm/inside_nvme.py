@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "tests/system"))
+sys.path[:0] = [str(TOP / "tests/system"), str(TOP / "tests/system/daemon")]
 from conftest import NBBENCH, listener, requires, rows_of, start_daemon, wait_until  # noqa: E402,F401
 from inside_rdma import ADDRESSES, CLIENT, devices, resources  # noqa: E402,F401
 from test_fdstore import KEEP, start_keeping  # noqa: E402

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "tests/system"))
+sys.path[:0] = [str(TOP / "tests/system"), str(TOP / "tests/system/daemon")]
 from conftest import TIMEOUT, engine, listener, start_daemon, wait_until  # noqa: E402,F401
 from test_nbd_tls import OPT_LIST, OPT_STARTTLS, REP_ACK, option, pem, run, secure  # noqa: E402,F401
 from test_nbd_tls import Raw as NbdClient  # noqa: E402

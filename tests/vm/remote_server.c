@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../unit/worker_stop.h"
+#include "../unit/daemon/worker_stop.h"
 #include "conn.h"
 #include "registry.h"
 #include "remote.h"

@@ -6,7 +6,7 @@ import sys
 import pytest
 from conftest import NBSERVED, locks_memory
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "oracle"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "oracle"))
 
 import oracle  # noqa: E402
 

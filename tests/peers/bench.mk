@@ -3,35 +3,36 @@
 # One of the programs has a half that runs in the kernel: it is left out where its tools are missing.
 CLANG    ?= clang
 BPF_FOUND := $(shell pkg-config --exists libbpf 2>/dev/null && command -v $(CLANG) >/dev/null && echo 1)
-BENCH_BPF := $(wildcard tests/bench/*.bpf.c)
-BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/bench/*.c))
-BENCH_PROGRAMS = $(BENCH_SRC:tests/bench/%.c=$(BUILD)/bench/%)
+BENCH_BPF := $(wildcard tests/peers/*.bpf.c)
+BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/peers/*.c tests/cost/*.c))
+BENCH_PROGRAMS = $(patsubst %.c,$(BUILD)/bench/%,$(notdir $(BENCH_SRC)))
 BENCH_SERVICES = http iperf3 nbd netperf nvme polling tls udp
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
 
-$(BUILD)/bench/%: tests/bench/%.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
+vpath %.c tests/peers tests/cost
+$(BUILD)/bench/%: %.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) $(PKG_LIBS) -lm
 
 # The half of this one that runs in the kernel is loaded when it starts.
 $(BUILD)/bench/echo_bpf: private PKG_LIBS += -lbpf
-$(BUILD)/bench/echo_bpf: tests/bench/echo_bpf.h | $(BUILD)/tests/bench/echo_bpf.bpf.o
+$(BUILD)/bench/echo_bpf: tests/peers/echo_bpf.h | $(BUILD)/tests/peers/echo_bpf.bpf.o
 # The kernel's types come from its BTF when the program is loaded: it runs on other kernels, too.
-$(BUILD)/%.bpf.o: %.bpf.c tests/bench/echo_bpf.h | packages
+$(BUILD)/%.bpf.o: %.bpf.c tests/peers/echo_bpf.h | packages
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)
 	$(Q)$(CLANG) -target bpf -g -O2 -Wall $(if $(WERROR),-Werror) -ffile-prefix-map=$(CURDIR)=. \
 		-idirafter /usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
 
-# This one is nbctl's judging.
-$(BUILD)/bench/verdict: tests/bench/verdict.c $(BUILD)/bench/result/verdict.o $(BUILD)/lib/rows/numbers.o $(BUILD)/flags | packages
+# This one is nbbench's judging.
+$(BUILD)/bench/verdict: tests/peers/verdict.c $(BUILD)/bench/result/verdict.o $(BUILD)/lib/rows/numbers.o $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -Ibench/result $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) -lm
 
 # This one is made of the daemon's own stores and workers.
-$(BUILD)/bench/store: tests/bench/store.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
+$(BUILD)/bench/store: tests/peers/store.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_config) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) \
@@ -46,15 +47,15 @@ nostats:
 claims: ## which of the published claims hold on this host (some 45 minutes): build/claims.md and .html
 	@tools/deps.sh build bench demo
 	$(AGAIN) $(JOBS) all $(BUILD)/bench/verdict
-	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD)
+	$(Q)$(PYTHON) -B tests/peers/claims.py --build $(BUILD)
 claims-doc: $(BUILD)/bench/verdict ## put what `make claims` and `make bench-vm` have measured into doc/internals/claims.md
-	$(Q)$(PYTHON) -B tests/bench/claims.py --build $(BUILD) --judge --page doc/internals/claims.md
+	$(Q)$(PYTHON) -B tests/peers/claims.py --build $(BUILD) --judge --page doc/internals/claims.md
 
 .PHONY: bench-equal
 bench-equal: ## how often compare calls two equal listeners different (6 minutes)
 	@tools/deps.sh build bench demo
 	$(AGAIN) $(JOBS) all
-	$(Q)$(PYTHON) -B tests/bench/equal.py --build $(BUILD)
+	$(Q)$(PYTHON) -B tests/peers/equal.py --build $(BUILD)
 
 .PHONY: bench bench-programs
 bench-programs: $(BENCH_PROGRAMS)
@@ -62,15 +63,15 @@ bench: ## speed and memory, beside bare servers
 	@tools/deps.sh build bench
 	$(AGAIN) $(JOBS) all nostats bench-programs
 	$(if $(filter $(BENCH_SERVICES),$(BENCH_PARTS)),,\
-		$(PYTHON) tests/bench/bench.py --build $(BUILD) --parts $(BENCH_PARTS))
+		$(PYTHON) tests/peers/bench.py --build $(BUILD) --parts $(BENCH_PARTS))
 	$(Q)set -e; for service in $(filter $(BENCH_PARTS:all=$(BENCH_SERVICES)),$(BENCH_SERVICES)); do \
-		$(PYTHON) tests/bench/$$service.py --build $(BUILD); done
+		$(PYTHON) tests/peers/$$service.py --build $(BUILD); done
 
 # Counts, not times: see check.py.  Only of a build that is shipped.
 .PHONY: bench-check bench-check-run
 bench-check-run: $(BUILD)/bench/steps $(BUILD)/bench/verdict all
-	$(Q)$(PYTHON) -B tests/bench/check.py --build $(BUILD)
-	$(Q)$(PYTEST) -q tests/bench/test_check.py tests/bench/test_claims.py
+	$(Q)$(PYTHON) -B tests/cost/check.py --build $(BUILD)
+	$(Q)$(PYTEST) -q tests/cost/test_check.py tests/peers/test_claims.py
 bench-check: ## instructions and system calls of an operation, beside those that are kept in the repository
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) bench-check-run

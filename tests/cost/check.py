@@ -23,9 +23,10 @@ import sys
 import tempfile
 import time
 
-from servers import ROOT, SERVER_CPU, Daemon, prepare
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
+from servers import ROOT, SERVER_CPU, Daemon, prepare  # noqa: E402
 
-import nvme_client  # servers.py knows where it is
+import nvme_client  # noqa: E402: servers.py knows where it is
 
 TOLERANCE = 0.03
 SLACK = {"instructions": 2, "calls": 0.02}  # of small numbers 3 % is less than what a count varies by
@@ -238,7 +239,7 @@ def judge(name, seen, kept, countable):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--kept", type=pathlib.Path, default=ROOT / "tests/bench/costs.txt")
+    parser.add_argument("--kept", type=pathlib.Path, default=ROOT / "tests/cost/costs.txt")
     parser.add_argument("--only", default="", help="cases whose name has one of these words")
     parser.add_argument("--update", action="store_true", help="keep what is measured now")
     options = parser.parse_args()

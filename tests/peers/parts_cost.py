@@ -62,7 +62,7 @@ def bare(bench, name, program):
 
 def kernel_loop(bench):
     """A maker of the echo that runs in the kernel; nothing, and the reason, where there is none."""
-    argv = [bench.program("echo_bpf"), bench.build / "tests/bench/echo_bpf.bpf.o"]
+    argv = [bench.program("echo_bpf"), bench.build / "tests/peers/echo_bpf.bpf.o"]
     if not argv[0].exists():
         bench.say("no BPF loop: this build is without libbpf or clang")
         return []

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import pytest
-from conftest import ENGINES, NBBENCH, NBCTL, NBSERVED, TIMEOUT, listener, requires, rows_of, twin_address
+from conftest import ENGINES, NBBENCH, NBCTL, NBSERVED, ROOT, TIMEOUT, listener, requires, rows_of, twin_address
 
 
 def environment(tmp_path):
@@ -159,7 +159,7 @@ with Host(Place(), "", sys.argv[3]) as host:
 
 def test_reads_of_holes_are_told_of_nvme(tmp_path):
     """Zeros are found by a sample, so the test needs many reads."""
-    command = [sys.executable, "-c", NVME_READS, os.path.dirname(__file__), "{port}", "nqn.2014-08.org.x:y"]
+    command = [sys.executable, "-c", NVME_READS, ROOT / "tests/clients", "{port}", "nqn.2014-08.org.x:y"]
     for fill, told in (("no", True), ("yes", False)):
         done = run(tmp_path, "run", f"nvme,nqn={command[-1]},size=8M,fill={fill}", "--repeat", "1", "--", *command)
         assert ("100 % of what was read were holes" in " ".join(done.stdout.split())) == told

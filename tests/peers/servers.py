@@ -17,7 +17,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "system"))
+sys.path.insert(0, str(ROOT / "tests/clients"))
 import varlink_client  # noqa: E402
 
 ALL_CPUS = sorted(os.sched_getaffinity(0))

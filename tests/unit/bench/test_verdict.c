@@ -66,7 +66,7 @@ static void check_vector(const json_t *vector)
 
 static void vectors_of_the_reference_are_met(void **state)
 {
-	FILE *from = fopen("tests/unit/verdict/vectors.jsonl", "re");
+	FILE *from = fopen("tests/unit/bench/verdict/vectors.jsonl", "re");
 	unsigned count = 0;
 	json_t *vector;
 

@@ -177,7 +177,7 @@ def test_the_configuration_in_the_page_is_one(tmp_path):
 
 
 def test_alerts_fire_for_the_host_that_is_in_trouble(tmp_path):
-    cases = (ROOT / "tests/system/prometheus_rules.yml").read_text()
+    cases = (ROOT / "tests/system/ctl/prometheus_rules.yml").read_text()
     (tmp_path / "cases.yml").write_text(cases.replace("[RULES]", json.dumps([str(RULES)])))
     for words in (["check", "rules", str(RULES)], ["test", "rules", str(tmp_path / "cases.yml")]):
         done = subprocess.run(

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ENGINES, TIMEOUT, listener, requires, twin_address, wait_until
+from conftest import ENGINES, ROOT, TIMEOUT, listener, requires, twin_address, wait_until
 from test_iperf3 import finish, start
 from test_udp import KIB, WHOLE, client, own_address, settled, stats_of, udp
 
@@ -124,7 +124,7 @@ def start_blocked(start_daemon, engine, server="", **keys):
     config = server + udp("echo", engine=engine, address=f"{HOST}:7", **{"buffers": 16, "buffer-size": "64K", **keys})
     daemon = start_daemon(config, preexec=alone)
     port = daemon.port("echo")
-    code = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_udp_faults as t; t.forge({port}, 60000)"
+    code = f"import sys; sys.path[:0] = {[os.path.dirname(__file__), str(ROOT / 'tests/system')]!r}; import test_udp_faults as t; t.forge({port}, 60000)"
     process = within(daemon, [sys.executable, "-B", "-c", code], stdin=subprocess.PIPE, bufsize=0)
 
     def blocked():

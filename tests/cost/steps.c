@@ -16,7 +16,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-#include "bench.h"
+#include "../peers/bench.h"
 
 #ifndef __x86_64__
 int main(void)

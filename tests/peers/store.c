@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../unit/worker_stop.h"
+#include "../unit/daemon/worker_stop.h"
 #include "registry.h"
 #include "store.h"
 #include "util.h"

@@ -10,10 +10,10 @@ import tempfile
 
 import pytest
 import varlink_client
-from conftest import ENGINES, LATER, NBSERVED, TIMEOUT, as_nobody, listener, wait_until
+from conftest import ENGINES, LATER, NBSERVED, ROOT, TIMEOUT, as_nobody, listener, wait_until
 from traffic import connect, echo, noise
 
-CONF = pathlib.Path(__file__).resolve().parents[2] / "conf" / "nbserved.ini"
+CONF = ROOT / "conf" / "nbserved.ini"
 IO_URING_ENGINES = [name for name in ENGINES if name != "epoll"]
 LINE_MAX = 198  # bytes
 

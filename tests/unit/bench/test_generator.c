@@ -20,7 +20,7 @@ static char *recorded(const char *name)
 	char path[128], *text = calloc(1, 65536);
 	FILE *from;
 
-	snprintf(path, sizeof(path), "tests/unit/generator/%s.txt", name);
+	snprintf(path, sizeof(path), "tests/unit/bench/generator/%s.txt", name);
 	from = fopen(path, "re");
 	assert_non_null(from);
 	assert_true(fread(text, 1, 65535, from) > 0);
