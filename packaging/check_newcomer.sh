@@ -43,9 +43,6 @@ done
 cat >"$root/newcomer" <<'END'
 set -euo pipefail
 user=$1
-# A user's limit counts the locked memory of all daemons that the tests run abreast: 8 MiB, as systemd
-# sets it, are too few for the rings of six.  Root in a container may not be allowed to raise it.
-ulimit -l unlimited 2>/dev/null || true
 if [ "$user" != root ]; then # Debian 13's essential packages have no useradd
 	echo "$user:x:1000:1000::/home/$user:/bin/bash" >>/etc/passwd
 	echo "$user:x:1000:" >>/etc/group

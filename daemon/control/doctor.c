@@ -18,6 +18,7 @@
 #include "groups.h"
 #include "listener.h"
 #include "registry.h"
+#include "ring.h"
 #include "ring_keys.h"
 #include "server.h"
 #include "store.h"
@@ -72,13 +73,16 @@ static void check_limit(json_t *checks, const char *name, enum doctor_need need,
 	doctor_add(checks, name, need, limit.rlim_cur >= wanted, text, reason, fix);
 }
 
-/* Memory of exports' buffers and of RDMA is locked. */
+/* Buffers of direct exports, of zero-copy sends, and of RDMA are locked memory. */
 static enum doctor_need locks_memory(const struct config *config)
 {
-	bool needed = config->export_count > 0;
+	bool needed = false;
 
+	for (unsigned i = 0; i < config->export_count; i++)
+		needed |= config->exports[i].options.direct != EXPORT_CACHED;
 	for (unsigned i = 0; i < config->listener_count; i++)
-		needed |= config->listeners[i].transport == &transport_rdma;
+		needed |= config->listeners[i].transport == &transport_rdma ||
+			  ring_options(&config->listeners[i].options)->zero_copy_min > 0;
 	return needed ? DOCTOR_NEEDED : DOCTOR_OPTIONAL;
 }
 
@@ -403,8 +407,10 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 
 	check_kernel(checks);
 	check_cpus(checks);
-	check_limit(checks, "memlock (bytes)", locks_memory(config), RLIMIT_MEMLOCK, 64 << 20,
-		    "little memory may be locked for rings and registered buffers",
+	check_limit(checks, "memlock (bytes)", locks_memory(config), RLIMIT_MEMLOCK,
+		    ring_locks_freely() ? 0 : RLIM_INFINITY,
+		    "rings have the little memory that may be locked: direct exports register no "
+		    "buffers, zero-copy-min copies, RDMA may be refused",
 		    "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited");
 	check_limit(checks, "nofile", DOCTOR_NEEDED, RLIMIT_NOFILE, 16384,
 		    "few connections can be open at once",

@@ -70,6 +70,9 @@ struct uring {
 	bool ordered; /* receives are reported in the order in which they filled buffers */
 	bool incremental, bundle, multishot, zero_copy; /* the first two need that order */
 	uint64_t zero_copy_min; /* with zero_copy: bytes of a send from which on it avoids a copy */
+	/* With zero_copy: its sends lock their memory until the peer has acknowledged them, which
+	 * nothing limits.  False: they are copied, and counted as that. */
+	bool lends;
 	/* Multishot receives are bundles, where requests are long.  For each bundle the
 	 * kernel lists as many chunks as any receive before needed, and ends a receive
 	 * that has listed all posted chunks (Linux 6.18): with short requests each receive

@@ -72,8 +72,7 @@ static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
 	uring_sent(c, res);
 }
 
-/* A Unix socket has no SEND_ZC.  A zero-copy send on any socket counts as locked memory, of which a
- * user without CAP_IPC_LOCK has little (RLIMIT_MEMLOCK): such a send took nothing. */
+/* A Unix socket has no SEND_ZC, and the kernel may have no memory for one: it took nothing. */
 static bool uring_is_zero_copy_refused(int res)
 {
 	return res == -EOPNOTSUPP || res == -ENOMEM || res == -ENOBUFS;
@@ -303,7 +302,7 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	}
 	n = bufq_iov(&c->tx, iov, MIN(URING_IOV, worker_share_chunks(w)), &bytes);
 	zero_copy = u->zero_copy && bytes >= u->zero_copy_min;
-	if (zero_copy && (c->flags & URING_COPIED)) {
+	if (zero_copy && (!u->lends || (c->flags & URING_COPIED))) {
 		stat_add(w->stats.zero_copy_copied, 1);
 		zero_copy = false;
 	}

@@ -270,7 +270,8 @@ static void uring_probe_send_zc(struct worker *w)
 	probe = io_uring_get_probe_ring(&u->ring.io);
 	u->zero_copy = probe && io_uring_opcode_supported(probe, IORING_OP_SENDMSG_ZC);
 	io_uring_free_probe(probe);
-	if (u->zero_copy)
+	u->lends = u->zero_copy && ring_locks_freely();
+	if (u->lends)
 		worker_feature(w, FEATURE_send_zc);
 }
 

@@ -133,7 +133,13 @@ int ring_probe(struct reason *reason);
 int ring_register_file(struct ring *r, int fd, struct reason *reason);
 void ring_unregister_file(struct ring *r, unsigned slot);
 
-/* Registers the pool's slab as buffer 0, once.  0, or -errno with the reason. */
+/* May this process lock memory without a limit?  A limit counts what all processes of its user have
+ * locked, 84 KiB for each ring among it (Linux 6.18).  So what is not needed to serve, but saves
+ * CPU time, locks memory only if this is true: it could be missing for another ring, perhaps of
+ * another daemon.  Any thread; a few system calls. */
+bool ring_locks_freely(void);
+/* Registers the pool's slab as buffer 0, once, if ring_locks_freely().  0, or -errno with the
+ * reason. */
 int ring_register_buffers(struct ring *r, struct reason *reason);
 
 /* Submits the queued operations without waiting. */

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -255,23 +257,45 @@ void ring_unregister_file(struct ring *r, unsigned slot)
 	io_uring_register_files_update(&r->io, slot, &none, 1);
 }
 
+/* Asks the kernel: CAP_IPC_LOCK frees of the limit only in the first user namespace.  The memory
+ * that it is asked for is more than allowed, and none is taken (MLOCK_ONFAULT). */
+bool ring_locks_freely(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes;
+	struct rlimit limit;
+	bool freely;
+	void *memory;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return true;
+	bytes = (size_t)limit.rlim_cur + page;
+	memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
+		return false;
+	freely = mlock2(memory, bytes, MLOCK_ONFAULT) == 0;
+	munmap(memory, bytes);
+	return freely;
+}
+
 int ring_register_buffers(struct ring *r, struct reason *reason)
 {
 	const struct pool *p = &r->worker->pool;
 	struct iovec slab = { p->slab, (size_t)p->chunk_count * p->stride };
-	int rc = r->buffers ? 0 : io_uring_register_buffers(&r->io, &slab, 1);
+	int rc = 0;
 
-	r->buffers = rc == 0;
-	if (rc == -ENOMEM || rc == -EPERM)
+	if (r->buffers)
+		return 0;
+	if (!ring_locks_freely())
 		return reason_set(
-			reason, rc,
-			"its buffers are not registered: %zu KiB of locked memory are more "
-			"than allowed; raise LimitMEMLOCK= of the unit or `ulimit -l`, or "
-			"lower `buffers`",
-			slab.iov_len / 1024);
+			reason, -EPERM,
+			"its buffers are not registered: the locked memory that this user "
+			"may have is left to rings; set LimitMEMLOCK=infinity in the "
+			"unit, or `ulimit -l unlimited`");
+	rc = io_uring_register_buffers(&r->io, &slab, 1);
 	if (rc < 0)
 		return reason_set(
 			reason, rc, "its buffers are not registered: %s%s", strerror(-rc),
 			slab.iov_len > 1U << 30 ? "; at most 1 GiB can be, lower `buffers`" : "");
+	r->buffers = true;
 	return 0;
 }

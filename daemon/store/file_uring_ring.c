@@ -162,7 +162,8 @@ static void file_rings_of_others(const struct mount *m, struct file_mount *f)
 	}
 }
 
-/* Registers the file and the pool; if that fails they are used unregistered. */
+/* Registers the file and, for direct I/O, the pool: that spares the kernel the pinning of pages for
+ * each request.  What cannot be registered is used as it is. */
 static void file_register(struct mount *m, struct file_path *path)
 {
 	int slot;
@@ -173,7 +174,7 @@ static void file_register(struct mount *m, struct file_path *path)
 		path->sqe_flags = IOSQE_FIXED_FILE;
 		m->features |= 1U << MOUNT_registered_file;
 	}
-	if (ring_register_buffers(path->ring, &m->reason) == 0) {
+	if (m->export->options->direct && ring_register_buffers(path->ring, &m->reason) == 0) {
 		path->read_opcode = IORING_OP_READ_FIXED;
 		/* Received data may be in an area, which is not registered for this. */
 		if (m->worker->area.pages == 0)

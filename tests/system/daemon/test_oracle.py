@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 import pytest
-from conftest import NBSERVED, locks_memory
+from conftest import NBSERVED
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "oracle"))
 
@@ -12,7 +12,6 @@ import oracle  # noqa: E402
 
 
 @pytest.mark.skipif(b"libssl" not in NBSERVED.read_bytes(), reason="this build has no OpenSSL")
-@locks_memory
 def test_configurations_show_the_recorded_names_types_and_states():
     different = oracle.differences()
     lines = [line for file, (recorded, seen) in different.items()
