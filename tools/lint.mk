@@ -77,6 +77,7 @@ lint-modules:
 	$(call say,CHECK,modules)
 	$(Q)$(PYTHON) -B tools/check_modules.py
 	$(Q)$(PYTHON) -B tools/check_budgets.py
+	$(Q)$(PYTHON) -B tools/check_retried.py
 
 lint-scripts:
 	$(call say,CHECK,scripts)

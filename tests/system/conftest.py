@@ -95,6 +95,12 @@ def skipped_units():
     return sum(int(count) for text in texts for count in re.findall(r"SKIPPED \] (\d+) test", text))
 
 
+def retried_line(nodeid, text):
+    """The line of tests/retried.txt for a test that failed with this text."""
+    seen = re.findall(r"^E +(\S.*)", text, re.MULTILINE) or text.splitlines()[-1:] or ["no text"]
+    return f"{time.strftime('%Y-%m-%d')} {nodeid.split('[')[0]} {seen[0][:120]}"
+
+
 def pytest_terminal_summary(terminalreporter):
     """What was skipped; tests that passed only when .ci/run repeated them: they have a defect, which is to be fixed."""
     line = skipped_line([report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])], skipped_units())
@@ -104,6 +110,7 @@ def pytest_terminal_summary(terminalreporter):
     for report in repeated:
         terminalreporter.section(f"failed the first time: {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)
+        terminalreporter.write_line(f"add to tests/retried.txt: {retried_line(report.nodeid, report.longreprtext)}")
     for report in _guilt if repeated else []:
         terminalreporter.section("nbserved's fault")
         terminalreporter.write_line(report)

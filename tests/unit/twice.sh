@@ -13,4 +13,6 @@ if [ "$status" -ge 128 ] || grep -qE 'Sanitizer|runtime error:' "$log"; then
 	exit "$status"
 fi
 echo "== $1 failed with $status: once more"
+file=$(cd "$(dirname "$0")/../.." && echo tests/unit/*/"${1##*/}".c)
+sed -n "s|^\[  FAILED  \] \([a-z_0-9]*\)\$|add to tests/retried.txt: $(date +%F) $file::\1 status $status|p" "$log" | sort -u
 exec "$1"
