@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "binding.h"
 #include "listeners.h"
-#include "listening.h"
 #include "log.h"
 #include "store.h"
 #include "watchdog.h"
@@ -160,9 +160,9 @@ static void listener_announce(const struct listener *l, bool serves)
  * manager stores only sockets that listen. */
 void listener_serve(struct listener *l)
 {
-	listening_set_keepalive(l);
+	binding_set_keepalive(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
-		listening_start(&l->workers[i], l->name);
+		binding_listen(&l->workers[i], l->name);
 	listener_announce(l, true);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_request(&l->workers[i], REQUEST_SERVE, 0);
@@ -285,7 +285,7 @@ void listener_change(struct listener *l, const struct listener_config *config)
 		log_certificate(l);
 	admission_set(l->admission, config);
 	*l->config = *config;
-	listening_set_keepalive(l);
+	binding_set_keepalive(l);
 }
 
 void listener_drain(struct listener *l, uint64_t deadline_ns)
@@ -300,9 +300,9 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 		fdstore_forget(l);
 	for (unsigned i = 0; l->all->stopping && i < l->address_count; i++)
 		if (l->config->transport->datagrams && l->addresses[i].stored_as[0])
-			listening_give(l, i); /* the next process accepts from the queue */
+			binding_given(l, i); /* the next process accepts from the queue */
 	if (l->config->transport->datagrams && !l->all->stopping)
-		listening_keep(l);
+		binding_keep(l);
 	listener_unbind(l);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_request(&l->workers[i], REQUEST_DRAIN, deadline_ns);
@@ -336,7 +336,7 @@ void listener_free(struct listener *l)
 		l->config->service->shared_free(l->shared);
 	tls_stage_free(l->tls);
 	admission_free(l->admission);
-	listening_forget(l);
+	binding_forget(l);
 	free(l->addresses);
 	free(l->endpoints);
 	free(l->groups);

@@ -83,7 +83,7 @@ uint64_t listener_peers_max(const struct listener *l, const struct listener_conf
 
 /* Takes references to the exports that config names, binds the addresses and begins to
  * start the workers; does not accept yet.  going: listeners whose sockets it may take
- * over, see listening_open(); NULL: none.  0, or -ENOMEM with the reason; any other error
+ * over, see binding_open(); NULL: none.  0, or -ENOMEM with the reason; any other error
  * is reported by listeners_await_started(). */
 int listener_start(struct listeners *all, const struct exports *exports,
 		   const struct listener_config *config, struct listener *const *going,

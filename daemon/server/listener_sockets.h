@@ -12,6 +12,6 @@ unsigned listener_address_count(const struct listener_config *config);
 unsigned listener_address_max(const struct listener_config *config);
 void listener_address_list(const struct listener_config *config, struct sockaddr_storage *list);
 
-/* The sockets of that address of l, which serves or keeps them (listening_keep()), each once.  The
+/* The sockets of that address of l, which serves or keeps them (binding_keep()), each once.  The
  * caller frees the array; NULL: no memory. */
 int *listener_collect_sockets(const struct listener *l, unsigned address, unsigned *ret_count);

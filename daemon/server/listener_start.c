@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "binding.h"
 #include "cpus.h"
 #include "groups.h"
 #include "listener.h"
 #include "listener_sockets.h"
 #include "listeners.h"
-#include "listening.h"
 #include "registry.h"
 #include "store.h"
 #include "watchdog.h"
@@ -70,7 +70,7 @@ static unsigned listener_workers(const struct listener_config *config)
 }
 
 /* Begins to start further workers, up to `count` in all, and gives them their sockets. */
-static int listener_start_workers(struct listener *l, unsigned count, struct listening *sockets,
+static int listener_start_workers(struct listener *l, unsigned count, struct binding *sockets,
 				  struct reason *reason)
 {
 	struct worker_socket *taken = malloc((sockets->count + 1) * sizeof(*taken));
@@ -78,7 +78,7 @@ static int listener_start_workers(struct listener *l, unsigned count, struct lis
 
 	for (unsigned i = l->begun_count; rc == 0 && i < count; i++) {
 		struct worker *w = &l->workers[i];
-		unsigned socket_count = listening_take(sockets, i, taken);
+		unsigned socket_count = binding_take(sockets, i, taken);
 
 		w->service = l->tls ? tls_stage_service(l->tls) : l->config->service;
 		w->engine = engine_of(l->engine, &l->config->options);
@@ -186,7 +186,7 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 				   struct reason *reason)
 {
 	unsigned count = listener_address_count(l->config);
-	struct listening none = { 0 };
+	struct binding none = { 0 };
 	int rc;
 
 	l->endpoints = calloc(count, sizeof(*l->endpoints));
@@ -211,7 +211,7 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
  * start at the same time. */
 static int listener_open(struct listener *l, struct listener *const *going, struct reason *reason)
 {
-	struct listening sockets = { 0 };
+	struct binding sockets = { 0 };
 	int rc;
 
 	l->worker_count = listener_workers(l->config);
@@ -221,10 +221,10 @@ static int listener_open(struct listener *l, struct listener *const *going, stru
 	l->engine = listener_pick_engine(l->config);
 	if (!l->config->transport->socket_type)
 		return listener_open_endpoints(l, going, reason);
-	rc = listening_open(&sockets, l, going, reason);
+	rc = binding_open(&sockets, l, going, reason);
 	if (rc == 0)
 		rc = listener_start_workers(l, l->worker_count, &sockets, reason);
-	listening_close(&sockets);
+	binding_close(&sockets);
 	return rc;
 }
 
@@ -288,7 +288,7 @@ static int listener_await_workers(struct listener *l, unsigned first, uint64_t e
  * become a number), and the others can start. */
 static void listener_await_start(struct listener *l, uint64_t end_ns)
 {
-	struct listening none = { 0 };
+	struct binding none = { 0 };
 
 	if (l->error == 0)
 		l->error = listener_await_workers(l, 0, end_ns);
@@ -329,7 +329,7 @@ static void listeners_replace_failed(struct listener **list, unsigned count,
 	for (unsigned i = 0; i < count; i++) {
 		if (!list[i]->starting || !list[i]->error)
 			continue;
-		listening_return(list[i], going);
+		binding_undo(list[i], going);
 		listener_stop(list[i]);
 	}
 	end_ns = clock_ns() + LISTENERS_END_NS;
@@ -357,7 +357,7 @@ void listeners_listen(struct listener **list, unsigned count, struct listener *c
 
 		if (!l->starting)
 			continue;
-		l->error = listening_begin(l, &l->reason);
+		l->error = binding_start(l, &l->reason);
 		l->starting = l->error != 0;
 		good = !l->error || l->config->optional;
 	}

@@ -4,9 +4,9 @@
 #include <semaphore.h>
 #include <string.h>
 
+#include "binding.h"
 #include "listener.h"
 #include "listeners.h"
-#include "listening.h"
 #include "log.h"
 
 /* ---- Callbacks of workers (on their threads) ---- */
@@ -81,7 +81,7 @@ static void listener_on_drained(struct call *call)
 	if (++l->drained_count < l->worker_count || l->state != LISTENER_DRAINING)
 		return;
 	l->state = LISTENER_DRAINED;
-	listening_forget(l);
+	binding_forget(l);
 	log_write(LOG_INFO, l->name, "listener '%s': drained", l->name);
 	listeners_drained_one(l); /* may free it */
 }

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "binding.h"
 #include "config_diff.h"
 #include "exports.h"
 #include "json.h"
-#include "listening.h"
 #include "log.h"
 #include "server.h"
 
@@ -315,7 +315,7 @@ static void hand_over(struct listener *l, uint64_t end_ns)
 		a->heir->file = a->file;
 		a->file = (struct unix_socket){ 0 };
 		a->heir = NULL;
-		listening_give(l, i);
+		binding_given(l, i);
 		given = true;
 	}
 	if (given && l->state == LISTENER_DRAINING && l->config->transport->datagrams)

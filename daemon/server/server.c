@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "binding.h"
 #include "event_first.h"
 #include "json.h"
-#include "listening.h"
 #include "log.h"
 #include "reserve.h"
 #include "util.h"

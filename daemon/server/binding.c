@@ -1,5 +1,5 @@
-/* Binding and taking over of listening sockets.  See listening.h. */
-#include "listening.h"
+/* Binding and taking over of listening sockets.  See binding.h. */
+#include "binding.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "log.h"
 #include "util.h"
 
-struct listening_socket {
+struct binding_socket {
 	struct worker_socket socket; /* fd -1: a worker owns it now */
 	unsigned worker;
 };
@@ -113,7 +113,7 @@ static bool may_join(const struct listener *l, struct listener *const *going,
 }
 
 /* Takes ownership of socket.fd. */
-static int add_socket(struct listening *sockets, struct worker_socket socket, unsigned worker)
+static int add_socket(struct binding *sockets, struct worker_socket socket, unsigned worker)
 {
 	if (sockets->count == sockets->room) {
 		unsigned room = 2 * sockets->room + 16;
@@ -126,7 +126,7 @@ static int add_socket(struct listening *sockets, struct worker_socket socket, un
 		sockets->list = list;
 		sockets->room = room;
 	}
-	sockets->list[sockets->count++] = (struct listening_socket){ socket, worker };
+	sockets->list[sockets->count++] = (struct binding_socket){ socket, worker };
 	return 0;
 }
 
@@ -142,7 +142,7 @@ static bool can_join(int fd, const struct sockaddr_storage *sa)
 /* Adds duplicates of all sockets of an address, whatever the number of l's workers, since closing a
  * socket would lose its queue.  Workers share sockets if there are too few.  UDP sockets are not
  * shared, as all datagrams of a client must go to one worker. */
-static int add_duplicates(struct listening *sockets, const struct listener *l, const int *fds,
+static int add_duplicates(struct binding *sockets, const struct listener *l, const int *fds,
 			  unsigned count, bool share)
 {
 	bool streams = l->config->transport->socket_type == SOCK_STREAM;
@@ -186,7 +186,7 @@ static unsigned sockets_wanted(const struct listener *l, const struct sockaddr_s
 	return sockaddr_is_multicast(sa) ? 1 : l->worker_count;
 }
 
-static int bind_rest(struct listening *sockets, struct listener *l, unsigned have, bool joins,
+static int bind_rest(struct binding *sockets, struct listener *l, unsigned have, bool joins,
 		     const struct sockaddr_storage *wanted, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
@@ -209,7 +209,7 @@ static int bind_rest(struct listening *sockets, struct listener *l, unsigned hav
 	return rc;
 }
 
-static int take_over(struct listening *sockets, struct listener *l, const int *fds, unsigned count,
+static int take_over(struct binding *sockets, struct listener *l, const int *fds, unsigned count,
 		     const struct sockaddr_storage *sa, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
@@ -231,7 +231,7 @@ static int take_over(struct listening *sockets, struct listener *l, const int *f
 }
 
 /* Takes sockets over from a listener that will end. */
-static int take_given(struct listening *sockets, struct listener *l, const struct listener *giver,
+static int take_given(struct binding *sockets, struct listener *l, const struct listener *giver,
 		      struct bound *given, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
@@ -249,8 +249,8 @@ static int take_given(struct listening *sockets, struct listener *l, const struc
 
 /* Takes sockets of the service manager: all that are bound to the address of the first match.
  * *ret_count 0: there is no match. */
-static int take_stored(struct listening *sockets, struct listener *l,
-		       const struct socket_name *wants, unsigned *ret_count, struct reason *reason)
+static int take_stored(struct binding *sockets, struct listener *l, const struct socket_name *wants,
+		       unsigned *ret_count, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
 	struct fdstore *stored = &l->all->fdstore;
@@ -283,7 +283,7 @@ static int take_stored(struct listening *sockets, struct listener *l,
 	return rc;
 }
 
-static int open_address(struct listening *sockets, struct listener *l,
+static int open_address(struct binding *sockets, struct listener *l,
 			const struct sockaddr_storage *wanted, struct listener *const *going,
 			struct reason *reason)
 {
@@ -320,7 +320,7 @@ static bool is_open(const struct listener *l, const struct sockaddr_storage *sa)
 }
 
 /* Opens the groups on the ports of the first `count` addresses, which are bound. */
-static int open_groups(struct listening *sockets, struct listener *l, unsigned count,
+static int open_groups(struct binding *sockets, struct listener *l, unsigned count,
 		       struct listener *const *going, struct reason *reason)
 {
 	struct sockaddr_storage sa;
@@ -337,8 +337,8 @@ static int open_groups(struct listening *sockets, struct listener *l, unsigned c
 	return rc;
 }
 
-int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
-		   struct reason *reason)
+int binding_open(struct binding *sockets, struct listener *l, struct listener *const *going,
+		 struct reason *reason)
 {
 	unsigned count = listener_address_count(l->config);
 	struct sockaddr_storage *wanted = calloc(count, sizeof(*wanted));
@@ -355,7 +355,7 @@ int listening_open(struct listening *sockets, struct listener *l, struct listene
 	return rc;
 }
 
-int listening_begin(const struct listener *l, struct reason *reason)
+int binding_start(const struct listener *l, struct reason *reason)
 {
 	bool streams = l->config->transport->socket_type == SOCK_STREAM;
 	int rc = 0;
@@ -373,7 +373,7 @@ int listening_begin(const struct listener *l, struct reason *reason)
 	return rc;
 }
 
-void listening_return(const struct listener *l, struct listener *const *going)
+void binding_undo(const struct listener *l, struct listener *const *going)
 {
 	for (; going && *going; going++)
 		for (unsigned i = 0; i < (*going)->address_count; i++)
@@ -383,7 +383,7 @@ void listening_return(const struct listener *l, struct listener *const *going)
 					(*going)->addresses[i].heir = NULL;
 }
 
-unsigned listening_take(struct listening *sockets, unsigned worker, struct worker_socket *to)
+unsigned binding_take(struct binding *sockets, unsigned worker, struct worker_socket *to)
 {
 	unsigned count = 0;
 
@@ -395,16 +395,16 @@ unsigned listening_take(struct listening *sockets, unsigned worker, struct worke
 	return count;
 }
 
-void listening_close(struct listening *sockets)
+void binding_close(struct binding *sockets)
 {
 	for (unsigned i = 0; i < sockets->count; i++)
 		if (sockets->list[i].socket.fd >= 0)
 			close(sockets->list[i].socket.fd);
 	free(sockets->list);
-	*sockets = (struct listening){ 0 };
+	*sockets = (struct binding){ 0 };
 }
 
-void listening_set_keepalive(const struct listener *l)
+void binding_set_keepalive(const struct listener *l)
 {
 	for (unsigned i = 0; i < l->worker_count; i++)
 		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
@@ -412,7 +412,7 @@ void listening_set_keepalive(const struct listener *l)
 					     l->config->keepalive_ns);
 }
 
-void listening_start(struct worker *w, const char *listener)
+void binding_listen(struct worker *w, const char *listener)
 {
 	for (unsigned i = 0; i < w->accept.count; i++) {
 		const struct acceptor *a = &w->accept.acceptors[i];
@@ -424,7 +424,7 @@ void listening_start(struct worker *w, const char *listener)
 	}
 }
 
-void listening_keep(struct listener *l)
+void binding_keep(struct listener *l)
 {
 	unsigned room = 1;
 
@@ -442,14 +442,14 @@ void listening_keep(struct listener *l)
 				continue;
 			fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
 			if (fd < 0) {
-				listening_forget(l);
+				binding_forget(l);
 				return;
 			}
 			l->kept[l->kept_count++] = (struct kept_socket){ fd, a->address };
 		}
 }
 
-void listening_forget(struct listener *l)
+void binding_forget(struct listener *l)
 {
 	while (l->kept_count > 0)
 		close(l->kept[--l->kept_count].fd);
@@ -457,7 +457,7 @@ void listening_forget(struct listener *l)
 	l->kept = NULL;
 }
 
-void listening_give(struct listener *l, unsigned address)
+void binding_given(struct listener *l, unsigned address)
 {
 	unsigned left = 0;
 

@@ -7,8 +7,8 @@ struct reason;
 struct worker;
 struct worker_socket;
 
-struct listening {
-	struct listening_socket *list;
+struct binding {
+	struct binding_socket *list;
 	unsigned count, room;
 };
 
@@ -16,33 +16,33 @@ struct listening {
  * listener of `going` (NULL-terminated, NULL: none) has the address, duplicates of all of its
  * sockets are used, and the old listener continues undisturbed until it is drained.  Sockets of
  * all->fdstore are taken from there.  0, or -errno with the reason. */
-int listening_open(struct listening *sockets, struct listener *l, struct listener *const *going,
-		   struct reason *reason);
+int binding_open(struct binding *sockets, struct listener *l, struct listener *const *going,
+		 struct reason *reason);
 
 /* Calls listen() for the sockets of l, whose workers have started, that share no port with a
  * listener that serves.  0, or -errno with the reason. */
-int listening_begin(const struct listener *l, struct reason *reason);
+int binding_start(const struct listener *l, struct reason *reason);
 
 /* Undoes the taking over: l was to replace listeners of `going`, and will not. */
-void listening_return(const struct listener *l, struct listener *const *going);
+void binding_undo(const struct listener *l, struct listener *const *going);
 
 /* Moves the sockets of that worker, and their ownership, to `to`, which has room for
  * sockets->count.  Returns how many. */
-unsigned listening_take(struct listening *sockets, unsigned worker, struct worker_socket *to);
+unsigned binding_take(struct binding *sockets, unsigned worker, struct worker_socket *to);
 
 /* Closes sockets that no worker took. */
-void listening_close(struct listening *sockets);
+void binding_close(struct binding *sockets);
 
 /* Another listener or process now accepts from the queues of that address of l, which drains. */
-void listening_give(struct listener *l, unsigned address);
+void binding_given(struct listener *l, unsigned address);
 
 /* Fills in l->kept, before the workers are asked to drain, with the sockets that were not given;
  * without a free descriptor it stays empty. */
-void listening_keep(struct listener *l);
-void listening_forget(struct listener *l);
+void binding_keep(struct listener *l);
+void binding_forget(struct listener *l);
 
 /* Applies `keepalive` to all sockets of l. */
-void listening_set_keepalive(const struct listener *l);
+void binding_set_keepalive(const struct listener *l);
 
 /* Calls listen() for the worker's sockets that do not listen yet; before the worker accepts. */
-void listening_start(struct worker *w, const char *listener);
+void binding_listen(struct worker *w, const char *listener);
