@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "export.h"
-#include "group.h"
+#include "multicast.h"
 #include "parse.h"
 #include "tls.h"
 #include "worker.h"

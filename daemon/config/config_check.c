@@ -432,17 +432,17 @@ static bool serves(const struct listener_config *l, const struct multicast_group
 	struct multicast_group named;
 
 	for (unsigned i = 0; i < l->address_count; i++)
-		if (group_of(&l->addresses[i], &named) && group_overlaps(&named, group))
+		if (group_of(&l->addresses[i], &named) && multicast_overlaps(&named, group))
 			return true;
 	for (unsigned i = 0; i < end; i++)
-		if (group_overlaps(&l->groups[i], group))
+		if (multicast_overlaps(&l->groups[i], group))
 			return true;
 	return false;
 }
 
 static void check_group(struct config_report *r, struct listener_config *of, unsigned index)
 {
-	char text[GROUP_TEXT_MAX];
+	char text[MULTICAST_TEXT_MAX];
 
 	for (unsigned i = 0; i < r->config->listener_count; i++) {
 		const struct listener_config *l = &r->config->listeners[i];
@@ -456,7 +456,7 @@ static void check_group(struct config_report *r, struct listener_config *of, uns
 			      "groups",
 			      "'%s' is already served%s by [%s] (%s:%u), and each "
 			      "datagram would be answered twice",
-			      format_group(&of->groups[index], text),
+			      multicast_format(&of->groups[index], text),
 			      of->transport->socket_type ? " at that port" : "",
 			      SECTION_TEXT(CONFIG_LISTENER, l), l->section.file, l->section.line);
 		return;

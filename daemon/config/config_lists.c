@@ -96,19 +96,19 @@ static void format_entry(const struct config_key *key, const void *section, unsi
 		list->write(entry, text);
 }
 
-/* How an entry is read and written: parse.h, group.h. */
-#define ENTRY(name)                                                                                \
+/* How an entry is read and written: parse.h, multicast.h. */
+#define ENTRY(name, parse, format)                                                                 \
 	static int read_##name(const char *text, void *entry)                                      \
 	{                                                                                          \
-		return parse_##name(text, entry);                                                  \
+		return parse(text, entry);                                                         \
 	}                                                                                          \
 	static void write_##name(const void *entry, char text[static CONFIG_TEXT_MAX])             \
 	{                                                                                          \
-		format_##name(entry, text);                                                        \
+		format(entry, text);                                                               \
 	}
-ENTRY(address)
-ENTRY(network)
-ENTRY(group)
+ENTRY(address, parse_address, format_address)
+ENTRY(network, parse_network, format_network)
+ENTRY(group, multicast_parse, multicast_format)
 
 static int read_export(const char *text, void *entry)
 {

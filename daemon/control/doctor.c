@@ -15,8 +15,8 @@
 #include "doctor_report.h"
 #include "document.h"
 #include "exports.h"
-#include "groups.h"
 #include "listener.h"
+#include "listener_multicast.h"
 #include "registry.h"
 #include "ring.h"
 #include "ring_keys.h"
@@ -314,7 +314,7 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 	json_t *item;
 
 	if (rc == 0)
-		rc = groups_probe(lc, &reason);
+		rc = listener_multicast_probe(lc, &reason);
 	if (rc == 0 && tls_in_kernel(lc->tls.mode))
 		rc = tls_kernel_probe(lc->tls.mode, lc->tls.cipher, &reason);
 	item = json_pack("{s:s, s:s, s:o, s:b, s:b}", "name", lc->name, "engine", engine->name,

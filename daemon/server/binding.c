@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "groups.h"
 #include "listener.h"
+#include "listener_multicast.h"
 #include "listener_sockets.h"
 #include "listeners.h"
 #include "log.h"
@@ -327,7 +327,7 @@ static int open_groups(struct binding *sockets, struct listener *l, unsigned cou
 	int rc = 0;
 
 	for (unsigned i = 0; rc == 0 && i < l->config->group_count; i++) {
-		rc = group_resolve(&l->config->groups[i], &sa, reason);
+		rc = listener_multicast_resolve(&l->config->groups[i], &sa, reason);
 		for (unsigned j = 0; rc == 0 && j < count; j++) {
 			sockaddr_set_port(&sa, sockaddr_port(&l->addresses[j].sa));
 			if (!is_open(l, &sa))

@@ -13,7 +13,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "groups.h"
+#include "listener_multicast.h"
 #include "listener_sockets.h"
 #include "listeners.h"
 #include "log.h"
@@ -100,7 +100,7 @@ static bool fdstore_has_use(const struct fdstore_socket *s, const struct config 
 			wants.wanted = list[j];
 			found = socket_name_fits(&wants, &s->name, &s->sa);
 		}
-		found = found || (wants.type == s->name.type && groups_have(lc, &s->sa));
+		found = found || (wants.type == s->name.type && listener_multicast_has(lc, &s->sa));
 		free(list);
 	}
 	return found;

@@ -7,8 +7,8 @@
 
 #include "binding.h"
 #include "cpus.h"
-#include "groups.h"
 #include "listener.h"
+#include "listener_multicast.h"
 #include "listener_sockets.h"
 #include "listeners.h"
 #include "registry.h"
@@ -193,7 +193,7 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 	l->groups = calloc(MAX(l->config->group_count, 1U), sizeof(*l->groups));
 	if (!l->endpoints || !l->groups)
 		return reason_set(reason, -ENOMEM, "no memory");
-	rc = groups_list(l->config, l->groups, reason);
+	rc = listener_multicast_list(l->config, l->groups, reason);
 	if (rc < 0)
 		return rc;
 	listener_address_list(l->config, l->endpoints);

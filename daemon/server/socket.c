@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "group.h"
 #include "log.h"
+#include "multicast.h"
 #include "sockaddr.h"
 #include "udp_socket.h"
 #include "watchdog.h"
@@ -47,14 +47,14 @@ char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TE
 {
 	uint32_t index = sockaddr_is_multicast(sa) ? sockaddr_interface(sa) : 0;
 	struct multicast_group group = { .sa = *sa };
-	char host[GROUP_TEXT_MAX];
+	char host[MULTICAST_TEXT_MAX];
 
 	if (!index)
 		return format_sockaddr(sa, text);
 	if (!if_indextoname(index, group.interface))
 		snprintf(group.interface, sizeof(group.interface), "%u", index);
 	snprintf(text, ADDRESS_TEXT_MAX, sa->ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u",
-		 format_group(&group, host), sockaddr_port(sa));
+		 multicast_format(&group, host), sockaddr_port(sa));
 	return text;
 }
 

@@ -7,7 +7,7 @@
 #pragma once
 #include <sys/socket.h>
 
-#include "group.h"
+#include "multicast.h"
 
 struct listener_config;
 struct reason;
@@ -15,16 +15,17 @@ struct worker_group;
 
 /* The group's address with its interface.  One that is not named is the only one of this host that
  * takes part in multicast.  0, or -errno with the reason. */
-int group_resolve(const struct multicast_group *group, struct sockaddr_storage *ret_sa,
-		  struct reason *reason);
+int listener_multicast_resolve(const struct multicast_group *group, struct sockaddr_storage *ret_sa,
+			       struct reason *reason);
 
 /* 0, or the error of the first group of config whose interface is not there, with the reason. */
-int groups_probe(const struct listener_config *config, struct reason *reason);
+int listener_multicast_probe(const struct listener_config *config, struct reason *reason);
 
 /* The groups of config with the addresses of their interfaces, for an engine that joins them
  * itself. 0, or -errno with the reason. */
-int groups_list(const struct listener_config *config, struct worker_group *ret_groups,
-		struct reason *reason);
+int listener_multicast_list(const struct listener_config *config, struct worker_group *ret_groups,
+			    struct reason *reason);
 
 /* Is sa, whatever its port, a group of config on this host? */
-bool groups_have(const struct listener_config *config, const struct sockaddr_storage *sa);
+bool listener_multicast_has(const struct listener_config *config,
+			    const struct sockaddr_storage *sa);

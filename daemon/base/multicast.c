@@ -1,5 +1,5 @@
-/* Multicast groups: how they are written and compared.  See group.h. */
-#include "group.h"
+/* Multicast groups: how they are written and compared.  See multicast.h. */
+#include "multicast.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ static bool copy_interface(char to[static IF_NAMESIZE], const char *name)
 	return true;
 }
 
-int parse_group(const char *text, struct multicast_group *ret_group)
+int multicast_parse(const char *text, struct multicast_group *ret_group)
 {
 	struct multicast_group group = { 0 };
 	size_t bytes = strcspn(text, "%");
@@ -41,18 +41,18 @@ int parse_group(const char *text, struct multicast_group *ret_group)
 	return 0;
 }
 
-char *format_group(const struct multicast_group *group, char text[static GROUP_TEXT_MAX])
+char *multicast_format(const struct multicast_group *group, char text[static MULTICAST_TEXT_MAX])
 {
 	size_t length;
 
-	inet_ntop(group->sa.ss_family, sockaddr_host(&group->sa), text, GROUP_TEXT_MAX);
+	inet_ntop(group->sa.ss_family, sockaddr_host(&group->sa), text, MULTICAST_TEXT_MAX);
 	length = strlen(text);
 	if (group->interface[0])
-		snprintf(text + length, GROUP_TEXT_MAX - length, "%%%s", group->interface);
+		snprintf(text + length, MULTICAST_TEXT_MAX - length, "%%%s", group->interface);
 	return text;
 }
 
-bool group_overlaps(const struct multicast_group *a, const struct multicast_group *b)
+bool multicast_overlaps(const struct multicast_group *a, const struct multicast_group *b)
 {
 	return sockaddr_is_same(&a->sa, &b->sa) &&
 	       (!a->interface[0] || !b->interface[0] || !strcmp(a->interface, b->interface));

@@ -11,10 +11,10 @@ struct multicast_group {
 };
 
 /* `239.1.2.3%eth0`, `ff05::1%eth0`, or without the interface. */
-int parse_group(const char *text, struct multicast_group *ret_group);
-enum { GROUP_TEXT_MAX = INET6_ADDRSTRLEN + IF_NAMESIZE };
+int multicast_parse(const char *text, struct multicast_group *ret_group);
+enum { MULTICAST_TEXT_MAX = INET6_ADDRSTRLEN + IF_NAMESIZE };
 /* Parses back to the same group; returns text. */
-char *format_group(const struct multicast_group *group, char text[static GROUP_TEXT_MAX]);
+char *multicast_format(const struct multicast_group *group, char text[static MULTICAST_TEXT_MAX]);
 
 /* May both mean the same group on the same interface?  One without an interface may mean any. */
-bool group_overlaps(const struct multicast_group *a, const struct multicast_group *b);
+bool multicast_overlaps(const struct multicast_group *a, const struct multicast_group *b);

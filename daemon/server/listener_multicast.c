@@ -1,5 +1,5 @@
-/* Interfaces of multicast groups.  See groups.h. */
-#include "groups.h"
+/* Interfaces of multicast groups.  See listener_multicast.h. */
+#include "listener_multicast.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -53,12 +53,12 @@ static int list_interfaces(struct interfaces *ret_all)
 static int choose_interface(const struct multicast_group *group, char ret_name[static IF_NAMESIZE],
 			    struct reason *reason)
 {
-	char text[GROUP_TEXT_MAX], names[NAMES_MAX * (IF_NAMESIZE + 2)] = "";
+	char text[MULTICAST_TEXT_MAX], names[NAMES_MAX * (IF_NAMESIZE + 2)] = "";
 	struct interfaces all;
 	size_t used = 0;
 	int rc = list_interfaces(&all);
 
-	format_group(group, text);
+	multicast_format(group, text);
 	if (rc < 0)
 		return reason_set(reason, rc, "group %s: interfaces: %s; name one as in '%s%%eth0'",
 				  text, strerror(-rc), text);
@@ -80,10 +80,10 @@ static int choose_interface(const struct multicast_group *group, char ret_name[s
 			  text, text);
 }
 
-int group_resolve(const struct multicast_group *group, struct sockaddr_storage *ret_sa,
-		  struct reason *reason)
+int listener_multicast_resolve(const struct multicast_group *group, struct sockaddr_storage *ret_sa,
+			       struct reason *reason)
 {
-	char name[IF_NAMESIZE], text[GROUP_TEXT_MAX];
+	char name[IF_NAMESIZE], text[MULTICAST_TEXT_MAX];
 	unsigned index;
 	int rc = 0;
 
@@ -97,19 +97,19 @@ int group_resolve(const struct multicast_group *group, struct sockaddr_storage *
 	if (!index)
 		return reason_set(reason, -errno,
 				  "group %s: interface '%s': %s; ip link shows which this host has",
-				  format_group(group, text), name, strerror(errno));
+				  multicast_format(group, text), name, strerror(errno));
 	*ret_sa = group->sa;
 	sockaddr_set_interface(ret_sa, index);
 	return 0;
 }
 
-int groups_probe(const struct listener_config *config, struct reason *reason)
+int listener_multicast_probe(const struct listener_config *config, struct reason *reason)
 {
 	struct sockaddr_storage sa;
 	int rc = 0;
 
 	for (unsigned i = 0; rc == 0 && i < config->group_count; i++)
-		rc = group_resolve(&config->groups[i], &sa, reason);
+		rc = listener_multicast_resolve(&config->groups[i], &sa, reason);
 	return rc;
 }
 
@@ -136,13 +136,13 @@ static int interface_address(uint32_t interface, sa_family_t family,
 	return rc;
 }
 
-int groups_list(const struct listener_config *config, struct worker_group *ret_groups,
-		struct reason *reason)
+int listener_multicast_list(const struct listener_config *config, struct worker_group *ret_groups,
+			    struct reason *reason)
 {
 	for (unsigned i = 0; i < config->group_count; i++) {
 		struct worker_group *g = &ret_groups[i];
-		char text[GROUP_TEXT_MAX];
-		int rc = group_resolve(&config->groups[i], &g->group, reason);
+		char text[MULTICAST_TEXT_MAX];
+		int rc = listener_multicast_resolve(&config->groups[i], &g->group, reason);
 
 		if (rc < 0)
 			return rc;
@@ -150,18 +150,19 @@ int groups_list(const struct listener_config *config, struct worker_group *ret_g
 				       &g->local);
 		if (rc < 0)
 			return reason_set(reason, rc, "group %s: the address of its interface: %s",
-					  format_group(&config->groups[i], text), strerror(-rc));
+					  multicast_format(&config->groups[i], text),
+					  strerror(-rc));
 	}
 	return 0;
 }
 
-bool groups_have(const struct listener_config *config, const struct sockaddr_storage *sa)
+bool listener_multicast_has(const struct listener_config *config, const struct sockaddr_storage *sa)
 {
 	struct sockaddr_storage named;
 	struct reason unused;
 
 	for (unsigned i = 0; i < config->group_count; i++)
-		if (group_resolve(&config->groups[i], &named, &unused) == 0) {
+		if (listener_multicast_resolve(&config->groups[i], &named, &unused) == 0) {
 			sockaddr_set_port(&named, sockaddr_port(sa));
 			if (sockaddr_is_same(&named, sa))
 				return true;

@@ -1,7 +1,7 @@
 /* Multicast groups: how they are written, and what the configuration says about them. */
 #include "config_case.h"
 
-#include "group.h"
+#include "multicast.h"
 #include "sockaddr.h"
 #include "socket_name.h"
 
@@ -13,14 +13,14 @@ static void a_group_is_an_address_and_an_interface(void **state)
 {
 	static const char *const texts[] = { "239.1.2.3%eth0", "224.0.0.1", "ff02::1%br-0.7",
 					     "ff05::1:3", "239.255.255.255%fifteen-letters" };
-	char text[GROUP_TEXT_MAX];
+	char text[MULTICAST_TEXT_MAX];
 	struct multicast_group group;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		assert_int_equal(parse_group(texts[i], &group), 0);
+		assert_int_equal(multicast_parse(texts[i], &group), 0);
 		assert_true(sockaddr_is_multicast(&group.sa));
-		assert_string_equal(format_group(&group, text), texts[i]);
+		assert_string_equal(multicast_format(&group, text), texts[i]);
 	}
 }
 
@@ -52,7 +52,7 @@ static void other_texts_are_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		assert_int_equal(parse_group(texts[i], &group), -EINVAL);
+		assert_int_equal(multicast_parse(texts[i], &group), -EINVAL);
 	assert_string_equal(group.interface, "untouched");
 }
 
