@@ -113,7 +113,7 @@ static int check_serving(const struct server *s)
 		uint64_t features;
 
 		if (l->state != LISTENER_UNAVAILABLE || !l->config->engine ||
-		    worker_probe(engine_of(l->config->engine, &l->config->options),
+		    worker_probe(registry_variant(l->config->engine, &l->config->options),
 				 &l->config->options, &features, &lacks) < 0)
 			continue;
 		log_error("--run: %s: %s", l->name, l->reason.text);

@@ -195,7 +195,7 @@ const char *config_absent(const struct listener_config *l)
 	if (l->tls.mode != TLS_NONE && tls_absent())
 		return tls_absent();
 	for (unsigned i = 0; engines[i]; i++)
-		if (engine_carries(engines[i], l->transport))
+		if (registry_engine_carries(engines[i], l->transport))
 			return engines[i]->absent;
 	return NULL;
 }
@@ -216,7 +216,7 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	if (is_refused(CONFIG_LISTENER, "transport", l))
 		return;
 	l->options.datagrams = l->transport->datagrams;
-	if (l->engine && !engine_carries(l->engine, l->transport))
+	if (l->engine && !registry_engine_carries(l->engine, l->transport))
 		report_transport(r, l, "engine", l->engine->name, l->engine->transport);
 	for (unsigned i = 0; !l->transport->unix_addresses && i < l->address_count; i++) {
 		char text[ADDRESS_TEXT_MAX];

@@ -8,7 +8,7 @@
 
 bool config_may_use(const struct listener_config *l, const struct engine *engine)
 {
-	return l->engine ? engine == l->engine : engine_carries(engine, l->transport);
+	return l->engine ? engine == l->engine : registry_engine_carries(engine, l->transport);
 }
 
 bool config_has_datagrams(const struct listener_config *l)
@@ -17,7 +17,7 @@ bool config_has_datagrams(const struct listener_config *l)
 
 	for (unsigned i = 0; engines[i]; i++)
 		if (config_may_use(l, engines[i]))
-			has |= engine_of(engines[i], &l->options)->forgets;
+			has |= registry_variant(engines[i], &l->options)->forgets;
 	return has;
 }
 
@@ -70,7 +70,7 @@ static uint64_t features_had(const struct listener_config *l)
 
 	for (unsigned i = 0; engines[i]; i++)
 		if (config_may_use(l, engines[i]))
-			has |= engine_of(engines[i], &l->options)->features;
+			has |= registry_variant(engines[i], &l->options)->features;
 	return has;
 }
 

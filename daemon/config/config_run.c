@@ -129,7 +129,7 @@ static int run_parse(struct run *run, const char *spec, struct reason *reason)
 	text = strchr(run->words, ',');
 	if (text)
 		*text++ = '\0';
-	run->service = service_find(run->words);
+	run->service = registry_service(run->words);
 	if (!run->service) {
 		unknown_service(run->words, reason);
 		return -EINVAL;
@@ -153,7 +153,7 @@ static int run_parse(struct run *run, const char *spec, struct reason *reason)
  * belongs to the listener. */
 static bool is_of_export(const struct run *run, unsigned i)
 {
-	const struct store *store = store_find(run->keys[i].value);
+	const struct store *store = registry_store(run->keys[i].value);
 
 	if (!strcmp(run->keys[i].key, "store"))
 		return store && !store->file;
@@ -343,7 +343,7 @@ static void print_engines(FILE *to, const struct transport *transport)
 {
 	fprintf(to, "  %s:", transport->name);
 	for (unsigned i = 0; engines[i]; i++)
-		if (engine_carries(engines[i], transport))
+		if (registry_engine_carries(engines[i], transport))
 			fprintf(to, " %s%s", engines[i]->name,
 				engines[i]->absent ? " (not in this build)" : "");
 	putc('\n', to);

@@ -146,7 +146,7 @@ static int doctor_try(const struct engine *engine, const struct doctor_options *
 	int rc;
 
 	options_set(&options, &ring_key_table, &of->ring);
-	engine = engine_of(engine, &options);
+	engine = registry_variant(engine, &options);
 	*known |= engine->features;
 	rc = worker_probe(engine, &options, &features, reason);
 	if (rc == 0)
@@ -178,7 +178,7 @@ static void check_engine(json_t *checks, const struct engine *engine, const json
 			 const _Atomic bool *stop)
 {
 	const bool tried[] = { false, engine->features & FEATURE_BIT(sqpoll),
-			       engine_carries(engine, &transport_udp),
+			       registry_engine_carries(engine, &transport_udp),
 			       engine->keys == &ring_key_table };
 	struct reason reason = { "" }, no_area = { "" };
 	uint64_t features = 0, known = 0;
@@ -310,7 +310,8 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 	const struct engine *engine = listener_pick_engine(lc);
 	struct reason reason = { "" };
 	uint64_t features = 0;
-	int rc = worker_probe(engine_of(engine, &lc->options), &lc->options, &features, &reason);
+	int rc = worker_probe(registry_variant(engine, &lc->options), &lc->options, &features,
+			      &reason);
 	json_t *item;
 
 	if (rc == 0)

@@ -6,7 +6,7 @@
  * that comes back from the kernel is always valid.
  *
  * To add one: a file in engine/ that defines a `const struct engine`, and its line in
- * registry/engines.c.  An engine that works in another way with some options, as over UDP, has a
+ * registry/registry.c.  An engine that works in another way with some options, as over UDP, has a
  * variant: a `const struct engine` of the same name. */
 #pragma once
 #include <stdbool.h>

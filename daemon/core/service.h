@@ -1,7 +1,7 @@
 /* A service: what bytes mean.  Written once, runs over every engine.
  *
  * To add one: a folder in service/ that defines a `const struct service`, and
- * its line in registry/services.c. */
+ * its line in registry/registry.c. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

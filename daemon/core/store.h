@@ -3,7 +3,7 @@
  * that opens exports (export/export_open.c).
  *
  * To add one: a file in store/ that defines a `const struct store`, and
- * its line in registry/stores.c. */
+ * its line in registry/registry.c. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Engine `io_uring` with zero-copy receive (zcrx): it receives into an area of
  * pages instead of the pool.
  *
- * It is an engine of its own with the same name (registry/engines.c), so that requests over the
+ * It is an engine of its own with the same name (registry/registry.c), so that requests over the
  * other one execute none of this; it sends as the other does.  No plain call receives here, as data
  * that a device has put into the area cannot be read by one.  A receive has many completions, each
  * of a page at most.  It ends when it has brought the bytes that it was armed for; the last

@@ -104,7 +104,7 @@ struct reason export_shortfall(const struct mount *m)
 	if (reason.text[0] || m->export->options->direct != EXPORT_POLLED || is_polled)
 		return reason;
 	/* A file may have refused it after the start, as reads of holes succeed without it. */
-	if (m->store == store_find("io_uring"))
+	if (m->store == registry_store("io_uring"))
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
 	else
 		reason_set(&reason, 0, "the store %s does not poll; use `store = io_uring`",

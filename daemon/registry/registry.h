@@ -17,11 +17,12 @@ extern const struct engine *const engines[];
 extern const struct store *const stores[];
 
 /* NULL: none has this name. */
-const struct service *service_find(const char *name);
-const struct engine *engine_find(const char *name);
-const struct store *store_find(const char *name);
+const struct service *registry_service(const char *name);
+const struct engine *registry_engine(const char *name);
+const struct store *registry_store(const char *name);
 
 /* The variant of the engine that a worker with these options uses, or the engine itself. */
-const struct engine *engine_of(const struct engine *engine, const struct worker_options *options);
+const struct engine *registry_variant(const struct engine *engine,
+				      const struct worker_options *options);
 /* Does the engine or one of its variants use that transport? */
-bool engine_carries(const struct engine *engine, const struct transport *transport);
+bool registry_engine_carries(const struct engine *engine, const struct transport *transport);

@@ -81,7 +81,7 @@ static int listener_start_workers(struct listener *l, unsigned count, struct bin
 		unsigned socket_count = binding_take(sockets, i, taken);
 
 		w->service = l->tls ? tls_stage_service(l->tls) : l->config->service;
-		w->engine = engine_of(l->engine, &l->config->options);
+		w->engine = registry_variant(l->engine, &l->config->options);
 		w->options = l->config->options;
 		if (l->tls)
 			w->options.features_off |= tls_stage_features_off(l->tls);
@@ -121,11 +121,11 @@ const struct engine *listener_pick_engine(const struct listener_config *config)
 	while (engines[count])
 		count++;
 	while (count-- > 0) {
-		if (!engine_carries(engines[count], config->transport))
+		if (!registry_engine_carries(engines[count], config->transport))
 			continue;
 		pick = engines[count];
-		if (worker_probe(engine_of(pick, &config->options), &config->options, &features,
-				 &reason) == 0)
+		if (worker_probe(registry_variant(pick, &config->options), &config->options,
+				 &features, &reason) == 0)
 			break;
 	}
 	return pick;

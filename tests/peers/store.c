@@ -118,8 +118,8 @@ int main(int argc, char **argv)
 	if (argc != 8 || !w)
 		die("arguments", "STORE ENGINE read|write DIRECTORY FILES SIZE SECONDS");
 	memset(w, 0, sizeof(*w));
-	store = store_find(argv[1]);
-	w->engine = engine_find(argv[2]);
+	store = registry_store(argv[1]);
+	w->engine = registry_engine(argv[2]);
 	if (!store || !store->file || !w->engine)
 		die(argv[1], "no such store for files, or engine");
 	b.kind = !strcmp(argv[3], "read") ? IO_read : IO_write;

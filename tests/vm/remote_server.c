@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 	if (argc != 2 || inet_pton(AF_INET, argv[1], &in->sin_addr) != 1)
 		return 2;
 	worker.service = &service_telling;
-	worker.engine = engine_find("rdma");
+	worker.engine = registry_engine("rdma");
 	worker.options = (struct worker_options){ .buffer_size = 16384, .buffers = 256 };
 	worker.owner = &owner;
 	worker.listener = "test";

@@ -153,7 +153,7 @@ static struct disk *disk_new(const char *store, const char *engine, int fd)
 		d->options.size = MEMORY_SIZE;
 	d->export = (struct export){ .name = "disk",
 				     .options = &d->options,
-				     .store = store_find(store),
+				     .store = registry_store(store),
 				     .fd = fd,
 				     .align = 1,
 				     .on_failed = disk_on_failed };
@@ -167,7 +167,7 @@ static struct disk *disk_new(const char *store, const char *engine, int fd)
 		assert_int_equal(d->export.store->prepare(&d->export, &(bool){ 0 }, &reason), 0);
 	d->mount = (struct mount){ .export = &d->export, .store = d->export.store };
 	d->conn.worker = w;
-	w->engine = engine_find(engine);
+	w->engine = registry_engine(engine);
 	w->mounts = &d->mount;
 	w->mount_count = 1;
 	w->options.buffers = 64;

@@ -6,7 +6,7 @@
 
 static struct service_case *busy(const uint8_t *piece)
 {
-	struct service_case *t = case_new(service_find("discard"), 4, 2 * BULK_PIECE);
+	struct service_case *t = case_new(registry_service("discard"), 4, 2 * BULK_PIECE);
 
 	for (size_t bytes = 0; bytes <= BULK_ALONE + 2 * BULK_PIECE; bytes += 2 * BULK_PIECE)
 		case_input(t, piece, 2 * BULK_PIECE, 2 * BULK_PIECE);
@@ -105,7 +105,7 @@ static void close_all(struct service_case *t)
 
 static void the_connection_that_waited_longest_receives(void **state)
 {
-	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
+	struct service_case *t = case_new(registry_service("discard"), 4, PIECE);
 	struct conn *conns[SINKS];
 	unsigned pieces[SINKS] = { 0 };
 
@@ -123,7 +123,7 @@ static void the_connection_that_waited_longest_receives(void **state)
 
 static void a_lone_bulk_receiver_has_the_whole_turn(void **state)
 {
-	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
+	struct service_case *t = case_new(registry_service("discard"), 4, PIECE);
 
 	(void)state;
 	for (unsigned turn = 0; turn < 3; turn++) {
@@ -137,7 +137,7 @@ static void a_lone_bulk_receiver_has_the_whole_turn(void **state)
 static void a_new_bulk_receiver_has_not_waited(void **state)
 {
 	static uint8_t piece[2 * BULK_PIECE];
-	struct service_case *t = case_new(service_find("discard"), 4, 2 * BULK_PIECE);
+	struct service_case *t = case_new(registry_service("discard"), 4, 2 * BULK_PIECE);
 
 	(void)state;
 	stat_always_add(t->worker.stats.turns, 1000);
@@ -153,7 +153,7 @@ static void a_new_bulk_receiver_has_not_waited(void **state)
 /* The receiver whose turn it would be has ended, or its input is paused. */
 static void a_client_that_has_left_stops_no_other(void **state)
 {
-	struct service_case *t = case_new(service_find("discard"), 4, PIECE);
+	struct service_case *t = case_new(registry_service("discard"), 4, PIECE);
 	struct conn *conns[SINKS];
 	unsigned pieces[SINKS] = { 0 };
 

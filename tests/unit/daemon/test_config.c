@@ -62,8 +62,8 @@ static void every_key_sets_its_field(void **state)
 	assert_int_equal(l->addresses[2].port_first, 5);
 	assert_int_equal(l->address_origins[1].line, 7);
 	assert_int_equal(l->address_origins[2].line, 8);
-	assert_ptr_equal(l->engine, engine_find("io_uring"));
-	assert_ptr_equal(l->service, service_find("chargen"));
+	assert_ptr_equal(l->engine, registry_engine("io_uring"));
+	assert_ptr_equal(l->service, registry_service("chargen"));
 	assert_int_equal(l->workers, 0);
 	assert_int_equal(CPU_COUNT(&l->options.cpus), 1);
 	assert_true(l->optional);

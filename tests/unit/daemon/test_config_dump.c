@@ -135,7 +135,8 @@ static void a_listener_has_the_keys_of_all_engines(void **state)
 
 	(void)state;
 	assert_int_equal(ring_options(options)->sqpoll, KEY_CPU_NONE);
-	assert_ptr_equal(engine_of(engine_find("io_uring"), options), engine_find("io_uring"));
+	assert_ptr_equal(registry_variant(registry_engine("io_uring"), options),
+			 registry_engine("io_uring"));
 	config_free(c);
 }
 

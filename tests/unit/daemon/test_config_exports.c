@@ -1,37 +1,11 @@
 /* config/config*.c: exports, and the listeners that serve them. */
 #include "config_case.h"
 
-#include "registry.h"
-#include "service.h"
 #include "store.h"
 
-/* Stands in for registry/services.c and stores.c: only the properties that the rules look at. */
-static const struct service service_disk = { .name = "disk", .flags = SERVICE_EXPORTS };
-static const struct service service_echo = { .name = "echo" };
-const struct service *const services[] = { &service_disk, &service_echo, NULL };
+extern const struct store store_file_uring, store_file_threads, store_memory;
 
-extern const struct store store_memory, store_null;
-static const struct store store_ring = { .name = "ring", .file = true };
-static const struct store store_pool = { .name = "pool", .file = true };
-const struct store *const stores[] = { &store_ring, &store_pool, &store_memory, &store_null, NULL };
-
-const struct service *service_find(const char *name)
-{
-	for (unsigned i = 0; services[i]; i++)
-		if (!strcmp(services[i]->name, name))
-			return services[i];
-	return NULL;
-}
-
-const struct store *store_find(const char *name)
-{
-	for (unsigned i = 0; stores[i]; i++)
-		if (!strcmp(stores[i]->name, name))
-			return stores[i];
-	return NULL;
-}
-
-#define DISK   "[listener l]\naddress = 127.0.0.1:1\nservice = disk\n"
+#define DISK   "[listener l]\naddress = 127.0.0.1:1\nservice = nbd\n"
 #define FILE_X "[export x]\npath = /x\n"
 #define RAM    "[export ram]\nstore = memory\nsize = 1M\n"
 
@@ -56,7 +30,7 @@ static void an_export_has_defaults(void **state)
 
 static void an_export_reads_every_key(void **state)
 {
-	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = pool\ndirect = poll\n"
+	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = threads\ndirect = poll\n"
 				       "queue-depth = 1024\nthreads = 64\n"
 				       "sync-writes = yes\n[export y]\n"
 				       "path = /y\nread-only = yes\n" RAM);
@@ -64,7 +38,7 @@ static void an_export_reads_every_key(void **state)
 
 	(void)state;
 	assert_int_equal(o->size, 3ULL << 30);
-	assert_ptr_equal(o->store, &store_pool);
+	assert_ptr_equal(o->store, &store_file_threads);
 	assert_int_equal(o->queue_depth, 1024);
 	assert_int_equal(o->threads, 64);
 	assert_true(o->create && o->direct == EXPORT_POLLED && o->sync_writes);
@@ -80,8 +54,8 @@ static void a_file_needs_a_path_and_memory_a_size(void **state)
 		"[export x]\n",
 		"f:1: [export x] path: expected an absolute path, got none (store is auto)\n");
 	assert_errors(
-		"[export x]\nstore = ring\npath = none\n",
-		"f:3: [export x] path: expected an absolute path, got none (store is ring)\n");
+		"[export x]\nstore = io_uring\npath = none\n",
+		"f:3: [export x] path: expected an absolute path, got none (store is io_uring)\n");
 	assert_errors("[export x]\npath = x\n",
 		      "f:2: [export x] path: expected an absolute path in ASCII, no white space, "
 		      "up to 180 bytes or none, got 'x'\n");
@@ -127,9 +101,10 @@ static void errors_of_an_export_read_like_those_of_a_listener(void **state)
 	(void)state;
 	assert_errors(FILE_X "pth = /y\n", "f:3: [export x] pth: expected a key of [export NAME], "
 					   "got 'pth' (did you mean 'path'?)\n");
-	assert_errors(FILE_X "store = thread\n",
-		      "f:3: [export x] store: expected auto, ring, pool, memory or null, got "
-		      "'thread'\n");
+	assert_errors(
+		FILE_X "store = thread\n",
+		"f:3: [export x] store: expected auto, io_uring, threads, blocking, memory or null, got "
+		"'thread' (did you mean 'threads'?)\n");
 	assert_errors("[export a/b]\n",
 		      "f:1: expected [export NAME] with a name of A-Z, a-z, 0-9, '_', '.', '-', "
 		      "up to 63 bytes, got 'a/b'\n");
@@ -173,7 +148,7 @@ static void exports_are_given_where_the_service_has_them_and_nowhere_else(void *
 	assert_errors(DISK, "f:1: [listener l] exports: expected the NAME of an [export NAME], got "
 			    "nothing\n");
 	assert_errors(
-		GOOD "exports = x, y\nstore = ring\n" FILE_X,
+		GOOD "exports = x, y\nstore = io_uring\n" FILE_X,
 		"f:4: [listener a] exports: requires a service with exports (service is echo)\n"
 		"f:5: [listener a] store: requires a service with exports (service is echo)\n");
 }
@@ -189,16 +164,17 @@ static void exports_exist_and_come_once(void **state)
 
 static void a_listener_reaches_files_through_a_store_of_its_own(void **state)
 {
-	struct config *c = load(DISK "exports = x\nstore = pool\n" FILE_X "store = ring\n");
+	struct config *c = load(DISK "exports = x\nstore = threads\n" FILE_X "store = io_uring\n");
 
 	(void)state;
-	assert_ptr_equal(c->listeners[0].store, &store_pool);
+	assert_ptr_equal(c->listeners[0].store, &store_file_threads);
 	config_free(c);
-	assert_errors(DISK "exports = x, ram\nstore = pool\n" FILE_X RAM,
+	assert_errors(DISK "exports = x, ram\nstore = threads\n" FILE_X RAM,
 		      "f:5: [listener l] store: expected export, got "
-		      "'pool': export 'ram' is no file (store = memory)\n");
-	assert_errors(DISK "exports = x\nstore = memory\n" FILE_X,
-		      "f:5: [listener l] store: expected export, ring or pool, got 'memory'\n");
+		      "'threads': export 'ram' is no file (store = memory)\n");
+	assert_errors(
+		DISK "exports = x\nstore = memory\n" FILE_X,
+		"f:5: [listener l] store: expected export, io_uring, threads or blocking, got 'memory'\n");
 }
 
 /* The errors that follow from one wrong word are not repeated. */
@@ -209,7 +185,7 @@ static void one_mistake_is_one_error(void **state)
 		GOOD "exports = ry\n" RAM,
 		"f:4: [listener a] exports: requires a service with exports (service is echo)\n");
 	assert_errors(
-		GOOD "exports = ram\nstore = ring\n" RAM,
+		GOOD "exports = ram\nstore = io_uring\n" RAM,
 		"f:4: [listener a] exports: requires a service with exports (service is echo)\n"
 		"f:5: [listener a] store: requires a service with exports (service is echo)\n");
 	assert_errors("[listener a]\nadress = 127.0.0.1:7008\nservice = echo\n",

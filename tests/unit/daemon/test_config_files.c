@@ -88,7 +88,7 @@ static void a_drop_in_overrides_and_extends(void **state)
 	assert_int_equal(c->listeners[0].workers, 4);
 	assert_int_equal(c->listeners[0].options.buffers, 64);
 	assert_string_equal(c->listeners[1].name, "b");
-	assert_ptr_equal(c->listeners[1].service, service_find("echo"));
+	assert_ptr_equal(c->listeners[1].service, registry_service("echo"));
 	assert_int_equal(c->server.log_level, LOG_ERR);
 	config_free(c);
 }

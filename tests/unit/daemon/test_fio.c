@@ -12,10 +12,10 @@ static void *shared;
 
 static struct service_case *start(void)
 {
-	struct service_case *t = case_new(service_find("fio"), CHUNKS, CHUNK);
+	struct service_case *t = case_new(registry_service("fio"), CHUNKS, CHUNK);
 
 	t->worker.options.region_size = REGION;
-	options_set(&t->worker.options, service_find("fio")->keys, &(uint64_t){ TOTAL });
+	options_set(&t->worker.options, registry_service("fio")->keys, &(uint64_t){ TOTAL });
 	t->worker.shared = shared;
 	return t;
 }
@@ -186,9 +186,9 @@ int main(void)
 	struct reason reason;
 	int failed;
 
-	shared = service_find("fio")->shared_new(NULL, NULL, &reason);
+	shared = registry_service("fio")->shared_new(NULL, NULL, &reason);
 	assert(shared);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	service_find("fio")->shared_free(shared);
+	registry_service("fio")->shared_free(shared);
 	return failed;
 }

@@ -18,7 +18,7 @@ enum { CHUNKS = 256, CHUNK = 4096 };
 
 static struct service_case *http_new(void)
 {
-	return case_new(service_find("http"), CHUNKS, CHUNK);
+	return case_new(registry_service("http"), CHUNKS, CHUNK);
 }
 
 static void assert_sent(const struct service_case *t, const char *expected, const char *why)

@@ -28,7 +28,7 @@ struct scene {
 
 static int scene_start(void **state)
 {
-	const struct service *service = service_find("iperf3");
+	const struct service *service = registry_service("iperf3");
 	struct scene *s = calloc(1, sizeof(*s));
 	struct reason reason;
 

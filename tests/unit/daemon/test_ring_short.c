@@ -206,7 +206,7 @@ static void catch_calls(struct bench *b)
 
 static void submissions_that_the_kernel_refused_do_not_count_as_sent(void **state)
 {
-	struct bench *b = bench_start(engine_find("io_uring"), echo());
+	struct bench *b = bench_start(registry_engine("io_uring"), echo());
 	uint64_t received = 0;
 
 	(void)state;
@@ -232,7 +232,8 @@ static int datagram_socket(struct place *p)
 static void datagrams_that_the_kernel_did_not_take_are_sent_again(void **state)
 {
 	const struct worker_options options = { .datagrams = true };
-	struct bench *b = bench_new(engine_of(engine_find("io_uring"), &options), echo());
+	struct bench *b =
+		bench_new(registry_variant(registry_engine("io_uring"), &options), echo());
 	struct timeval timeout = { .tv_sec = TIMEOUT_S };
 	int fds[CLIENTS];
 

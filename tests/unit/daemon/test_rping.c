@@ -21,7 +21,7 @@ static struct peer *start(void)
 	assert_non_null(p);
 	for (unsigned i = 0; i < sizeof(p->source); i++)
 		p->source[i] = (uint8_t)(i * 31 + i / 256);
-	p->at = case_new(service_find("rping"), CHUNKS, CHUNK);
+	p->at = case_new(registry_service("rping"), CHUNKS, CHUNK);
 	p->free = p->at->worker.pool.free_count;
 	return p;
 }

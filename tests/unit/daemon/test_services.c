@@ -25,7 +25,7 @@ static unsigned random_below(unsigned *seed, unsigned n)
 
 static struct fake *start(const char *name)
 {
-	const struct service *service = service_find(name);
+	const struct service *service = registry_service(name);
 
 	assert_non_null(service);
 	return fake_start(service, CHUNKS, CHUNK, 0);
@@ -288,7 +288,7 @@ static void chargen_sends_after_a_fin_and_ends_with_a_drain(void **state)
 
 static void chargen_sends_whole_lines_out_of_small_chunks(void **state)
 {
-	struct fake *f = fake_start(service_find("chargen"), CHUNKS, 4096, 0);
+	struct fake *f = fake_start(registry_service("chargen"), CHUNKS, 4096, 0);
 	struct fake_peer *p = connect_reader(f);
 
 	(void)state;
@@ -349,11 +349,11 @@ static void services_are_found_by_name(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; services[i]; i++) {
-		assert_ptr_equal(service_find(services[i]->name), services[i]);
+		assert_ptr_equal(registry_service(services[i]->name), services[i]);
 		assert_non_null(services[i]->operations[0]);
 	}
-	assert_null(service_find("ech"));
-	assert_null(service_find(""));
+	assert_null(registry_service("ech"));
+	assert_null(registry_service(""));
 }
 
 static int fill_input(void **state)

@@ -78,13 +78,13 @@ static void any_split_gives_the_same_bytes(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
-		struct service_case *t = case_new(service_find("sockperf"), CHUNKS, CHUNK);
+		struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
 		case_input(t, s->data, s->bytes, pieces[i]);
 		assert_answered(t, s);
 	}
 	for (unsigned seed = 0; seed < 50; seed++) {
-		struct service_case *t = case_new(service_find("sockperf"), CHUNKS, CHUNK);
+		struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
 		case_input_random(t, s->data, s->bytes, seed);
 		assert_answered(t, s);
@@ -95,7 +95,7 @@ static void any_split_gives_the_same_bytes(void **state)
 static void a_slow_reader_gets_the_same_bytes(void **state)
 {
 	struct stream *s = stream_new();
-	struct service_case *t = case_new(service_find("sockperf"), CHUNKS, CHUNK);
+	struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
 	(void)state;
 	t->room = 0;
@@ -111,7 +111,7 @@ static void a_slow_reader_gets_the_same_bytes(void **state)
 static void a_half_close_answers_everything(void **state)
 {
 	struct stream *s = stream_new();
-	struct service_case *t = case_new(service_find("sockperf"), CHUNKS, CHUNK);
+	struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
 	(void)state;
 	t->room = 1000;
@@ -135,7 +135,7 @@ static void a_length_that_cannot_be_ends_the_connection(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
-		struct service_case *t = case_new(service_find("sockperf"), CHUNKS, CHUNK);
+		struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 		uint32_t length = htobe32(lengths[i / 2]);
 		uint8_t header[2 * SOCKPERF_HEADER] = { [9] = PING, [13] = SOCKPERF_HEADER };
 

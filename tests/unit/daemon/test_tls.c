@@ -35,7 +35,7 @@ static void talk_start(struct talk *t, const char *service, uint32_t chunks, uin
 	struct tls_options options = { .mode = TLS_USER };
 	struct reason reason = { "" };
 
-	t->stage = tls_stage_new(service_find(service), &options, 1, &reason);
+	t->stage = tls_stage_new(registry_service(service), &options, 1, &reason);
 	assert_string_equal(reason.text, "");
 	t->fake = fake_start(tls_stage_service(t->stage), chunks, chunk_size, 0);
 	t->peer = fake_connect(t->fake);

@@ -67,7 +67,7 @@ static void answers_are(const char *expected, unsigned clients, void (*completes
 
 	if (!is_here("io_uring"))
 		skip();
-	s.bench = bench_new(engine_find("io_uring"), echo());
+	s.bench = bench_new(registry_engine("io_uring"), echo());
 	/* By calls a first request would be received outside the ring. */
 	s.bench->worker.options.features_off =
 		FEATURE_BIT(incremental_buffers) | FEATURE_BIT(eager_io);
@@ -179,7 +179,7 @@ static void urgent_bytes_take_no_chunks(uint64_t features_off)
 
 	if (!is_here("io_uring"))
 		skip();
-	b = bench_new(engine_find("io_uring"), echo());
+	b = bench_new(registry_engine("io_uring"), echo());
 	/* `restricted` refuses the question for the kernel's count. */
 	b->worker.options.features_off = FEATURE_BIT(restricted) | features_off;
 	worker_begin(&b->worker, listen_at(&b->place), false);

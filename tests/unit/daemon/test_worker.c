@@ -466,7 +466,7 @@ static void a_connection_that_brings_one_request_takes_few_calls(void **state)
 static void a_wait_that_always_fails_does_not_spin(void **state)
 {
 	enum { TURNS = 4 };
-	struct bench *b = bench_start(engine_find("epoll"), echo());
+	struct bench *b = bench_start(registry_engine("epoll"), echo());
 	int fd = ((const struct epoll *)b->worker.engine_state)->fd,
 	    none = open("/dev/null", O_RDONLY);
 	struct stall s;

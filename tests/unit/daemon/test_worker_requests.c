@@ -326,7 +326,7 @@ static void a_starved_connection_runs_when_sends_free_chunks(void **state)
 	(void)state;
 	if (!is_here("io_uring"))
 		skip();
-	b = bench_start(engine_find("io_uring"), &greedy);
+	b = bench_start(registry_engine("io_uring"), &greedy);
 	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
 		fds[i] = client_connect(&b->place);
 		assert_true(client_asks(fds[i]) && client_is_answered(fds[i]));

@@ -208,7 +208,7 @@ static void zero_copy_falls_back_to_copies(void **state)
 	(void)state;
 	if (!is_here("io_uring"))
 		skip();
-	b = bench_start(engine_find("io_uring"), echo(), 1);
+	b = bench_start(registry_engine("io_uring"), echo(), 1);
 	w = &b->workers[0];
 	fd = client_connect(&b->place);
 	if (!(w->features & FEATURE_BIT(send_zc))) {

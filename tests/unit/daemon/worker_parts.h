@@ -34,7 +34,7 @@ enum { TIMEOUT_S = 10 };
 
 static inline const struct service *echo(void)
 {
-	return service_find("echo");
+	return registry_service("echo");
 }
 
 /* Zeroed memory for a worker, aligned as it must be. */

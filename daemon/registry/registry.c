@@ -1,0 +1,108 @@
+/* The tables of services, engines and their variants, and stores: one line each. */
+#include "registry.h"
+
+#include <string.h>
+
+#include "util.h"
+
+extern const struct service service_echo, service_discard, service_chargen, service_http,
+	service_iperf3, service_nbd, service_nvme, service_rping, service_fio, service_netperf,
+	service_perftest, service_perftest_lat, service_sockperf;
+extern const struct engine engine_rdma, engine_epoll, engine_uring_poll, engine_uring;
+extern const struct engine engine_rdma_datagrams, engine_epoll_udp, engine_uring_poll_udp,
+	engine_uring_udp;
+extern const struct engine engine_uring_zcrx;
+extern const struct store store_file_uring, store_file_threads, store_file_blocking, store_memory,
+	store_null;
+
+/* clang-format off */
+const struct service *const services[] = {
+	&service_echo,
+	&service_discard,
+	&service_chargen,
+	&service_http,
+	&service_iperf3,
+	&service_nbd,
+	&service_netperf,
+	&service_nvme,
+	&service_sockperf,
+	&service_rping,
+	&service_fio,
+	&service_perftest,
+	&service_perftest_lat,
+	NULL,
+};
+
+const struct engine *const engines[] = {
+	&engine_rdma,
+	&engine_epoll,
+	&engine_uring_poll,
+	&engine_uring,
+	NULL,
+};
+
+static const struct engine *const variants[] = {
+	&engine_rdma_datagrams,
+	&engine_epoll_udp,
+	&engine_uring_poll_udp,
+	&engine_uring_udp,
+	&engine_uring_zcrx,
+};
+
+/* The best first. */
+const struct store *const stores[] = {
+	&store_file_uring,
+	&store_file_threads,
+	&store_file_blocking,
+	&store_memory,
+	&store_null,
+	NULL,
+};
+/* clang-format on */
+
+const struct service *registry_service(const char *name)
+{
+	for (unsigned i = 0; services[i]; i++)
+		if (!strcmp(services[i]->name, name))
+			return services[i];
+	return NULL;
+}
+
+const struct engine *registry_engine(const char *name)
+{
+	for (unsigned i = 0; engines[i]; i++)
+		if (!strcmp(engines[i]->name, name))
+			return engines[i];
+	return NULL;
+}
+
+const struct store *registry_store(const char *name)
+{
+	for (unsigned i = 0; stores[i]; i++)
+		if (!strcmp(stores[i]->name, name))
+			return stores[i];
+	return NULL;
+}
+
+static bool is_variant(const struct engine *variant, const struct engine *engine)
+{
+	return !strcmp(variant->name, engine->name);
+}
+
+const struct engine *registry_variant(const struct engine *engine,
+				      const struct worker_options *options)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		if (is_variant(variants[i], engine) && variants[i]->suits(options))
+			return variants[i];
+	return engine;
+}
+
+bool registry_engine_carries(const struct engine *engine, const struct transport *transport)
+{
+	bool carries = engine->transport == transport;
+
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		carries |= is_variant(variants[i], engine) && variants[i]->transport == transport;
+	return carries;
+}
