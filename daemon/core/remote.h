@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "buf.h"
+#include "bufq.h"
 
 struct conn;
 struct worker;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "buf.h"
+#include "bufq.h"
 #include "deadlines.h"
 #include "engine.h"
 #include "engine_features.h"

@@ -9,7 +9,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "buf.h"
+#include "bufq.h"
 
 struct area {
 	/* One for each page; `used`: how many times it was filled since it went out. */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "buf.h"
+#include "bufq.h"
 #include "conn.h"
 #include "engine.h"
 #include "ring.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "buf.h"
+#include "bufq.h"
 #include "worker.h"
 
 /* ---- Lent chunks ---- */

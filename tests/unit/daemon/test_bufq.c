@@ -1,4 +1,5 @@
-/* core/buf.c: whatever is done to queues, no chunk and no view is lost, and the bytes are right. */
+/* core/bufq.c: whatever is done to queues, no chunk and no view is lost, and the bytes are right.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "buf.h"
+#include "bufq.h"
 #include "util.h"
 
 enum { CHUNKS = 64, CHUNK = 256, QUEUES = 3, MODEL_MAX = 64 * 1024 };
