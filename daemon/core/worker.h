@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "bufq.h"
-#include "deadlines.h"
+#include "deadline.h"
 #include "engine.h"
 #include "engine_features.h"
 #include "mailbox.h"

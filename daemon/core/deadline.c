@@ -1,5 +1,5 @@
-/* A timing wheel.  See deadlines.h. */
-#include "deadlines.h"
+/* A timing wheel.  See deadline.h. */
+#include "deadline.h"
 
 #include "util.h"
 

@@ -1,4 +1,4 @@
-/* core/deadlines.c beside a plain list of timers. */
+/* core/deadline.c beside a plain list of timers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "deadlines.h"
+#include "deadline.h"
 #include "util.h"
 
 enum { TIMERS = 500, STEPS = 400 * 1000 };
