@@ -263,7 +263,7 @@ bool conn_read_must_wait(const struct conn *c, bool in_memory)
 
 /* The limit of one connection shrinks as the pool empties, so that a few clients that never read
  * cannot take it all; never below two chunks. */
-void worker_set_held_max(struct worker *w)
+void pressure_set_held_max(struct worker *w)
 {
 	uint32_t chunks, keep = pool_free_for_all(&w->pool);
 	size_t chunk = w->pool.chunk_size, share;

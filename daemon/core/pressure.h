@@ -13,6 +13,13 @@
  * Otherwise they need it while chunks are short. */
 void pressure_set_floor(struct worker *w);
 
+/* How much a connection may hold; to be called when free chunks have changed. */
+void pressure_set_held_max(struct worker *w);
+
+/* pressure_check.c: the worker's timer of connections that wait, and serving them. */
+void pressure_check_init(struct worker *w);
+void pressure_resume(struct worker *w);
+
 /* Chunks that no receive may take: the reserve leaves half of those kept for answers. */
 uint32_t pressure_kept(const struct worker *w);
 

@@ -90,7 +90,7 @@ static void worker_shed_views(struct worker *w)
 
 /* Called in each turn while connections wait.  Its cost depends on the number of connections that
  * it serves, not on the number that wait. */
-void worker_resume_waiting(struct worker *w)
+void pressure_resume(struct worker *w)
 {
 	uint32_t free = w->pressure.free_lacked;
 

@@ -400,11 +400,6 @@ void worker_add_hook(struct worker *w, struct worker_hook *hook);
  * is no error. */
 void worker_drop_hook(struct worker *w, struct worker_hook *hook);
 
-/* Is fd a Unix socket?  Then there is no TCP_INFO and no device. */
-bool socket_is_local(int fd);
-/* The local port of a socket; 0: it has none. */
-uint16_t socket_port(int fd);
-
 /* Called by engines: a connection was accepted (fd, which the worker now owns), or accepting failed
  * (fd is -errno).  peer NULL: not known. */
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
@@ -488,10 +483,3 @@ void worker_accept_queued(struct acceptor *a);
 /* worker_turn.c: one turn; its parts of w are set by worker_turn_init(). */
 void worker_turn(struct worker *w);
 void worker_turn_init(struct worker *w);
-
-/* pressure.c: how much a connection may hold; to be called when free chunks have changed. */
-void worker_set_held_max(struct worker *w);
-
-/* pressure_check.c: connections that wait for memory. */
-void pressure_check_init(struct worker *w);
-void worker_resume_waiting(struct worker *w);

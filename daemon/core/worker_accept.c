@@ -6,24 +6,7 @@
 #include <unistd.h>
 
 #include "conn.h"
-#include "sockaddr.h"
 #include "worker.h"
-
-bool socket_is_local(int fd)
-{
-	int family = AF_UNSPEC;
-	socklen_t len = sizeof(family);
-
-	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0 && family == AF_UNIX;
-}
-
-uint16_t socket_port(int fd)
-{
-	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
-	socklen_t len = sizeof(sa);
-
-	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? sockaddr_port(&sa) : 0;
-}
 
 /* Resumes accepting, which paused for lack of descriptors or memory, or as listen(2) had failed. */
 static void worker_resume_accept(struct worker *w)

@@ -10,6 +10,7 @@
 
 #include "batch.h"
 #include "conn.h"
+#include "pressure.h"
 #include "slices.h"
 #include "sockaddr.h"
 #include "store.h"
@@ -53,7 +54,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 	w->limits.held_limit = CONN_HELD_MAX;
 	if (w->service && w->service->held_max)
 		w->limits.held_limit = w->service->held_max;
-	worker_set_held_max(w);
+	pressure_set_held_max(w);
 	worker_turn_init(w);
 	pressure_check_init(w);
 	w->mailbox_op.done = worker_mailbox;
@@ -197,7 +198,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 			.worker = w,
 			.fd = sockets[i].fd,
 			.port = sockets[i].late ? sockaddr_port(sockets[i].late)
-						: socket_port(sockets[i].fd),
+						: sockaddr_fd_port(sockets[i].fd),
 			.late = sockets[i].late,
 			.shared = sockets[i].shared,
 			.address = sockets[i].address,

@@ -5,6 +5,7 @@
 
 #include "conn.h"
 #include "log.h"
+#include "pressure.h"
 #include "slices.h"
 #include "worker.h"
 
@@ -108,7 +109,7 @@ void worker_drop_hook(struct worker *w, struct worker_hook *hook)
 __attribute__((noinline)) static void worker_chores(struct worker *w)
 {
 	if (w->pressure.waiting)
-		worker_resume_waiting(w);
+		pressure_resume(w);
 	if (w->turn.now_ns >= w->deadlines.wake_ns) {
 		w->turn.now_ns = clock_ns();
 		deadlines_run(&w->deadlines, w->turn.now_ns, WORKER_TURN_MAX);
@@ -197,7 +198,7 @@ __attribute__((no_stack_protector)) void worker_turn(struct worker *w)
 	if (unlikely(w->deadlines.wake_ns))
 		worker_chores(w);
 	if (unlikely(worker_chunks(w) != w->limits.held_chunks))
-		worker_set_held_max(w);
+		pressure_set_held_max(w);
 }
 
 void worker_turn_init(struct worker *w)

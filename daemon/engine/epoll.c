@@ -18,6 +18,7 @@
 #include "engine.h"
 #include "epoll.h"
 #include "readiness.h"
+#include "sockaddr.h"
 #include "syscall.h"
 #include "util.h"
 #include "worker.h"
@@ -220,7 +221,7 @@ static void epoll_socket_busy_poll(struct worker *w)
 	for (unsigned i = 0; i < w->accept.count; i++) {
 		int fd = w->accept.acceptors[i].fd;
 
-		if (socket_is_local(fd))
+		if (sockaddr_fd_is_local(fd))
 			local++;
 		else if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof(us)) < 0)
 			return;

@@ -16,6 +16,7 @@
 
 #include "readiness.h"
 #include "ring_keys.h"
+#include "sockaddr.h"
 #include "uring.h"
 #include "uring_compat.h"
 
@@ -414,7 +415,7 @@ static void uring_recv(struct conn *c, bool on)
 static bool uring_is_local(const struct conn *c)
 {
 	stat_add(c->worker->stats.sys_other, 1);
-	return socket_is_local(c->fd);
+	return sockaddr_fd_is_local(c->fd);
 }
 
 /* A connection's first request has often arrived before it was accepted.  Plain calls receive and

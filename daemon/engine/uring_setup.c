@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ring_keys.h"
+#include "sockaddr.h"
 #include "uring.h"
 #include "uring_compat.h"
 
@@ -340,7 +341,7 @@ int uring_init(struct worker *w, struct reason *reason)
 	if (u->eager_io)
 		worker_feature(w, FEATURE_eager_io);
 	for (unsigned i = 0; i < w->accept.count; i++)
-		u->local |= socket_is_local(w->accept.acceptors[i].fd);
+		u->local |= sockaddr_fd_is_local(w->accept.acceptors[i].fd);
 	uring_probe_send_zc(w);
 	if (worker_wants(w, FEATURE_silent_send) && uring_probe_silence(w)) {
 		u->silent_max = URING_SILENT_MAX;

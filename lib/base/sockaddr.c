@@ -1,4 +1,4 @@
-/* Comparison of socket addresses.  Pure.  See sockaddr.h. */
+/* Socket addresses: comparison, parts of them.  See sockaddr.h. */
 #include "sockaddr.h"
 
 #include <netinet/in.h>
@@ -82,4 +82,20 @@ bool sockaddr_is_wildcard(const struct sockaddr_storage *sa)
 		return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)sa)->sin6_addr);
 	return sa->ss_family == AF_INET &&
 	       ((const struct sockaddr_in *)sa)->sin_addr.s_addr == INADDR_ANY;
+}
+
+bool sockaddr_fd_is_local(int fd)
+{
+	int family = AF_UNSPEC;
+	socklen_t len = sizeof(family);
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0 && family == AF_UNIX;
+}
+
+uint16_t sockaddr_fd_port(int fd)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	socklen_t len = sizeof(sa);
+
+	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? sockaddr_port(&sa) : 0;
 }

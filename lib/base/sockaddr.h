@@ -1,4 +1,5 @@
-/* Addresses of sockets: IPv4, IPv6 and Unix.  Pure. */
+/* Addresses of sockets: IPv4, IPv6 and Unix.  Pure, but for the two that ask the kernel about a
+ * socket. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,3 +19,8 @@ void sockaddr_set_interface(struct sockaddr_storage *sa, uint32_t interface);
 
 /* Do both have the same address, port and interface, or for Unix sockets the same name? */
 bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+
+/* Is fd a Unix socket?  Then there is no TCP_INFO and no device. */
+bool sockaddr_fd_is_local(int fd);
+/* The local port of a socket; 0: it has none. */
+uint16_t sockaddr_fd_port(int fd);

@@ -14,6 +14,7 @@
 
 #include "../unit/daemon/by_hand.h"
 #include "block.h"
+#include "pressure.h"
 #include "store.h"
 #include "util.h"
 
@@ -391,7 +392,7 @@ static inline void disk_init(struct disk *d, struct fuzz_input *in, const struct
 	if (pool_init(&w->pool, DISK_CHUNKS, DISK_CHUNK, 0) < 0)
 		abort();
 	w->limits.held_limit = BLOCK_HELD_MAX;
-	worker_set_held_max(w);
+	pressure_set_held_max(w);
 }
 
 /* The service has answered all, once nothing holds it up any more. */

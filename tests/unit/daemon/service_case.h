@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "by_hand.h"
+#include "pressure.h"
 #include "remote.h"
 
 struct service_case {

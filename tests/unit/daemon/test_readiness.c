@@ -103,7 +103,7 @@ static void scarce_chunks_are_for_clients_that_have_read(void **state)
 	assert_int_equal(recv(fds[1], &(char){ 0 }, 1, 0), 1);
 	t->worker.pressure.timer.due(&t->worker.pressure.timer,
 				     t->worker.turn.now_ns); /* sees that it was read */
-	worker_resume_waiting(&t->worker);
+	pressure_resume(&t->worker);
 	assert_false(t->conn->flags & CONN_NO_MEMORY);
 	assert_int_equal(readiness_recv(t->conn, true), READINESS_MORE);
 	assert_int_equal(t->conn->rx.bytes, 2 * CHUNK / CONN_RESERVE_PARTS);
