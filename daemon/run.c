@@ -48,9 +48,9 @@ struct config *run_config(struct run_mode *run)
 	for (unsigned i = 0; i < errors.count && i < CONFIG_ERRORS_MAX; i++) {
 		/* The configuration of --run has lines that no user wrote: the text
 		 * begins behind their number. */
-		const char *said = strstr(errors.text[i], ": ");
+		const char *behind = strstr(errors.text[i], ": ");
 
-		log_error("--run: %s", said ? said + 2 : errors.text[i]);
+		log_error("--run: %s", behind ? behind + 2 : errors.text[i]);
 	}
 	config_errors_free(&errors);
 	free(text);
@@ -79,11 +79,11 @@ static void print_example(const struct listener *l)
 
 static void print_where(const struct server *s)
 {
-	const char *told = getenv("NBSERVED_SOCKET"); /* by which nbctl finds it */
+	const char *path = getenv("NBSERVED_SOCKET"); /* by which nbctl finds it */
 	char found[PATH_MAX];
 
-	if (told && *told)
-		snprintf(found, sizeof(found), "%s", told);
+	if (path && *path)
+		snprintf(found, sizeof(found), "%s", path);
 	else
 		runtime_find_socket(found, sizeof(found));
 	puts("Serving.  Try, in another terminal:");

@@ -38,7 +38,7 @@ struct begun {
 struct run {
 	struct varlink_reader *reader;
 	uint64_t active_ns;    /* when the last call came */
-	uint64_t told_ns;      /* when the last reply with CPU time was sent; 0: none yet */
+	uint64_t reported_ns;  /* when the last reply with CPU time was sent; 0: none yet */
 	bool idle;             /* Idle has come since the last look */
 	bool silent;           /* nbbench is gone: no more replies, the command is being ended */
 	struct begun begun[2]; /* of stdout, and of stderr */
@@ -99,7 +99,7 @@ static void listen_to(struct run *r)
 		return;
 	n = read(STDIN_FILENO, data, sizeof(data));
 	if (n == 0 || (n < 0 && errno != EINTR) ||
-	    (n > 0 && varlink_reader_feed(r->reader, data, (size_t)n) < 0))
+	    (n > 0 && varlink_reader_append(r->reader, data, (size_t)n) < 0))
 		peer_is_gone(r);
 }
 
@@ -120,28 +120,28 @@ static int run_wait_ms(const void *context)
 {
 	const struct run *r = context;
 
-	return r->told_ns ? RUN_REPORT_MS : 0;
+	return r->reported_ns ? RUN_REPORT_MS : 0;
 }
 
-static enum watch_said run_look(void *context, const struct use *use)
+static enum watch_answer run_look(void *context, const struct use *use)
 {
 	struct run *r = context;
 	uint64_t now_ns = clock_ns();
-	enum watch_said said;
+	enum watch_answer answer;
 
 	if (!r->silent)
 		listen_to(r);
 	if (now_ns > r->active_ns + RUN_SILENCE_MS * (uint64_t)NS_PER_MS)
 		peer_is_gone(r);
-	said = r->idle ? WATCH_IDLE : WATCH_GO;
+	answer = r->idle ? WATCH_IDLE : WATCH_GO;
 	r->idle = false;
-	if (r->silent || now_ns < r->told_ns + RUN_REPORT_MS * NS_PER_MS)
-		return said;
-	r->told_ns = now_ns;
+	if (r->silent || now_ns < r->reported_ns + RUN_REPORT_MS * NS_PER_MS)
+		return answer;
+	r->reported_ns = now_ns;
 	if (!bridge_put(json_pack("{s:{s:o}, s:b}", "parameters", "use", use_to_json(use),
 				  "continues", true)))
 		peer_is_gone(r);
-	return said;
+	return answer;
 }
 
 /* Output as a JSON text.  JSON takes only UTF-8, and Varlink's messages end at a NUL: if the output

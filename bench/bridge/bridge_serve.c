@@ -17,7 +17,7 @@
 #include "text.h"
 #include "util.h"
 
-enum { SAID_BYTES = 16 * 1024 }; /* of the daemon's messages that are kept */
+enum { MESSAGES_BYTES = 16 * 1024 }; /* of the daemon's messages that are kept */
 
 /* The address of nbbench's host, and the address of this host to which its ssh connected; false:
  * sshd did not set SSH_CONNECTION. */
@@ -47,11 +47,12 @@ static char *complete(const char *spec, bool allow)
 }
 
 /* A file in memory of a fixed size for the daemon's stderr: further messages are lost. */
-static int open_said(void)
+static int open_messages(void)
 {
 	int fd = memfd_create("nbserved", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd >= 0 && (ftruncate(fd, SAID_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) < 0)) {
+	if (fd >= 0 &&
+	    (ftruncate(fd, MESSAGES_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) < 0)) {
 		close(fd);
 		fd = -1;
 	}
@@ -59,10 +60,10 @@ static int open_said(void)
 }
 
 /* The daemon's own messages, or the reason why it could not be started. */
-static json_t *failure(const char *program, int rc, int said)
+static json_t *failure(const char *program, int rc, int messages)
 {
-	char text[SAID_BYTES + 1] = "";
-	ssize_t n = said >= 0 ? pread(said, text, SAID_BYTES, 0) : 0;
+	char text[MESSAGES_BYTES + 1] = "";
+	ssize_t n = messages >= 0 ? pread(messages, text, MESSAGES_BYTES, 0) : 0;
 	json_t *made;
 
 	text[MAX(n, (ssize_t)0)] = '\0';
@@ -96,7 +97,7 @@ json_t *bridge_serve(struct bridge_daemon *d, const json_t *parameters)
 	char *specs[SERVED_SPECS_MAX + 1] = { NULL };
 	char *program = *build ? text_new("%s", build) : process_program("nbserved");
 	json_t *list = field_get(parameters, "specs"), *spec, *made;
-	int said = open_said(), rc = -EINVAL;
+	int messages = open_messages(), rc = -EINVAL;
 	size_t i;
 
 	bridge_unserve(d);
@@ -104,13 +105,13 @@ json_t *bridge_serve(struct bridge_daemon *d, const json_t *parameters)
 		if (i < SERVED_SPECS_MAX)
 			specs[i] = complete(field_text(spec, ""), field_bool(parameters, "allow"));
 	if (specs[0])
-		rc = make_directory(d) ? served_start(program, specs, d->socket, said, &d->pid)
+		rc = make_directory(d) ? served_start(program, specs, d->socket, messages, &d->pid)
 				       : -errno;
-	made = rc == 0 ? json_object() : failure(program, rc, said);
+	made = rc == 0 ? json_object() : failure(program, rc, messages);
 	if (rc != 0)
 		bridge_unserve(d);
-	if (said >= 0)
-		close(said);
+	if (messages >= 0)
+		close(messages);
 	for (i = 0; specs[i]; i++)
 		free(specs[i]);
 	free(program);

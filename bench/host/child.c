@@ -325,7 +325,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct look *look = must(calloc(1, sizeof(*look)));
 	struct ends ends = { UINT64_MAX, UINT64_MAX };
-	enum watch_said said;
+	enum watch_answer answer;
 	cpu_set_t cpus;
 	bool ended = false;
 
@@ -350,10 +350,10 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		if (!fds[3].revents) /* input for the watcher comes often: no reason to read /proc
 				      */
 			look_at(pid, look);
-		said = watcher->look(watcher->context, &look->use);
-		if (said == WATCH_IDLE)
+		answer = watcher->look(watcher->context, &look->use);
+		if (answer == WATCH_IDLE)
 			look_forget(look);
-		else if (said == WATCH_END)
+		else if (answer == WATCH_END)
 			give_up(pid, &ends);
 		child->use = look->use;
 		if (cpus_of(pid, &cpus) > 0) /* not of a thread that has ended */

@@ -15,7 +15,7 @@ struct use {
 	double peak;
 };
 
-enum watch_said {
+enum watch_answer {
 	WATCH_GO,
 	WATCH_IDLE, /* there was no load so far */
 	WATCH_END,  /* the measurement has failed: the command is ended, as by SIGTERM */
@@ -26,7 +26,7 @@ struct watcher {
 	void *context;
 	int (*fd)(const void *context);      /* look() is called when it has input; -1: none */
 	int (*wait_ms)(const void *context); /* ... and after this time at the latest */
-	enum watch_said (*look)(void *context, const struct use *use); /* is called often */
+	enum watch_answer (*look)(void *context, const struct use *use); /* is called often */
 	/* With CHILD_PASS: output as it comes.  errors: it is of stderr. */
 	void (*output)(void *context, bool errors, const char *data, size_t bytes);
 };

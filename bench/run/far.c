@@ -183,11 +183,11 @@ static void await(const struct fars *all)
 static void look(struct fars *all)
 {
 	struct use use = use_of(all);
-	enum watch_said said = all->watcher->look(all->watcher->context, &use);
+	enum watch_answer answer = all->watcher->look(all->watcher->context, &use);
 
-	if (said == WATCH_IDLE)
+	if (answer == WATCH_IDLE)
 		tell(all, "org.nbserved.Host.Idle", 0);
-	if (said == WATCH_END || all->failed >= 0)
+	if (answer == WATCH_END || all->failed >= 0)
 		stop(all, SIGTERM);
 	if (child_interrupted())
 		stop(all, child_interrupted());

@@ -205,7 +205,7 @@ static int sampler_finish(struct sampler *s, bool *ret_idle)
 	return rc;
 }
 
-static enum watch_said sampler_look(void *context, const struct use *use)
+static enum watch_answer sampler_look(void *context, const struct use *use)
 {
 	struct sampler *s = context;
 	bool idle = false;

@@ -285,7 +285,7 @@ int targets_find(struct targets *t, struct ctl *ctl, bool served)
 	for (unsigned i = 0; i < t->count; i++) {
 		json_t *name = targets_row(t, t->list[i].listener);
 
-		t->list[i].timed_out = t->list[i].told = is_absent(t, name);
+		t->list[i].timed_out = t->list[i].reported = is_absent(t, name);
 		json_decref(name);
 	}
 	return rc;

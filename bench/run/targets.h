@@ -15,7 +15,7 @@ struct target {
 	const char *listener, *service;   /* borrowed from the status document */
 	struct target_address *addresses; /* for each host of the generator */
 	bool timed_out;                   /* it is not visited again */
-	bool told; /* it timed out in an earlier round, and the user was told */
+	bool reported; /* it timed out in an earlier round, and the user was told */
 };
 
 struct targets {

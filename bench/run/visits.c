@@ -330,7 +330,7 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 		const char *name = t->list[i].listener;
 		char *reason;
 
-		if (!t->list[i].timed_out || t->list[i].told)
+		if (!t->list[i].timed_out || t->list[i].reported)
 			continue;
 		rc = CTL_TIMED_OUT;
 		reason = text_new("COMMAND did not end within %g s (--timeout)",

@@ -126,7 +126,7 @@ static void on_time(struct session *s)
 /* ---- The terminal ---- */
 
 /* Set by a signal handler: the loop ends and the terminal is restored. */
-static volatile sig_atomic_t told_to_end;
+static volatile sig_atomic_t end_signal;
 
 /* Drops the output that the terminal has not read, each second.  A terminal that does not read, or
  * was stopped by Ctrl-S, blocks curses in write(2), which curses repeats after a signal; so the
@@ -136,7 +136,7 @@ static void on_signal(int number)
 	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
 	int error = errno;
 
-	told_to_end = number;
+	end_signal = number;
 	if (poll(&out, 1, 0) == 0) {
 		tcflow(STDOUT_FILENO, TCOON);
 		tcflush(STDOUT_FILENO, TCOFLUSH);
@@ -177,7 +177,7 @@ static int wait_for_event(struct pollfd *fds, unsigned count)
 	sigprocmask(SIG_BLOCK, &all, &before);
 	during = before;
 	sigdelset(&during, SIGWINCH);
-	rc = told_to_end ? 0 : ppoll(fds, count, &limit, &during);
+	rc = end_signal ? 0 : ppoll(fds, count, &limit, &during);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return rc < 0 && errno != EINTR ? -errno : 0;
 }
@@ -307,7 +307,7 @@ static bool turn(struct session *s)
 
 	if (wait_for_event(fds, ARRAY_SIZE(fds)) < 0)
 		return false;
-	if (told_to_end || (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)))
+	if (end_signal || (fds[0].revents & (POLLERR | POLLHUP | POLLNVAL)))
 		return false;
 	if (fds[1].revents && (rc = take(s)) < 0)
 		lost(s, rc == -ECONNRESET ? "it closed the connection" : strerror(-rc));

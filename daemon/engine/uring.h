@@ -46,7 +46,7 @@ struct uring_send {
 	struct op op;
 	struct conn *conn;
 	struct uring_send *next; /* free list */
-	struct bufq lent;        /* views that the kernel still reads (zero copy) */
+	struct bufq views;       /* views that the kernel still reads (zero copy) */
 	struct msghdr msg;
 	struct iovec iov[URING_IOV];
 };

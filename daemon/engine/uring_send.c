@@ -99,8 +99,8 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 		if (res > 0) { /* keep the views that were sent until the notification */
 			assert(c->sending.head);
 			for (struct view *v = c->sending.head; v; v = v->next)
-				bufq_push(&s->lent, view_new(&w->pool, v->chunk, v->data, v->len));
-			c->pinned_bytes += s->lent.bytes;
+				bufq_push(&s->views, view_new(&w->pool, v->chunk, v->data, v->len));
+			c->pinned_bytes += s->views.bytes;
 		}
 		if (flags & IORING_CQE_F_MORE)
 			c->pending++; /* for the notification */
@@ -120,8 +120,8 @@ static void uring_send_zc_done(struct op *op, int res, uint32_t flags)
 		c->pending--;
 		conn_ready(c);
 	}
-	c->pinned_bytes -= s->lent.bytes;
-	bufq_drop(&w->pool, &s->lent, s->lent.bytes);
+	c->pinned_bytes -= s->views.bytes;
+	bufq_drop(&w->pool, &s->views, s->views.bytes);
 	uring_send_put(w->engine_state, s);
 }
 
@@ -132,7 +132,7 @@ static struct io_uring_sqe *uring_queue_sendmsg(struct conn *c, struct uring_sen
 	struct io_uring_sqe *sqe = ring_sqe(&u->ring);
 
 	s->conn = c;
-	s->lent = (struct bufq){ 0 };
+	s->views = (struct bufq){ 0 };
 	s->msg = (struct msghdr){ .msg_iov = s->iov, .msg_iovlen = views };
 	s->op.done = zero_copy ? uring_send_zc_done : uring_sendmsg_done;
 	if (zero_copy) {

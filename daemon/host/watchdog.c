@@ -17,7 +17,7 @@ static struct watchdog {
 	pthread_t thread; /* the main one: waits of others feed nothing */
 } watchdog;
 
-static void watchdog_feed(void)
+static void watchdog_ping(void)
 {
 	if (watchdog.alive(watchdog.context))
 		notify(watchdog.notify, "WATCHDOG=1");
@@ -29,7 +29,7 @@ uint64_t watchdog_slice(uint64_t end_ns)
 	if (!watchdog.notify || !pthread_equal(watchdog.thread, pthread_self()))
 		return end_ns;
 	if (clock_ns() >= watchdog.due_ns)
-		watchdog_feed();
+		watchdog_ping();
 	return MIN(end_ns, watchdog.due_ns);
 }
 

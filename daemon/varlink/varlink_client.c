@@ -254,7 +254,7 @@ static void client_receive(struct varlink_client *c)
 
 	if (received == 0)
 		c->eof = true;
-	else if (received > 0 && varlink_reader_feed(&c->reader, data, (size_t)received) < 0)
+	else if (received > 0 && varlink_reader_append(&c->reader, data, (size_t)received) < 0)
 		client_drop(c, "no memory");
 	else if (received < 0 && errno != EAGAIN && errno != EINTR)
 		client_drop(c, "it went away");

@@ -38,7 +38,7 @@ static int become(char *const *argv, const struct process_how *how, pid_t parent
 		if (i == SIGPIPE ||
 		    (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN))
 			signal(i, SIG_DFL);
-	if (how->deaf) {
+	if (how->ignores_interrupts) {
 		signal(SIGINT, SIG_IGN);
 		signal(SIGQUIT, SIG_IGN);
 	}

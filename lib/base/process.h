@@ -14,7 +14,7 @@ struct process_how {
 	bool apart;       /* in a process group of its own: Ctrl-C does not reach it */
 	/* it ignores SIGINT and SIGQUIT: Ctrl-C ends this process alone,
 	 * which then ends the child */
-	bool deaf;
+	bool ignores_interrupts;
 };
 
 /* Starts argv, found on $PATH, without signals blocked and with SIGPIPE as by default; signals that

@@ -12,7 +12,7 @@ enum {
 	ROOM_KEPT = 64 * 1024, /* bytes; a larger buffer is freed when it becomes empty */
 };
 
-int varlink_reader_feed(struct varlink_reader *r, const void *data, size_t bytes)
+int varlink_reader_append(struct varlink_reader *r, const void *data, size_t bytes)
 {
 	if (r->start) {
 		memmove(r->data, r->data + r->start, r->bytes - r->start);

@@ -22,7 +22,7 @@ struct varlink_reader {
 
 /* Appends data.  To keep the buffer small, call it only after varlink_reader_next() has returned 0.
  * 0 or -ENOMEM. */
-int varlink_reader_feed(struct varlink_reader *r, const void *data, size_t bytes);
+int varlink_reader_append(struct varlink_reader *r, const void *data, size_t bytes);
 
 /* The next whole message, without its NUL: 1, and text that is valid until the next call of any
  * function on r; 0: none is complete; -EMSGSIZE: it is longer than VARLINK_MESSAGE_MAX. */

@@ -207,7 +207,7 @@ void bridge_serve_calls(struct bridge *b)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		more = n > 0 && varlink_reader_feed(&b->reader, data, (size_t)n) == 0;
+		more = n > 0 && varlink_reader_append(&b->reader, data, (size_t)n) == 0;
 		while (more && varlink_reader_next(&b->reader, &text, &bytes) == 1)
 			more = serve(b, text, bytes);
 		more = more && varlink_reader_next(&b->reader, &text, &bytes) == 0;

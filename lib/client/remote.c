@@ -68,7 +68,7 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 		command,
 		NULL,
 	};
-	struct process_how how = { .parent_end = SIGTERM, .deaf = true };
+	struct process_how how = { .parent_end = SIGTERM, .ignores_interrupts = true };
 	int fds[2], rc;
 
 	if (!remote_command(target, command, sizeof(command)))
@@ -135,7 +135,7 @@ static void last_line(const char *text, size_t bytes, char line[static REMOTE_LI
 	printable_clean(line);
 }
 
-static void remote_said(const struct remote *r, char line[static REMOTE_LINE_MAX])
+static void remote_messages(const struct remote *r, char line[static REMOTE_LINE_MAX])
 {
 	char text[4096];
 	off_t end = lseek(r->errors, 0, SEEK_END);
@@ -163,7 +163,7 @@ void remote_explain(struct remote *r, const struct client_target *target, int er
 		return;
 	}
 	status = remote_status(r);
-	remote_said(r, line);
+	remote_messages(r, line);
 	if (status == SHELL_NOT_FOUND)
 		snprintf(text, bytes,
 			 "%s is not in %s's PATH: install it there, or name it with --%s PATH",

@@ -11,7 +11,7 @@ static bool has_reason(const json_t *listener, const char *reason)
 	return !strcmp(field_text(listener, "reason"), reason);
 }
 
-static bool is_told(const json_t *listeners, size_t end, const char *reason)
+static bool is_shown(const json_t *listeners, size_t end, const char *reason)
 {
 	for (size_t i = 0; i < end; i++)
 		if (has_reason(json_array_get(listeners, i), reason))
@@ -29,7 +29,7 @@ void reasons_render(struct output *out, const json_t *listeners)
 		json_t *names;
 		char *text;
 
-		if (!*reason || is_told(listeners, i, reason))
+		if (!*reason || is_shown(listeners, i, reason))
 			continue;
 		names = json_array();
 		json_array_foreach(listeners, j, other)

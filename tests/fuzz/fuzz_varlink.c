@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	for (size_t at = 1; at < bytes && rc == 0; at += piece) {
 		size_t fed = MIN(piece, bytes - at);
 
-		assert(varlink_reader_feed(&r, data + at, fed) == 0);
+		assert(varlink_reader_append(&r, data + at, fed) == 0);
 		for (size_t i = at; i < at + fed; i++)
 			expected += data[i] == '\0';
 		while ((rc = varlink_reader_next(&r, &text, &length)) == 1) {

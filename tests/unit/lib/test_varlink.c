@@ -28,7 +28,7 @@ static void expect_messages(const char *stream, size_t bytes, size_t piece_max,
 		size_t piece = (size_t)rand() % piece_max + 1;
 
 		piece = MIN(piece, bytes - fed);
-		assert_int_equal(varlink_reader_feed(&r, stream + fed, piece), 0);
+		assert_int_equal(varlink_reader_append(&r, stream + fed, piece), 0);
 		fed += piece;
 		while (varlink_reader_next(&r, &text, &length) == 1) {
 			assert_true(seen < count);
@@ -66,10 +66,10 @@ static void a_partial_message_is_pending(void **state)
 	(void)state;
 	assert_int_equal(varlink_reader_next(&r, &text, &bytes), 0);
 	assert_false(varlink_reader_pending(&r));
-	assert_int_equal(varlink_reader_feed(&r, "ab", 2), 0);
+	assert_int_equal(varlink_reader_append(&r, "ab", 2), 0);
 	assert_int_equal(varlink_reader_next(&r, &text, &bytes), 0);
 	assert_true(varlink_reader_pending(&r));
-	assert_int_equal(varlink_reader_feed(&r, "", 1), 0);
+	assert_int_equal(varlink_reader_append(&r, "", 1), 0);
 	assert_int_equal(varlink_reader_next(&r, &text, &bytes), 1);
 	assert_false(varlink_reader_pending(&r));
 	varlink_reader_free(&r);
@@ -89,7 +89,7 @@ static int feed_long(size_t bytes, bool terminated, size_t piece)
 	memset(data, 'x', bytes);
 	data[bytes] = '\0';
 	for (size_t fed = 0; fed < total && rc == 0; fed += piece) {
-		assert_int_equal(varlink_reader_feed(&r, data + fed, MIN(piece, total - fed)), 0);
+		assert_int_equal(varlink_reader_append(&r, data + fed, MIN(piece, total - fed)), 0);
 		rc = varlink_reader_next(&r, &text, &length);
 	}
 	if (rc == 1)
@@ -121,7 +121,7 @@ static void many_small_messages_are_not_oversize(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 2 * VARLINK_MESSAGE_MAX / sizeof(CALL); i++)
-		assert_int_equal(varlink_reader_feed(&r, CALL, sizeof(CALL)), 0);
+		assert_int_equal(varlink_reader_append(&r, CALL, sizeof(CALL)), 0);
 	while (varlink_reader_next(&r, &text, &bytes) == 1)
 		count++;
 	assert_int_equal(count, 2 * VARLINK_MESSAGE_MAX / sizeof(CALL));
