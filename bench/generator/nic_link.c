@@ -15,7 +15,7 @@ enum { FRAME_EXTRA = 24, ETHERNET_HEADER = 14, BITS = 8 };
 
 /* ---- Traffic ---- */
 
-uint64_t link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu)
+uint64_t nic_link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu)
 {
 	uint64_t least = mtu ? bytes / (mtu + ETHERNET_HEADER) : 0;
 
@@ -62,9 +62,10 @@ static uint64_t median_rate(const json_t *readings, const char *name, const stru
 
 		if (!then || !now || ns == 0)
 			continue;
-		list[rates++] = (uint64_t)((double)link_bits(grown(then, now, d->bytes),
-							     grown(then, now, d->packets), mtu) *
-					   NS_PER_S / (double)ns);
+		list[rates++] =
+			(uint64_t)((double)nic_link_bits(grown(then, now, d->bytes),
+							 grown(then, now, d->packets), mtu) *
+				   NS_PER_S / (double)ns);
 	}
 	qsort(list, rates, sizeof(*list), compare_rates);
 	median = rates ? list[rates / 2] : 0;
@@ -106,7 +107,8 @@ static json_t *link_of(const json_t *readings, const char *name, const json_t *n
 			 (json_int_t)grown(first, last, "segments_retransmitted"));
 }
 
-void link_set(struct measures *m, unsigned first, const json_t *readings, const json_t *interfaces)
+void nic_link_set(struct measures *m, unsigned first, const json_t *readings,
+		  const json_t *interfaces)
 {
 	const json_t *begin = json_array_get(readings, 0);
 	const json_t *end = json_array_get(readings, json_array_size(readings) - 1);
@@ -127,26 +129,26 @@ void link_set(struct measures *m, unsigned first, const json_t *readings, const 
 
 /* ---- The limit ---- */
 
-static void look_at(struct link_fullest *f, double in_share, double out_share,
+static void look_at(struct nic_link_fullest *f, double in_share, double out_share,
 		    const struct measure_link *link)
 {
 	if (in_share > f->share)
-		*f = (struct link_fullest){ in_share, false, *link };
+		*f = (struct nic_link_fullest){ in_share, false, *link };
 	if (out_share > f->share)
-		*f = (struct link_fullest){ out_share, true, *link };
+		*f = (struct nic_link_fullest){ out_share, true, *link };
 }
 
 /* The fuller direction of a row's link. */
-struct link_fullest link_fullest(const struct measure *row)
+struct nic_link_fullest nic_link_fullest(const struct measure *row)
 {
-	struct link_fullest f = { .link = measure_link_of(NULL) };
+	struct nic_link_fullest f = { .link = measure_link_of(NULL) };
 
 	look_at(&f, figure_spread(row, FIGURE_LINK_RECEIVED).median,
 		figure_spread(row, FIGURE_LINK_SENT).median, &measure_visit_at(row, 0)->link);
 	return f;
 }
 
-bool link_is_limit(const struct measure *row)
+bool nic_link_is_limit(const struct measure *row)
 {
-	return link_fullest(row).share >= LINK_FULL;
+	return nic_link_fullest(row).share >= NIC_LINK_FULL;
 }

@@ -4,23 +4,24 @@
 #include "measure.h"
 
 /* Sets the link of each row of m from `first` on, which row->source owns: the interface with the
- * most bytes, if the row's can be among them.  readings: of link_read() in order of time.
- * interfaces: of link_describe(). */
-void link_set(struct measures *m, unsigned first, const json_t *readings, const json_t *interfaces);
+ * most bytes, if the row's can be among them.  readings: of interface_read() in order of time.
+ * interfaces: of interface_describe(). */
+void nic_link_set(struct measures *m, unsigned first, const json_t *readings,
+		  const json_t *interfaces);
 
 /* Bits on the wire in an interval: frames have 24 bytes more than is counted (checksum,
  * preamble, gap), and no frame is longer than the MTU with its header, as a packet that is
  * counted once may be. */
-uint64_t link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu);
+uint64_t nic_link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu);
 
 /* Was the link of the listener's host at its limit? */
-bool link_is_limit(const struct measure *row);
+bool nic_link_is_limit(const struct measure *row);
 
 /* The fuller direction of a row's link. */
-#define LINK_FULL 0.95
-struct link_fullest {
+#define NIC_LINK_FULL 0.95
+struct nic_link_fullest {
 	double share; /* of its speed; 0: none is known */
 	bool sends;
 	struct measure_link link;
 };
-struct link_fullest link_fullest(const struct measure *row);
+struct nic_link_fullest nic_link_fullest(const struct measure *row);

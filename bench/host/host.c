@@ -320,7 +320,7 @@ json_t *host_describe(void)
 			    json_integer(count_files("/sys/devices/system/node/node[0-9]*")));
 	describe_apart(made);
 	describe_mitigations(made);
-	json_object_set_new(made, "interfaces", link_describe());
+	json_object_set_new(made, "interfaces", interface_describe());
 	return made;
 }
 
@@ -344,7 +344,7 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 	host_cpu(&machine);
 	made = json_pack("{s:o}", "machine", measure_machine_to_json(&machine));
 	if (interfaces)
-		json_object_set_new(made, "link", link_read(interfaces));
+		json_object_set_new(made, "link", interface_read(interfaces));
 	if (pid <= 0)
 		return made;
 	json_object_set_new(made, "throttled", json_integer((json_int_t)throttled(pid)));

@@ -27,7 +27,7 @@ void host_network(char text[HOST_NETWORK_BYTES]);
 
 /* A new reference: machine (see measure_machine_to_json()), and of a process, if pid is not 0,
  * throttled (how often CPUs have been throttled so far, by heat or in the cgroup of the process)
- * and of the threads, see host_thread_cpus(), listener_cpus, as "0-3"; link_read() of the
+ * and of the threads, see host_thread_cpus(), listener_cpus, as "0-3"; interface_read() of the
  * interfaces, unless that is NULL, as link. */
 json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces);
 
@@ -35,5 +35,5 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces);
  * online), memory_bytes, governor (of cpufreq), turbo (on, off), clocksource,
  * transparent_hugepages, numa_nodes, apart (two CPUs of different cores: "0 2"; "": there are
  * none), mitigations ({ name: state } of whatever affects this CPU), hypervisor (true: it is a
- * virtual machine), interfaces (of link_describe()).  Unknown properties are omitted. */
+ * virtual machine), interfaces (of interface_describe()).  Unknown properties are omitted. */
 json_t *host_describe(void);

@@ -67,7 +67,7 @@ static json_t *describe(const char *name)
 	return made;
 }
 
-json_t *link_describe(void)
+json_t *interface_describe(void)
 {
 	json_t *made = json_object();
 	struct ifaddrs *list = NULL;
@@ -128,7 +128,7 @@ static void read_tcp(json_t *to)
 		fclose(from);
 }
 
-json_t *link_read(const json_t *interfaces)
+json_t *interface_read(const json_t *interfaces)
 {
 	json_t *made = json_pack("{s:I, s:o}", "time_ns", (json_int_t)clock_ns(), "interfaces",
 				 read_interfaces(interfaces));

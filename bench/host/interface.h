@@ -5,8 +5,8 @@
 /* The interfaces that have an address, but for loopback, by their names: a new reference.  Of each
  * its mtu, driver, firmware and speed_mbit, as far as they are known: of an interface that is made
  * by software alone, such as veth, the driver tells a speed that it does not have. */
-json_t *link_describe(void);
+json_t *interface_describe(void);
 
 /* What those of `interfaces` have carried so far, by their names, with the time and the segments
  * that TCP has sent: see nic_link.h.  A new reference. */
-json_t *link_read(const json_t *interfaces);
+json_t *interface_read(const json_t *interfaces);

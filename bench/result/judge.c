@@ -410,7 +410,7 @@ static void judge_group(struct result_group *g)
 	double usual = usual_bytes(g);
 
 	for (unsigned i = 0; i < g->count; i++) {
-		g->rows[i].link_limit = link_is_limit(g->rows[i].row);
+		g->rows[i].link_limit = nic_link_is_limit(g->rows[i].row);
 		g->rows[i].generator_limit = measures_generator(&g->rows[i]);
 		g->rows[i].change = NAN;
 		find_doubt(g, &g->rows[i], usual);

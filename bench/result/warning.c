@@ -404,15 +404,15 @@ static char *generator_limit(const struct result *r)
 
 static char *link_limit(const struct result *r)
 {
-	struct link_fullest first = { .link = measure_link_of(NULL) };
+	struct nic_link_fullest first = { .link = measure_link_of(NULL) };
 	const char *listener = NULL;
 	unsigned count = 0, rows = 0;
 	double speed;
 
 	for (struct result_at at = { 0 }; result_next(r, &at); rows++) {
-		struct link_fullest f = link_fullest(at.row->row);
+		struct nic_link_fullest f = nic_link_fullest(at.row->row);
 
-		if (f.share < LINK_FULL)
+		if (f.share < NIC_LINK_FULL)
 			continue;
 		if (count++ == 0) {
 			first = f;

@@ -12,7 +12,7 @@
  *   "other_nodes": true, if generator and listener were only on different NUMA nodes,
  *   "throttled": 3, the number of times that CPUs were throttled meanwhile,
  *   "generator_host": as "host", if it is another one, "generator_hosts": an array of them, if
- * there are several, "on": ["c1"], their names, "nic": link_describe() of the interface of the
+ * there are several, "on": ["c1"], their names, "nic": interface_describe() of the interface of the
  * listener's clients, unless it was loopback } */
 #pragma once
 #include <sys/types.h>
@@ -25,7 +25,7 @@ struct conditions {
 	struct ctl *ctl;
 	json_t *common;      /* conditions that do not change while nbbench runs */
 	json_t *config;      /* reply of GetConfig */
-	json_t *interfaces;  /* of the daemon's host, see link_describe(); NULL: unknown */
+	json_t *interfaces;  /* of the daemon's host, see interface_describe(); NULL: unknown */
 	char *build;         /* the daemon's build id */
 	char *generator;     /* its version; NULL: unknown */
 	char run[17];        /* names this run of nbbench */

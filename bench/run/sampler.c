@@ -105,7 +105,7 @@ static int sampler_receive(struct sampler *s)
 		new->link = json_incref(field_get(s->machine, "link"));
 	} else {
 		host_cpu(&new->cpu);
-		new->link = link_read(s->interfaces);
+		new->link = interface_read(s->interfaces);
 	}
 	new->use = s->use;
 	json_array_append(s->documents, s->stats);
@@ -299,7 +299,7 @@ static void set_links(const struct sampler *s, struct measures *m, unsigned firs
 	for (size_t i = 0; i < json_array_size(s->documents); i++)
 		if (s->samples[i].link)
 			json_array_append(readings, s->samples[i].link);
-	link_set(m, first, readings, s->interfaces);
+	nic_link_set(m, first, readings, s->interfaces);
 	json_decref(readings);
 }
 

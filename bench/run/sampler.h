@@ -19,7 +19,7 @@
  * network interfaces have carried. */
 struct sample {
 	struct measure_machine cpu;
-	json_t *link; /* of link_read(); NULL: unknown */
+	json_t *link; /* of interface_read(); NULL: unknown */
 	struct use use;
 };
 
@@ -42,9 +42,8 @@ struct sampler {
 	uint64_t silence_ns; /* when to warn that no connection has come; 0: no warning */
 };
 
-/* Takes ownership of parameters, and the first sample.  interfaces: of link_describe(), borrowed.
- * layers NULL: not requested.  An
- * exit code; after 0 the caller calls sampler_free(). */
+/* Takes ownership of parameters, and the first sample.  interfaces: of interface_describe(),
+ * borrowed. layers NULL: not requested.  An exit code; after 0 the caller calls sampler_free(). */
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces,
 		 struct layers *layers, bool generator);
 /* Asks for a sample when one is due, and takes it when the daemon has answered.
@@ -56,7 +55,7 @@ void sampler_free(struct sampler *s);
 
 /* The last document, borrowed. */
 const json_t *sampler_last(const struct sampler *s);
-/* Appends the rows of the span of load to m, with their links, see link_set().
+/* Appends the rows of the span of load to m, with their links, see nic_link_set().
  * label NULL: none.  An exit code: the daemon may have been restarted. */
 int sampler_rows(const struct sampler *s, const char *label, struct measures *m);
 /* Sets the CPU time of the machine in the rows of m from `first` on, and that of the generator in

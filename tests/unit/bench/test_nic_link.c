@@ -41,7 +41,7 @@ static void add_row(struct measures *m, int speed_mbit)
 	for (unsigned i = 0; i < ARRAY_SIZE(sent); i++)
 		json_array_append_new(readings, at_ms(100 * (int)i, sent[i], 1000 * (int)i));
 	add_delta(m, NULL, document("a", "echo", 1000, 1000, 1000, "[]"), "");
-	link_set(m, m->count - 1, readings, nics);
+	nic_link_set(m, m->count - 1, readings, nics);
 	json_decref(readings);
 	json_decref(nics);
 }
@@ -49,11 +49,11 @@ static void add_row(struct measures *m, int speed_mbit)
 static void frames_are_longer_than_what_is_counted(void **state)
 {
 	(void)state;
-	assert_int_equal(link_bits(1514, 1, MTU), 1538 * 8);
+	assert_int_equal(nic_link_bits(1514, 1, MTU), 1538 * 8);
 	/* One packet of software, which is 43 frames. */
-	assert_int_equal(link_bits(65102, 1, MTU), (65102 + 43 * 24) * 8);
-	assert_int_equal(link_bits(65102, 1, 0), (65102 + 24) * 8);
-	assert_int_equal(link_bits(0, 0, MTU), 0);
+	assert_int_equal(nic_link_bits(65102, 1, MTU), (65102 + 43 * 24) * 8);
+	assert_int_equal(nic_link_bits(65102, 1, 0), (65102 + 24) * 8);
+	assert_int_equal(nic_link_bits(0, 0, MTU), 0);
 }
 
 static void the_rate_is_the_median_of_the_samples(void **state)
@@ -156,7 +156,7 @@ static void what_others_sent_is_not_the_listeners(void **state)
 	json_array_append_new(readings, at_ms(0, 0, 0));
 	json_array_append_new(readings, at_ms(100, 10, 0));
 	add_delta(&m, NULL, document("a", "echo", 1000, 1000 * 1000, 1, "[]"), "");
-	link_set(&m, 0, readings, nics);
+	nic_link_set(&m, 0, readings, nics);
 	assert_string_equal(m.rows[0]->link.interface, "");
 	measures_free(&m);
 	json_decref(readings);
@@ -166,7 +166,8 @@ static void what_others_sent_is_not_the_listeners(void **state)
 /* A card's speed is unknown here, but the counters of an interface with an address never fall. */
 static void this_host_is_read(void **state)
 {
-	json_t *all = link_describe(), *first = link_read(all), *second = link_read(all), *facts;
+	json_t *all = interface_describe(), *first = interface_read(all),
+	       *second = interface_read(all), *facts;
 	const char *name;
 
 	(void)state;
