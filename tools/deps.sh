@@ -109,8 +109,6 @@ table() {
 	fuzz      libclang-rt-CLANG-dev  compiler-rt             compiler-rt
 	fuzz      llvm                 llvm                      llvm
 	bench     iperf3               iperf3                    iperf3
-	bench     valgrind             valgrind                  valgrind
-	bench     strace               strace                    strace
 	bench     fio                  fio                       fio
 	bench     nbdkit               nbdkit                    -
 	bench     nbd-server           nbd                       nbd

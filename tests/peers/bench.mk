@@ -1,13 +1,12 @@
-# Benchmarks; included by the Makefile.  `make bench BENCH=quick` is shorter, BENCH=a,d picks parts,
-# BENCH=nbd one of the services' own.
+# Benchmarks; included by the Makefile.  `make bench BENCH='nbd tls'` picks some.
 # One of the programs has a half that runs in the kernel: it is left out where its tools are missing.
 CLANG    ?= clang
 BPF_FOUND := $(shell pkg-config --exists libbpf 2>/dev/null && command -v $(CLANG) >/dev/null && echo 1)
 BENCH_BPF := $(wildcard tests/peers/*.bpf.c)
 BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/peers/*.c tests/cost/*.c))
 BENCH_PROGRAMS = $(patsubst %.c,$(BUILD)/bench/%,$(notdir $(BENCH_SRC)))
-BENCH_SERVICES = http iperf3 nbd netperf nvme polling tls udp
-BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),all)
+BENCH_SERVICES = iperf3 nbd netperf nvme polling tls udp
+BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),$(BENCH_SERVICES))
 
 vpath %.c tests/peers tests/cost
 $(BUILD)/bench/%: %.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
@@ -38,11 +37,6 @@ $(BUILD)/bench/store: tests/peers/store.c $(BUILD)/libnbserved.a $(BUILD)/libnb.
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_config) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) \
 		$(PKG_LIBS) -lm
 
-# The daemon without its statistics, to measure the cost of counting.
-.PHONY: nostats
-nostats:
-	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/nostats STATS=0 $(BUILD)/nostats/nbserved
-
 .PHONY: claims claims-doc
 claims: ## which of the published claims hold on this host (some 45 minutes): build/claims.md and .html
 	@tools/deps.sh build bench demo
@@ -59,12 +53,11 @@ bench-equal: ## how often compare calls two equal listeners different (6 minutes
 
 .PHONY: bench bench-programs
 bench-programs: $(BENCH_PROGRAMS)
-bench: ## speed and memory, beside bare servers
+bench: ## CPU time and rates beside the servers that others use (BENCH='nbd tls': of these services)
 	@tools/deps.sh build bench
-	$(AGAIN) $(JOBS) all nostats bench-programs
-	$(if $(filter $(BENCH_SERVICES),$(BENCH_PARTS)),,\
-		$(PYTHON) tests/peers/bench.py --build $(BUILD) --parts $(BENCH_PARTS))
-	$(Q)set -e; for service in $(filter $(BENCH_PARTS:all=$(BENCH_SERVICES)),$(BENCH_SERVICES)); do \
+	$(AGAIN) $(JOBS) all bench-programs
+	$(if $(filter-out $(BENCH_SERVICES),$(BENCH_PARTS)),$(error BENCH=$(BENCH): there are $(BENCH_SERVICES)))
+	$(Q)set -e; for service in $(BENCH_PARTS); do \
 		$(PYTHON) tests/peers/$$service.py --build $(BUILD); done
 
 # Counts, not times: see check.py.  Only of a build that is shipped.

@@ -11,8 +11,8 @@ from pathlib import Path
 from virtual import BUILD, TOP
 
 sys.path.insert(0, str(TOP / "tests/peers"))
-import parts_cost  # noqa: E402
-from report import Bench  # noqa: E402
+import floor  # noqa: E402
+from report import Bench, show_ratio  # noqa: E402
 from servers import started  # noqa: E402
 
 TRACING = Path("/sys/kernel/tracing")
@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 def drive(bench, servers, load, rounds):
-    return parts_cost.drive(bench, servers, *load, "-r", rounds, "-n", REQUESTS)
+    return floor.drive(bench, servers, *load, "-r", rounds, "-n", REQUESTS)
 
 
 def calls_for_each(bench, server, load):
@@ -41,12 +41,12 @@ def test_floor():
     bench = Bench(BUILD)
     if not CALLS.exists():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
-    makers = parts_cost.echo_servers(bench)
+    makers = floor.echo_servers(bench)
     for load in LOADS:
         with started(*makers) as servers:
             costs = drive(bench, servers, load, ROUNDS)
             rows = [[server.name, f"{costs[server.name]['cpu_ns_per_request']['median']:.0f}",
-                     parts_cost.show_ratio(parts_cost.cost_ratio(costs, server.name, "bare epoll")),
+                     show_ratio(floor.cost_ratio(costs, server.name, "bare epoll")),
                      f"{calls_for_each(bench, server, load):.3f}"] for server in servers]
-        bench.say(f"\n{load[0]} x {load[1]}, {parts_cost.REQUEST_BYTES} B, {REQUESTS} requests a round")
+        bench.say(f"\n{load[0]} x {load[1]}, {floor.REQUEST_BYTES} B, {REQUESTS} requests a round")
         bench.table(["", "instructions", "to bare epoll", "system calls"], rows)
