@@ -9,19 +9,17 @@
 #include "compare.h"
 #include "compare_options.h"
 #include "ctl.h"
-#include "layers_print.h"
 #include "leftovers.h"
 #include "measure.h"
 #include "measuring.h"
 #include "placeholders.h"
+#include "print.h"
 #include "reasons.h"
 #include "report.h"
-#include "result_json.h"
 #include "rows.h"
 #include "runtime.h"
 #include "served.h"
 #include "suggest.h"
-#include "table.h"
 #include "text.h"
 #include "util.h"
 
@@ -41,9 +39,9 @@ static bool has_pairs(const struct ctl *ctl)
 
 static void show_json(struct ctl *ctl, const struct result *r, const struct measures *m)
 {
-	json_t *document = result_to_json(r, m);
+	json_t *document = print_json(r, m);
 
-	layers_add_json(document, r);
+	print_layers_json(document, r);
 	output_json(&ctl->out, document, false);
 	json_decref(document);
 }
@@ -70,7 +68,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct result *
 		beside.file = stderr;
 	} else {
 		print_result(&ctl->out, r, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns);
-		layers_render(&ctl->out, r);
+		print_layers(&ctl->out, r);
 		show_rounds(&ctl->out, &c->rounds, r->within);
 		print_answer(&ctl->out, r);
 		reasons_render(&ctl->out, m->unavailable);

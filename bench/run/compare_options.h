@@ -6,9 +6,9 @@
 #include "host_list.h"
 #include "limit.h"
 #include "points.h"
+#include "print.h"
 #include "rounds.h"
 #include "rows.h"
-#include "table.h"
 
 /* Indices of struct ctl's values: VALUE_REPEAT and so on. */
 enum {

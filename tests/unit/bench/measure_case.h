@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "measure.h"
-#include "table.h"
+#include "print.h"
 
 /* A document of one listener; latency buckets as JSON text. */
 static inline json_t *document(const char *listener, const char *service, int count, int bytes,

@@ -5,7 +5,7 @@
 
 #include "generator_sum.h"
 #include "hosts.h"
-#include "hosts_table.h"
+#include "print.h"
 #include "util.h"
 
 /* A part that told `requests` in load_ms, whose generator took 100 ms more to start. */
@@ -135,7 +135,7 @@ static void the_table_of_hosts_names_each_load(void **state)
 	m.rows[1]->label = "c=5";
 	r = judged(&m);
 	out.file = open_memstream(&table, &bytes);
-	hosts_render(&out, r);
+	print_hosts(&out, r);
 	fclose(out.file);
 	assert_non_null(strstr(table, "\necho: c=1\n"));
 	assert_non_null(strstr(table, "\necho: c=5\n"));

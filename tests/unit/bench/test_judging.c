@@ -4,7 +4,7 @@
 
 #include "limit.h"
 #include "measure_case.h"
-#include "then_table.h"
+#include "print.h"
 #include "util.h"
 
 static void a_row_is_judged_by_its_ratios_to_the_first(void **state)
@@ -197,7 +197,7 @@ static enum gate compared(const struct measures *before, const struct measures *
 	size_t bytes;
 
 	out.file = open_memstream(ret_text, &bytes);
-	then_render(&out, r);
+	print_then(&out, r);
 	fclose(out.file);
 	result_free(r);
 	return gate;

@@ -15,9 +15,9 @@
 #include <cmocka.h>
 
 #include "layers_group.h"
-#include "layers_print.h"
 #include "measure_case.h"
 #include "perf.h"
+#include "print.h"
 #include "report.h"
 #include "symbols.h"
 #include "util.h"
@@ -344,7 +344,7 @@ static void without_samples_there_are_no_layers(void **state)
 	add_visit(&m, "b", 1, 10, NULL);
 	r = judged(&m);
 	assert_null(r->groups[0].layers);
-	layers_add_json(document, r);
+	print_layers_json(document, r);
 	result_free(r);
 	assert_int_equal(json_object_size(document), 0);
 	json_decref(document);

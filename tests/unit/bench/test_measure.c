@@ -4,7 +4,7 @@
 
 #include "field.h"
 #include "measure_case.h"
-#include "result_json.h"
+#include "print.h"
 #include "util.h"
 
 /* { name, operations: {a, b, c} } with the given number of each. */
@@ -58,7 +58,7 @@ static void unavailable_listeners_have_no_rows(void **state)
 	assert_non_null(strstr(text, "No operations in the interval: idle\n"));
 	assert_null(strstr(text, "far"));
 	r = judged(&m);
-	document = result_to_json(r, &m);
+	document = print_json(r, &m);
 	result_free(r);
 	assert_int_equal(json_array_size(json_object_get(document, "idle")), 1);
 	unavailable = json_pack("[{s:s, s:s}]", "listener", "far", "reason", "no device");
@@ -193,7 +193,7 @@ static void json_is_null_where_nothing_can_be_told(void **state)
 	add_delta(&m, NULL, document("a", "echo", 2000, 10, 5, "[[1023, 1000]]"), "");
 	add_delta(&m, NULL, document("b", "echo", 0, 0, 0, "[]"), "");
 	r = judged(&m);
-	json = result_to_json(r, &m);
+	json = print_json(r, &m);
 	assert_true(field_uint(json, "schema") == 3);
 	assert_true(median_in(json, "p50_ns") == 1023);
 	assert_true(median_in(json, "p99_ns") == 1023);
@@ -230,7 +230,7 @@ static void missing_and_odd_fields_are_tolerated(void **state)
 		measures_delta(&m, document, document, 1, "");
 		free(rendered(&m));
 		r = judged(&m);
-		json_decref(result_to_json(r, &m));
+		json_decref(print_json(r, &m));
 		result_free(r);
 		measures_free(&m);
 		json_decref(document);

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "measure_case.h"
-#include "result_json.h"
+#include "print.h"
 #include "util.h"
 #include "words.h"
 
@@ -506,7 +506,7 @@ static void a_slower_machine_is_no_worse_server(void **state)
 
 		assert_int_equal(r->machine_changed, cases[i].changed);
 		assert_int_equal(r->gate, cases[i].gate);
-		document = result_to_json(r, &now);
+		document = print_json(r, &now);
 		assert_string_equal(json_string_value(gate_in(document, "against")),
 				    gate_names[r->gate]);
 		assert_null(gate_in(document, "pairs")); /* no one asked for these */

@@ -1,4 +1,5 @@
-/* A result on the terminal: services one under the other, engines side by side within each load. */
+/* A result on the terminal, services one under the other, engines side by side within each load;
+ * and as JSON. */
 #pragma once
 #include "render.h"
 #include "result.h"
@@ -24,3 +25,17 @@ void print_result(struct output *out, const struct result *r, const struct measu
 void print_answer(struct output *out, const struct result *r);
 /* What decides the exit status. */
 void print_gates(struct output *out, const struct result *r);
+
+/* The parts that print_result() and print_answer() have; each prints nothing if it has nothing.
+ * Rows beside saved ones: the table, what changed, and the summary. */
+void print_then(struct output *out, const struct result *r);
+/* A generator on several hosts: a row for each host. */
+void print_hosts(struct output *out, const struct result *r);
+/* In which layers rows spend their CPU time: a table for each group that was sampled. */
+void print_layers(struct output *out, const struct result *r);
+
+/* Schema 3, struct result field by field, which nbbench(1) lists: a new reference.  m has the rows
+ * without operations, too. */
+json_t *print_json(const struct result *r, const struct measures *m);
+/* Adds "layers" to it, if a row was sampled. */
+void print_layers_json(json_t *document, const struct result *r);

@@ -1,18 +1,18 @@
-/* See table.h. */
-#include "table.h"
+/* See print.h. */
+#include "print.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "curve.h"
 #include "field.h"
 #include "figure_cell.h"
-#include "hosts_table.h"
+#include "hosts.h"
 #include "human.h"
 #include "text.h"
-#include "then_table.h"
 #include "util.h"
 #include "words.h"
 
@@ -309,7 +309,7 @@ void print_result(struct output *out, const struct result *r, const struct measu
 		render_service(out, r, r->groups[i].service, wanted);
 		putc('\n', out->file);
 	}
-	hosts_render(out, r);
+	print_hosts(out, r);
 	render_each(out, r, words_users);
 	render_each(out, r, r->group_count > 1 ? words_sides : words_rates);
 	render_curves(out, r);
@@ -348,9 +348,142 @@ static void print_limits(struct output *out, const struct limits *l)
 void print_gates(struct output *out, const struct result *r)
 {
 	if (r->against)
-		then_render(out, r);
+		print_then(out, r);
 	if (r->limits)
 		print_limits(out, r->limits);
 	if (r->pairs)
 		say(out, gate_styles[r->pairs_gate], words_pairs_summary(r));
+}
+
+/* ---- Rows beside saved ones ---- */
+
+enum {
+	THEN_LISTENER,
+	THEN_THEN,
+	THEN_NOW,
+	THEN_GENERATOR_THEN,
+	THEN_GENERATOR_NOW,
+	THEN_CHANGE,
+	THEN_VERDICT,
+	THEN_COLUMNS
+};
+
+static void time_cell(struct table *t, enum figure figure, double value)
+{
+	if (isnan(value))
+		table_skip(t, 1);
+	else
+		table_text(t, figure_text(figure, value).text);
+}
+
+static void add_then_row(struct table *t, const struct result *r, const struct result_group *g,
+			 const struct result_row *row)
+{
+	const struct then *then = row->then;
+	enum figure cost = g->figures[JUDGED_COST];
+	enum style style = !then || then->gate == GATE_NOT_COMPARABLE
+				   ? STYLE_WARN
+				   : words_style(then->verdict.is);
+
+	table_text(t, row->row->listener);
+	time_cell(t, cost, then ? then->before : NAN);
+	time_cell(t, cost, then ? then->now : result_cost(g, row)->median);
+	time_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_before : NAN);
+	time_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_now : NAN);
+	table_cell(t, style, "%s", then ? words_change(then->verdict.change).text : "");
+	table_cell(t, style, "%s", words_then(r, row).text);
+}
+
+static void render_then_rows(struct output *out, const struct result *r)
+{
+	static const struct column columns[THEN_COLUMNS] = {
+		[THEN_LISTENER] = { .title = "listener", .left = true },
+		[THEN_THEN] = { .title = "then" },
+		[THEN_NOW] = { .title = "now" },
+		[THEN_GENERATOR_THEN] = { .title = "generator",
+					  .unit = "then",
+					  .optional = true,
+					  .apart = true },
+		[THEN_GENERATOR_NOW] = { .title = "generator", .unit = "now", .optional = true },
+		[THEN_CHANGE] = { .title = "change", .apart = true },
+		[THEN_VERDICT] = { .title = "verdict", .left = true },
+	};
+	struct table *t = table_new(columns, THEN_COLUMNS);
+
+	for (unsigned i = 0; i < r->group_count; i++) {
+		const struct result_group *g = &r->groups[i];
+		enum figure cost = g->figures[JUDGED_COST];
+
+		table_heading(t, STYLE_BOLD, "%s (%s, %s)", g->title, figures[cost].words,
+			      figures[cost].unit);
+		for (unsigned j = 0; j < g->count; j++)
+			add_then_row(t, r, g, &g->rows[j]);
+	}
+	fputs(r->group_count ? "\n" : "", out->file);
+	table_finish(t, out, 2);
+}
+
+void print_then(struct output *out, const struct result *r)
+{
+	char *summary = words_then_summary(r);
+	json_t *change;
+	size_t i;
+
+	render_then_rows(out, r);
+	if (r->found && json_array_size(r->changed) == 0)
+		output_wrapped(out, STYLE_DIM, 2, "%s", words_nothing_changed);
+	json_array_foreach(r->changed, i, change)
+		output_wrapped(out, STYLE_PLAIN, 2, "Changed: %s: %s -> %s",
+			       field_text(change, "what"), field_text(change, "then"),
+			       field_text(change, "now"));
+	output_wrapped(out, gate_styles[r->against_gate], 2, "%s", summary);
+	free(summary);
+}
+
+/* ---- A generator on several hosts ---- */
+
+enum { HOSTS_ROW, HOSTS_HOST, HOSTS_COLUMNS };
+
+static void add_hosts(struct table *t, const struct measure *row)
+{
+	for (unsigned i = 0; i < hosts_count(row); i++) {
+		table_text(t, i ? "" : row->listener);
+		table_text(t, hosts_name(row, i));
+		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
+			double value = hosts_value(row, i, hosts_figures[j]);
+
+			table_text(t, figure_text(hosts_figures[j], value).text);
+		}
+	}
+}
+
+static void add_group_hosts(struct table *t, const struct result_group *g, bool titled)
+{
+	if (titled && hosts_count(g->rows[0].row))
+		table_heading(t, STYLE_BOLD, "%s", g->title);
+	for (unsigned i = 0; i < g->count; i++)
+		add_hosts(t, g->rows[i].row);
+}
+
+void print_hosts(struct output *out, const struct result *r)
+{
+	struct column columns[HOSTS_COLUMNS + HOSTS_FIGURES] = {
+		[HOSTS_ROW] = { .title = "listener", .left = true },
+		[HOSTS_HOST] = { .title = "host", .left = true },
+	};
+	struct table *t;
+
+	for (unsigned i = 0; i < HOSTS_FIGURES; i++)
+		columns[HOSTS_COLUMNS + i] =
+			(struct column){ .title = figures[hosts_figures[i]].title,
+					 .unit = figures[hosts_figures[i]].unit,
+					 .optional = true };
+	t = table_new(columns, ARRAY_SIZE(columns));
+	for (unsigned i = 0; i < r->group_count; i++)
+		add_group_hosts(t, &r->groups[i], r->group_count > 1);
+	if (!table_is_empty(t)) {
+		table_print(t, out, 2, true);
+		putc('\n', out->file);
+	}
+	table_free(t);
 }

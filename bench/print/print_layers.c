@@ -1,4 +1,4 @@
-/* See layers_print.h. */
+/* See print.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "field.h"
 #include "human.h"
 #include "layers_group.h"
-#include "layers_print.h"
 #include "must.h"
+#include "print.h"
 #include "util.h"
 #include "words.h"
 
@@ -153,7 +153,7 @@ static void render_group(struct output *out, const struct layers_group *l)
 	render_notes(out, l);
 }
 
-void layers_render(struct output *out, const struct result *r)
+void print_layers(struct output *out, const struct result *r)
 {
 	for (unsigned i = 0; i < r->group_count; i++)
 		if (r->groups[i].layers)
@@ -208,7 +208,7 @@ static json_t *group_to_json(const struct layers_group *l)
 			 figures[g->figures[JUDGED_COST]].name, "listeners", listeners);
 }
 
-void layers_add_json(json_t *document, const struct result *r)
+void print_layers_json(json_t *document, const struct result *r)
 {
 	json_t *list = json_array();
 

@@ -1,5 +1,5 @@
-/* See result_json.h. */
-#include "result_json.h"
+/* See print.h. */
+#include "print.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -231,7 +231,7 @@ static json_t *gates_to_json(const struct result *r)
 	return made;
 }
 
-json_t *result_to_json(const struct result *r, const struct measures *m)
+json_t *print_json(const struct result *r, const struct measures *m)
 {
 	json_t *groups = json_array(), *curves = json_array(), *warnings = json_array(),
 	       *findings = json_array();
