@@ -1,4 +1,4 @@
-/* A command that runs on other hosts, by their bridges; bench/bridge/bridge_run.c is the other
+/* A command that runs on other hosts, by their bridges; bench/bridge/bridge_host.c is the other
  * end.  See generator_host.h. */
 #include "generator_host.h"
 
