@@ -22,12 +22,12 @@ WAY = [
         (0, "worker_turn"), (1, "worker_run_ready"), (2, "conn_run"), (3, "echo_run"),
         (4, "conn_op_begin_all"), (4, "bufq_splice"),
     ]),
-    ("epoll, a reactor: it is told that a socket is ready, then receives; sends at once", [
+    ("epoll, a reactor: waits until a socket is ready, then receives; sends at once", [
         (0, "worker_turn"), (1, "epoll_wait_turn"), (2, "epoll_event"), (3, "readiness_recv"),
         (4, "recv_one"), (5, "conn_input"), (0, "conn_run"), (1, "epoll_flush"), (2, "readiness_send"),
         (3, "conn_sent"),
     ]),
-    ("io_uring, a proactor: it is told what has been received; sends are submitted by the next wait", [
+    ("io_uring, a proactor: waits for what has been received; the next wait submits the sends", [
         (0, "worker_turn"), (1, "uring_wait"), (2, "ring_enter_plain"), (2, "ring_reap"),
         (3, "uring_recv_done"), (4, "conn_input"), (0, "conn_run"), (1, "uring_flush"),
         (2, "uring_prep_send"), (2, "uring_quiet"),

@@ -1,10 +1,14 @@
-"""README.md: each of its commands runs somewhere, and its first screen says what a reader asks first.
+"""README.md: each of its commands runs somewhere, and its first screen says what a reader asks first.  Tables of
+nbbench in it and in doc/ are those of rows that are kept, and the sentences of all pages are short.
 
 `make check-newcomer` runs the first block in new minimal Debians, test_systemd.py those of the service in a
 container under systemd, and this file all that the build's programs are started with.
 """
 
+import json
+import lzma
 import os
+import pathlib
 import re
 import subprocess
 
@@ -13,7 +17,8 @@ from conftest import BUILD, TIMEOUT, requires
 from readme import COMMANDS, OF_BUILD, OF_NEWCOMER, OF_SERVICE, OF_TERMINAL, README
 
 FIRST_LINES = 40
-WORDS_MAX = 20  # of a sentence
+WORDS_MAX, WORDS_MAX_README = 25, 20  # of a sentence
+TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_each_command_is_run_somewhere():
@@ -48,10 +53,50 @@ def test_the_first_screen_says_what_it_is_and_what_to_type():
         assert re.search(what, top, re.M), what
 
 
-def test_sentences_are_short():
-    text = re.sub(r"^```.*?^```$", "", README, flags=re.M | re.S)
-    text = re.sub(r"^(\||#).*$|<img[^>]*>", "", text, flags=re.M)
+ROWS = TOP / "doc/rows/demo-2026-11-28.jsonl.xz"
+
+
+def kept_rows(tmp_path, service=None):
+    """A file of the rows that doc/ keeps, or of those of a service."""
+    rows = tmp_path / "rows.jsonl"
+    with lzma.open(ROWS, "rt") as file:
+        rows.write_text("".join(row for row in file if service in (None, json.loads(row)["service"])))
+    return rows
+
+
+def show(*argv):
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return subprocess.run([BUILD / "nbbench", "show", *argv], env=env, check=True, capture_output=True, text=True,
+                          timeout=TIMEOUT).stdout  # fmt: skip
+
+
+@pytest.mark.parametrize("page, service", [("README.md", "echo"), ("doc/tls.md", "http"), ("doc/measuring.md", None)])
+def test_a_table_in_a_page_is_that_of_the_kept_rows(tmp_path, page, service):
+    shown = show(kept_rows(tmp_path, service)).splitlines()
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", (TOP / page).read_text(), re.M | re.S)
+    (table,) = [block for block in blocks if "vs 1st" in block]
+    lines = [line for line in table.splitlines() if not line.startswith(("$ ", "[...]"))]
+    assert len(lines) > 4 and not [line for line in lines if line not in shown]
+
+
+def test_the_picture_is_that_of_the_kept_rows(tmp_path):
+    assert (TOP / "doc/compare.svg").read_text() == show("--svg", "-", kept_rows(tmp_path))
+
+
+PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("doc/**/*.md")])
+
+
+def sentences(text):
+    """Of a page of Markdown, without code, tables, headings and addresses of links."""
+    text = re.sub(r"^```.*?^```$|<!--.*?-->|<img[^>]*>", "", text, flags=re.M | re.S)
+    text = re.sub(r"^( *\||#|    ).*$", "", text, flags=re.M)
+    text = re.sub(r"^ *(-|\d+\.) ", "\n\n", text, flags=re.M)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"`[^`]*`", "CODE", text)
-    for sentence in re.split(r"(?<=[.?!:])\s|\n\n", text):
-        assert len(sentence.split()) <= WORDS_MAX, sentence
+    return re.split(r"(?<=[.?!:;])[*)]*\s|\n\n", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_sentences_are_short(page):
+    for sentence in sentences(page.read_text()):
+        assert len(sentence.split()) <= (WORDS_MAX_README if page.name == "README.md" else WORDS_MAX), sentence
