@@ -53,13 +53,13 @@ def test_the_first_screen_says_what_it_is_and_what_to_type():
         assert re.search(what, top, re.M), what
 
 
-ROWS = TOP / "doc/rows/demo-2026-11-28.jsonl.xz"
+DEMO, HTTP = (TOP / f"doc/rows/{what}-2026-11-28.jsonl.xz" for what in ("demo", "http"))
 
 
-def kept_rows(tmp_path, service=None):
-    """A file of the rows that doc/ keeps, or of those of a service."""
+def unpacked(tmp_path, kept, service=None):
+    """The file of rows that doc/ keeps, or of those of a service."""
     rows = tmp_path / "rows.jsonl"
-    with lzma.open(ROWS, "rt") as file:
+    with lzma.open(kept, "rt") as file:
         rows.write_text("".join(row for row in file if service in (None, json.loads(row)["service"])))
     return rows
 
@@ -70,9 +70,11 @@ def show(*argv):
                           timeout=TIMEOUT).stdout  # fmt: skip
 
 
-@pytest.mark.parametrize("page, service", [("README.md", "echo"), ("doc/tls.md", "http"), ("doc/measuring.md", None)])
-def test_a_table_in_a_page_is_that_of_the_kept_rows(tmp_path, page, service):
-    shown = show(kept_rows(tmp_path, service)).splitlines()
+@pytest.mark.parametrize("page, kept, service", [("README.md", DEMO, "echo"), ("doc/tls.md", DEMO, "http"),
+                                                 ("doc/measuring.md", DEMO, None),
+                                                 ("doc/measurements.md", HTTP, None)])  # fmt: skip
+def test_a_table_in_a_page_is_that_of_the_kept_rows(tmp_path, page, kept, service):
+    shown = show(unpacked(tmp_path, kept, service)).splitlines()
     blocks = re.findall(r"^```\w*\n(.*?)^```$", (TOP / page).read_text(), re.M | re.S)
     (table,) = [block for block in blocks if "vs 1st" in block]
     lines = [line for line in table.splitlines() if not line.startswith(("$ ", "[...]"))]
@@ -80,7 +82,18 @@ def test_a_table_in_a_page_is_that_of_the_kept_rows(tmp_path, page, service):
 
 
 def test_the_picture_is_that_of_the_kept_rows(tmp_path):
-    assert (TOP / "doc/compare.svg").read_text() == show("--svg", "-", kept_rows(tmp_path))
+    assert (TOP / "doc/compare.svg").read_text() == show("--svg", "-", unpacked(tmp_path, DEMO))
+
+
+@pytest.mark.parametrize("page", ["doc/measuring.md", "doc/measurements.md"])
+def test_the_command_that_shows_kept_rows_runs(tmp_path, page):
+    requires("xz")
+    for folder, target in (("build", BUILD), ("doc", TOP / "doc")):
+        (tmp_path / folder).symlink_to(target)
+    (command,) = re.findall(r"^xz -dc .*$|(?<=`)xz -dc [^`]+", (TOP / page).read_text(), re.M)
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=tmp_path, check=True, capture_output=True,
+                          text=True, timeout=TIMEOUT)  # fmt: skip
+    assert "verdict" in done.stdout
 
 
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("doc/**/*.md")])
