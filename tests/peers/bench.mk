@@ -5,7 +5,7 @@ BPF_FOUND := $(shell pkg-config --exists libbpf 2>/dev/null && command -v $(CLAN
 BENCH_BPF := $(wildcard tests/peers/*.bpf.c)
 BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/peers/*.c tests/cost/*.c))
 BENCH_PROGRAMS = $(patsubst %.c,$(BUILD)/bench/%,$(notdir $(BENCH_SRC)))
-BENCH_SERVICES = iperf3 nbd netperf nvme polling tls udp
+BENCH_SERVICES = iperf3 nbd netperf tls udp
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),$(BENCH_SERVICES))
 
 vpath %.c tests/peers tests/cost
@@ -29,13 +29,6 @@ $(BUILD)/bench/verdict: tests/peers/verdict.c $(BUILD)/bench/result/verdict.o $(
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -Ibench/result $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) -lm
-
-# This one is made of the daemon's own stores and workers.
-$(BUILD)/bench/store: tests/peers/store.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | packages
-	@mkdir -p $(@D)
-	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) $(INC_config) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) \
-		$(PKG_LIBS) -lm
 
 .PHONY: claims claims-doc
 claims: ## which of the published claims hold on this host (some 45 minutes): build/claims.md and .html

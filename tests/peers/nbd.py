@@ -2,13 +2,12 @@
 """The nbd service beside other NBD servers: operations per second, latency, CPU per operation.
 
     nbd.py [--build DIR] [--file PATH] [--size BYTES] [--rounds N] [--seconds S] [--only WORD,...]
-           [--servers NAME,...] [--first NAME] [--client own] [--pin] [--real-time] [--keys LINE]
+           [--servers NAME,...] [--first NAME] [--pin] [--real-time] [--keys LINE]
            [--json PATH]
 
-One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine or
-nvme_client, which costs less (--client own), visits each server in turn, and in reverse order in every
-other round.  The first server runs twice: how far the two differ is the noise.  Servers and client
-share all CPUs, or have the last and the first (--pin); on a busy host they can go before all others
+One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
+visits each server in turn, and in reverse order in every other round.  The first server runs twice: how
+far the two differ is the noise.  Servers and client share all CPUs, or have the last and the first (--pin); on a busy host they can go before all others
 (--real-time, as root: keep it short).  What asks for one thing at
 a time is mostly the time that an idle CPU takes to wake up (in a virtual machine tens of
 microseconds), so it is measured again while idle CPUs are kept from sleeping (as root, where
@@ -17,10 +16,6 @@ process, of its threads in the kernel, and of children that have ended.  Limits:
 io_uring engine on the file itself, without a server; "bare-*" (bare_nbd.c) are servers that can do no
 more than one client's requests, one at a time: with plain calls, the same with what is written spliced
 to the file, with a ring beside pread, and with file and answer linked in one call.
-
-Last, what is often quoted of files through io_uring and through worker threads: 100 files of 64 KiB
-(here 100 exports), each read and written whole, over and over, by 100 clients at once; and the same
-without a network, by the stores alone.
 """
 
 import argparse
@@ -51,7 +46,6 @@ OURS = {
     "nbd-blocking": {"engine": "epoll", "store": "blocking"},
     "nbd-busy-poll": {"engine": "io_uring", "store": "io_uring", "busy-poll": "50us"},
 }
-FILES, FILE_SIZE = 100, 64 << 10
 NBDKIT = "nbdkit -f -p {port} -i 127.0.0.1 file FILE"
 # Locks of its own would keep the others' out.
 QEMU = ("qemu-storage-daemon --blockdev file,node-name=f,filename=FILE,aio=AIO,locking=off "
@@ -130,7 +124,7 @@ class Alone:
         pass
 
 
-def visit_by_fio(server, job, options):
+def drive(server, job, options):
     """(operations/s, operations, p50 ns, p99 ns)"""
     what, size, depth, connections = job
     out = run(
@@ -145,24 +139,10 @@ def visit_by_fio(server, job, options):
     return side["iops"], side["total_ios"], percentile["50.000000"], percentile["99.000000"]
 
 
-def visit_by_own(server, job, options):
-    """The same; blocks are random."""
-    what, size, depth, connections = job
-    uri = server.target_options[1].rsplit("/", 2)
-    out = run(
-        [options.build / "bench/nvme_client", "-n", *(["-w"] if "write" in what else []), "-d", depth,
-         "-s", int(size.rstrip("k")) << 10, "-q", connections, "-t", options.seconds, "127.0.0.1",
-         uri[1].rsplit(":", 1)[1], uri[2]], cpus=options.client_cpus,
-    )
-    iops, p50, p99 = map(float, out.split())
-    return iops, iops * options.seconds, p50, p99
-
-
 def visit(server, job, options):
     """(operations/s, p50 ns, p99 ns, CPU ns per operation)"""
     before = cpu_ns(server.pid) if server.pid else 0
-    by = visit_by_own if options.client == "own" else visit_by_fio
-    iops, count, p50, p99 = by(server, job, options)
+    iops, count, p50, p99 = drive(server, job, options)
     time.sleep(0.1)  # the server sees its clients go
     cpu = cpu_ns(server.pid) - before if server.pid else 0
     return iops, p50, p99, cpu / count
@@ -188,78 +168,6 @@ def compare(servers, title, job, options):
             flush=True,
         )
         kept.setdefault(title, {})[name] = {"iops": iops, "p50_ns": p50, "p99_ns": p99, "cpu_ns": cpu}
-
-
-def visit_files(server, job, seconds, directory):
-    """Files/s, by as many clients as there are files."""
-    lines = ["[global]", "ioengine=nbd", "thread", "group_reporting", f"size={FILE_SIZE}",
-             f"bs={FILE_SIZE}", f"rw={job}", "time_based", f"runtime={round(seconds * 1000)}ms"]
-    for i in range(FILES):
-        lines += [f"[f{i}]", f"uri=nbd://127.0.0.1:{server.port}/f{i}"]
-    path = directory / "files.fio"
-    path.write_text("\n".join(lines) + "\n")
-    before = cpu_ns(server.pid)
-    out = run(["fio", "--output-format=json", path], cpus=ALL_CPUS)
-    time.sleep(0.1)
-    cpu = cpu_ns(server.pid) - before
-    side = json.loads(out[out.index("{"):])["jobs"][0][job]
-    return side["iops"], cpu / side["total_ios"]
-
-
-def compare_stores(options, directory):
-    """The same without a network: each store by itself, through one worker."""
-    program = options.build / "bench" / "store"
-    names = ["threads", "threads again", "io_uring"]
-    for job in ["read", "write"]:
-        results = {name: [] for name in names}
-        for i in range(options.rounds):
-            for name in names if i % 2 == 0 else reversed(names):
-                argv = [program, name.split()[0], "io_uring", job, directory, FILES, FILE_SIZE,
-                        options.seconds]
-                done, cpu = map(int, run(argv, cpus=ALL_CPUS).split())
-                results[name].append((done / options.seconds, cpu / done))
-        show_files(f"{FILES} files of {FILE_SIZE >> 10} KiB, {job}, the stores alone", results)
-
-
-def show_files(title, results):
-    print(title)
-    first = next(iter(results.values()))
-    for name, values in results.items():
-        files, cpu = (quartiles(column)["median"] for column in zip(*values))
-        versus = (show_ratio(ratio([v[i] for v in values], [f[i] for f in first])) for i in (0, 1))
-        print(f"  {name:16} {files:8.0f} files/s {cpu / 1e3:7.2f} us CPU  " + "  ".join(versus),
-              flush=True)
-
-
-def compare_files(options):
-    """io_uring against threads on the same files, each with the same engine."""
-    with tempfile.TemporaryDirectory(dir=options.build) as directory:
-        directory = pathlib.Path(directory)
-        stores = ["threads", "threads again", "io_uring"]
-        places = [directory, directory / "again", directory / "uring"]  # a file belongs to one process
-        for place in places:
-            place.mkdir(exist_ok=True)
-            for i in range(FILES):
-                (place / f"f{i}").write_bytes(os.urandom(FILE_SIZE))
-        exports = [", ".join(f"f{i}" for i in range(k, k + 10)) for k in range(0, FILES, 10)]
-        makers_ = [
-            functools.partial(
-                Daemon, store, options.build / "nbserved", cpus=ALL_CPUS,
-                sections="".join(f"[export f{i}]\npath = {place}/f{i}\n" for i in range(FILES)),
-                service="nbd", engine="io_uring", store=store.split()[0], exports=exports,
-            )
-            for store, place in zip(stores, places)
-        ]
-        with started(*makers_) as servers:
-            for job in ["read", "write"]:
-                results = {server.name: [] for server in servers}
-                for i in range(options.rounds):
-                    for server in servers if i % 2 == 0 else reversed(servers):
-                        results[server.name].append(
-                            visit_files(server, job, options.seconds, directory)
-                        )
-                show_files(f"{FILES} files of {FILE_SIZE >> 10} KiB, {job}, over NBD", results)
-        compare_stores(options, directory)
 
 
 class Listener:
@@ -305,8 +213,7 @@ def makers(options):
         others[f"bare-{how}"] = functools.partial(
             Bare, f"bare-{how}", program, how, options.file, cpus=options.cpus
         )
-    if options.client == "fio":
-        others["fio-alone"] = functools.partial(Alone, options.file)
+    others["fio-alone"] = functools.partial(Alone, options.file)
     for name, maker in others.items():
         if not options.servers or name in options.servers:
             yield maker
@@ -353,7 +260,6 @@ def main():
     parser.add_argument("--only", default="", help="jobs whose name has one of these words")
     parser.add_argument("--servers", type=lambda s: s.split(","), help="beside nbd-uring (all)")
     parser.add_argument("--first", default="nbd-uring", help="what all are compared with")
-    parser.add_argument("--client", choices=["fio", "own"], default="fio")
     parser.add_argument("--pin", action="store_true", help="a CPU for the servers, one for the client")
     parser.add_argument("--real-time", action="store_true", help="others on this host have to wait")
     parser.add_argument("--keys", default="", help="another line of the export's section")
@@ -378,8 +284,6 @@ def main():
             with sleepless_cpus():
                 compare_jobs(options, ALL_CPUS, "depth 1", ", no CPU sleeps")
         compare_jobs(options, {min(ALL_CPUS)}, "depth 1", ", one CPU")
-        if any(word in "files" for word in options.only.split(",")):
-            compare_files(options)
     finally:
         if made:
             options.file.unlink()

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from inside_nvme import HOST, NQN, WAYS, config, must, namespaces, where
-from inside_rdma import BUILD, devices, start_daemon, wait_until  # noqa: F401
-from inside_speed import cpu_ns
-from conftest import listener
+from inside_rdma import devices, start_daemon, wait_until  # noqa: F401
 
 TARGET = "nqn.2026-11.example.lab:kernel"
 CONFIGFS = Path("/sys/kernel/config")
@@ -85,30 +83,3 @@ def test_kernel_initiator(start_daemon, nvmet, way):
     print(f"\n{f'the kernel initiator, {way}':26}{'nvmet us':>10}{'nbserved us':>12}  ratio, < 1 is better")
     for job, their, our in zip(JOBS, theirs, ours):
         print(f"  {' '.join(map(str, job)):24}{their / 1e3:10.1f}{our / 1e3:12.1f}  {our / their:.2f}", flush=True)
-
-
-CLIENT_JOBS = {"read 4k, depth 1": "", "read 4k, depth 32": "-d 32", "write 4k, depth 32": "-w -d 32",
-               "read 128k, depth 16": "-s 131072 -d 16"}
-
-
-def test_user_space(start_daemon, nvmet):
-    """NBD, NVMe with its options, and the kernel's target, by one client; the CPU is the server's thread's."""
-    daemon = start_daemon(f"[export disk]\npath = {nvmet}/disk\nsize = 64M\ncreate = yes\n"
-                          + listener("nbd", "nbd", "io_uring", store="io_uring", exports="disk")
-                          + listener("nvme", "nvme", "io_uring", store="io_uring", exports="disk", nqn=NQN))
-    fill(nvmet / "disk")
-    servers = {"nbd": ("-n", daemon.port("nbd"), "disk"), "nvme, flow control": ("-f", daemon.port("nvme"), NQN),
-               "nvme": ("", daemon.port("nvme"), NQN), "nvme, digests": ("-g -G", daemon.port("nvme"), NQN),
-               "nvmet, flow control": ("-f", PORTS["tcp"], TARGET), "nvmet": ("", PORTS["tcp"], TARGET),
-               "nvmet, digests": ("-g -G", PORTS["tcp"], TARGET)}
-    for title, job in CLIENT_JOBS.items():
-        print(f"\n{title}\n  {'':22}{'all us/op':>10}{'server us/op':>14}  to nbd")
-        first = None
-        for name, (options, port, export) in servers.items():
-            before = cpu_ns(daemon.process.pid)
-            out = must(BUILD / "bench/nvme_client", *options.split(), *job.split(), "-t", SECONDS, WAYS["tcp"][1], port,
-                       export)
-            used = (cpu_ns(daemon.process.pid) - before) / (float(out.split()[0]) * SECONDS)
-            first = first or used
-            ours = "" if "nvmet" in name else f"{used / 1e3:14.2f}  {used / first:.2f}"
-            print(f"  {name:22}{1e6 / float(out.split()[0]):10.2f}{ours}", flush=True)
