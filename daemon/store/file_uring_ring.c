@@ -202,7 +202,9 @@ static void file_probe_done(struct op *op, int res, uint32_t flags)
 	container_of(op, struct file_probe, op)->res = res;
 }
 
-/* Does a polled read succeed?  Reads of a hole always do: see file_polled_done(). */
+/* Does a polled read succeed?  Reads of a hole always do: see file_polled_done().  Only a local
+ * device's driver polls, and the block layer ends each of its requests (queue/io_timeout, 30 s);
+ * the main thread waits for the worker's start no longer than WORKER_START_NS. */
 static bool file_probe_poll(struct mount *m, const struct file_mount *f)
 {
 	struct worker *w = m->worker;

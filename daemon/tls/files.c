@@ -9,13 +9,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "detached.h"
 #include "open_file.h"
 #include "sandbox.h"
 #include "util.h"
 
 #define SERVICE_USER "nbserved" /* of the unit */
 
-enum { FILE_MAX = 256 * 1024 /* bytes */ };
+enum { FILE_MAX = 256 * 1024 /* bytes */, FILE_READ_S = 5 };
+
+/* One file that is read on a thread of its own, as its file system may hang. */
+struct reading {
+	struct detached_call detached;
+	struct tls_file file;
+	char *path; /* file.path */
+	bool secret;
+	const char *advice;
+	struct reason reason;
+	int result;
+};
 
 void tls_file_wipe(struct tls_file *f)
 {
@@ -28,14 +40,15 @@ void tls_file_wipe(struct tls_file *f)
 /* The service's account is trusted as well where root checks its configuration. */
 static bool is_trusted(uid_t owner)
 {
+	struct passwd service, *found = NULL;
 	uid_t user = geteuid();
-	const struct passwd *service = NULL;
+	char names[1024];
 
 	if (owner == 0 || owner == user)
 		return true;
 	if (user == 0)
-		service = getpwnam(SERVICE_USER);
-	return service && owner == service->pw_uid;
+		getpwnam_r(SERVICE_USER, &service, names, sizeof(names), &found);
+	return found && owner == found->pw_uid;
 }
 
 /* Refuses files whose owner or mode lets other users read a secret, or write any of the files: they
@@ -102,26 +115,89 @@ static const char *open_advice(const char *path, const char *missing, int error)
 	}
 }
 
-int tls_file_read(struct tls_file *f, const char *key, const char *path, bool secret,
-		  const char *advice, struct reason *reason)
+static int reading_do(struct reading *r)
 {
+	struct tls_file *f = &r->file;
 	const char *why;
-	int fd = open_file(path, O_RDONLY, false, &why), rc;
+	int fd = open_file(f->path, O_RDONLY, false, &why), rc;
 
-	*f = (struct tls_file){ .key = key, .path = path };
 	if (fd < 0)
-		return reason_set(reason, fd, "%s: cannot read '%s': %s%s", key, path, why,
-				  open_advice(path, advice, -fd));
-	rc = check_access(f, fd, secret, reason);
+		return reason_set(&r->reason, fd, "%s: cannot read '%s': %s%s", f->key, f->path,
+				  why, open_advice(f->path, r->advice, -fd));
+	rc = check_access(f, fd, r->secret, &r->reason);
 	if (rc == 0) {
 		rc = read_all(f, fd);
 		if (rc < 0)
-			reason_set(reason, rc, "%s: cannot read '%s': %s", key, path,
+			reason_set(&r->reason, rc, "%s: cannot read '%s': %s", f->key, f->path,
 				   strerror(-rc));
 	}
 	close(fd);
 	if (rc < 0)
 		tls_file_wipe(f);
+	return rc;
+}
+
+static void reading_run(struct detached_call *detached)
+{
+	struct reading *r = container_of(detached, struct reading, detached);
+
+	r->result = reading_do(r);
+}
+
+static void reading_free(struct reading *r)
+{
+	if (r)
+		free(r->path);
+	free(r);
+}
+
+static void reading_left(struct detached_call *detached)
+{
+	struct reading *r = container_of(detached, struct reading, detached);
+
+	tls_file_wipe(&r->file);
+	reading_free(r);
+}
+
+static struct reading *reading_new(const char *key, const char *path, bool secret,
+				   const char *advice)
+{
+	struct reading *r = calloc(1, sizeof(*r));
+
+	if (!r || !(r->path = strdup(path))) {
+		reading_free(r);
+		return NULL;
+	}
+	r->detached.run = reading_run;
+	r->detached.left = reading_left;
+	r->file = (struct tls_file){ .key = key, .path = r->path };
+	r->secret = secret;
+	r->advice = advice;
+	return r;
+}
+
+int tls_file_read(struct tls_file *f, const char *key, const char *path, bool secret,
+		  const char *advice, struct reason *reason)
+{
+	struct reading *r = reading_new(key, path, secret, advice);
+	int rc = r ? detached_start(&r->detached) : -ENOMEM;
+
+	*f = (struct tls_file){ .key = key, .path = path };
+	if (rc < 0) {
+		reading_free(r);
+		return reason_set(reason, rc, "%s: cannot read '%s': %s", key, path, strerror(-rc));
+	}
+	if (!detached_await(&r->detached, clock_ns() + FILE_READ_S * (uint64_t)NS_PER_S))
+		return reason_set(reason, -ETIMEDOUT,
+				  "%s: cannot read '%s': no answer within %d s; look at the file "
+				  "system under it",
+				  key, path, FILE_READ_S);
+	rc = r->result;
+	if (rc < 0)
+		*reason = r->reason;
+	f->text = r->file.text;
+	f->bytes = r->file.bytes;
+	reading_free(r);
 	return rc;
 }
 

@@ -14,9 +14,9 @@ struct tls_file {
 	size_t bytes;
 };
 
-/* Reads the file that `key` names.  secret: only its owner and group may be able to read it.
- * advice: how to get one, `; ...`, if there is none.  0, or -errno with a reason that begins with
- * the key and names the file. */
+/* Reads the file that `key` names, within 5 s (host/detached.h).  secret: only its owner and group
+ * may be able to read it.  advice: how to get one, `; ...`, if there is none; key and advice are
+ * constants.  0, or -errno with a reason that begins with the key and names the file. */
 int tls_file_read(struct tls_file *f, const char *key, const char *path, bool secret,
 		  const char *advice, struct reason *reason);
 /* Wipes what was read, if anything was. */

@@ -157,6 +157,20 @@ def test_a_file_system_that_hangs_does_not_keep_the_start(faulty, start_daemon):
     assert other.log().count(f"open {faulty.directory}/disk: no answer within 10 s") == 1
 
 
+def test_a_certificate_s_file_system_that_hangs_does_not_keep_a_reload(start_faulty, tmp_path):
+    """It is refused; the listener goes on with what it has read, and the next reload reads the file."""
+    pem = pytest.importorskip("test_tls").make_certificate(tmp_path, "disk")
+    daemon = start_faulty(listener("web", service="http", tls="user", tls_certificate=pem) + listener("echo"))
+    daemon.say("open wait")
+    with fed(daemon):
+        done = daemon.nbctl("reload", check=False)
+    assert done.returncode == 1
+    assert f"[listener web]: tls-certificate: cannot read '{pem}': no answer within 5 s" in done.stdout
+    assert daemon.status("web")["state"] == "serving"
+    daemon.say("")
+    daemon.nbctl("reload")
+
+
 @pytest.mark.parametrize("optional", ["no", "yes"])
 def test_workers_that_hang_while_they_start_do_not_keep_a_reload(faulty, tmp_path, optional):
     """Their listeners stay among those that leave, as they cannot be freed.  Three of them take no
