@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import NBBENCH, NBCTL, TIMEOUT, listener, program_of, rows_of, wait_until
+from conftest import NBBENCH, NBCTL, ROOT, TIMEOUT, listener, program_of, rows_of, wait_until
 
 VERSION = subprocess.check_output([NBCTL, "--version"], text=True).split()[1]
 
@@ -242,7 +242,7 @@ def test_the_bridge_takes_only_calls():
 
 def interface_of_the_page():
     """{method: ({parameter}, {field of a reply: may it be missing})} of nbbench(1)."""
-    page = (pathlib.Path(__file__).parents[2] / "man/nbbench.1").read_text()
+    page = (ROOT / "man/nbbench.1").read_text()
     text = re.sub(r"#.*", "", page[page.index("interface org.nbserved.Host\n"):].split(".Ed\n")[0])
     return {name: (set(re.findall(r"(\w+):", given)),
                    {field: bool(optional) for field, optional in re.findall(r"(\w+):\s*(\??)", reply)})
