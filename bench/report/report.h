@@ -10,8 +10,3 @@ void report_html(FILE *to, const struct result *result, const struct measures *m
 
 /* The overview, or of a single load its costs, or then and now: a file of its own. */
 void report_svg(FILE *to, const struct result *result);
-
-/* The style sheets: light, dark and print.  Colours of series and parts are those of Okabe and Ito,
- * which colour-blind people tell apart; marks and patterns say the same. */
-extern const char report_chart_style[]; /* of charts; also for an SVG file of its own */
-extern const char report_page_style[];  /* of the page around them */

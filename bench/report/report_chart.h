@@ -1,4 +1,4 @@
-/* The charts of a report, each an <svg> element.  Pure. */
+/* Parts of a report: charts, each an <svg> element, and what the page has of a group.  Pure. */
 #pragma once
 #include <stdio.h>
 
@@ -45,3 +45,16 @@ void chart_axis(FILE *to, const struct scale *x, const char *unit, double top, d
 void chart_overview(FILE *to, const struct report *r, double width, const char *style);
 void chart_against(FILE *to, const struct report *r, const struct result_group *g);
 void chart_then_now(FILE *to, const struct report *r, double width, const char *style);
+
+/* Takes ownership of text; NULL: no element.  See svg_element(). */
+void report_paragraph(FILE *to, const char *element, char *text);
+/* All figures of the group's rows; the parts of the generator's hosts, if there were several. */
+void report_table(FILE *to, const struct result_group *g);
+void report_hosts(FILE *to, const struct result_group *g);
+/* Rows beside saved ones: the summary, a table, the chart, what changed. */
+void report_against(FILE *to, const struct report *r);
+/* In which layers the group's rows spend their CPU time: bars, a table.  Nothing if none was
+ * sampled. */
+void report_layers(FILE *to, const struct result_group *g);
+/* A section with the curves of each sweep. */
+void report_curves(FILE *to, const struct report *r);
