@@ -156,7 +156,7 @@ CASES = {  # name: client, its argument, requests in one piece, keys
 
 def stepped(options, server, client, depth):
     """User instructions per operation; None: this host does not allow stepping."""
-    argv = [options.build / "bench/steps", str(server.threads()[-1]), "all"]
+    argv = [options.build / "bench/steps", str(server.threads()[-1])]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
                           preexec_fn=prepare((SERVER_CPU,))) as steps:
         if steps.stdout.readline() != "ready\n":

@@ -1,18 +1,10 @@
-/* Counts the user instructions of a worker's thread, by single steps.
- *
- *   steps TID TURNS   of TURNS turns, each apart
- *   steps TID all     of all that it does from the line "ready" to our SIGTERM, which ends its
- *                     process as well
- *
- * With a number the thread runs free most of the time; every few milliseconds one turn is stepped
- * through, from the return of the call it sleeps in to the next such call.  With one connection a
- * turn is one request.  Instructions that read the clock (vDSO) are counted apart: valgrind, which
- * counts the same but cannot run a ring, does not see them. */
+/* steps TID: counts the user instructions of a worker's thread, by single steps, of all that it
+ * does from the line "ready" to our SIGTERM, which ends its process as well.  Instructions that
+ * read the clock (vDSO) are counted apart: how many there are depends on the host. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 
@@ -27,45 +19,8 @@ int main(void)
 #include <linux/ptrace.h>
 
 enum {
-	PAUSE_MS = 3,
-	STEPS_MAX = 1000 * 1000,
 	RANGES_MAX = 8,
-	SYSCALL_INSTRUCTION = 0x050f,
 };
-
-static bool sleeps(uint64_t number)
-{
-	return number == SYS_epoll_wait || number == SYS_epoll_pwait ||
-	       number == SYS_epoll_pwait2 || number == SYS_io_uring_enter;
-}
-
-/* Lets the stopped thread continue until its next stop. */
-static void thread_resume(pid_t tid, int request)
-{
-	int status;
-
-	if (ptrace(request, tid, NULL, NULL) < 0 || waitpid(tid, &status, __WALL) < 0)
-		err(1, "ptrace");
-	if (!WIFSTOPPED(status))
-		errx(1, "the thread has ended");
-}
-
-/* Stops the thread where the call that it slept in returns. */
-static void turn_find(pid_t tid)
-{
-	struct ptrace_syscall_info info;
-	bool entered = false;
-
-	for (;;) {
-		thread_resume(tid, PTRACE_SYSCALL);
-		if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) < 0)
-			err(1, "ptrace");
-		if (info.op == PTRACE_SYSCALL_INFO_ENTRY)
-			entered = sleeps(info.entry.nr);
-		else if (info.op == PTRACE_SYSCALL_INFO_EXIT && entered && info.exit.rval >= 0)
-			return;
-	}
-}
 
 /* Where the clock's code lies; an empty range ends the list. */
 struct range {
@@ -101,29 +56,6 @@ static bool in_clock(const struct range *r, uint64_t address)
 			return true;
 	return false;
 }
-
-/* Steps to the call that the turn ends with; returns its instructions, adds the clock's. */
-static unsigned turn_count(pid_t tid, const struct range *clock, uint64_t *clock_steps)
-{
-	struct user_regs_struct regs;
-	unsigned steps = 0;
-	long code;
-
-	for (;; steps++) {
-		thread_resume(tid, PTRACE_SINGLESTEP);
-		if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) < 0)
-			err(1, "ptrace");
-		*clock_steps += in_clock(clock, regs.rip);
-		errno = 0;
-		code = ptrace(PTRACE_PEEKTEXT, tid, regs.rip, NULL);
-		if (errno || steps > STEPS_MAX)
-			errx(1, "lost the thread's turn");
-		if ((code & 0xffff) == SYSCALL_INSTRUCTION && sleeps(regs.rax))
-			return steps + 1;
-	}
-}
-
-/* ---- All that it does ---- */
 
 static volatile sig_atomic_t over;
 
@@ -169,50 +101,19 @@ static int count_all(pid_t tid, const struct range *clock)
 	return 0;
 }
 
-static int compare_counts(const void *a, const void *b)
-{
-	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
-
-	return (x > y) - (x < y);
-}
-
 int main(int argc, char **argv)
 {
-	const struct timespec pause = { .tv_nsec = PAUSE_MS * NS_PER_MS };
 	struct range clock[RANGES_MAX];
-	unsigned turns, *counts;
-	uint64_t sum = 0, clock_steps = 0;
-	int status;
 	pid_t tid;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: steps TID TURNS|all\n");
+	if (argc != 2) {
+		fprintf(stderr, "usage: steps TID\n");
 		return 2;
 	}
 	tid = (pid_t)option_uint("tid", argv[1], 1, INT32_MAX);
 	if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)PTRACE_O_TRACESYSGOOD) < 0)
 		err(77, "ptrace");
 	clock_ranges(tid, clock);
-	if (!strcmp(argv[2], "all"))
-		return count_all(tid, clock);
-	turns = (unsigned)option_uint("turns", argv[2], 1, 100 * 1000);
-	counts = allocate(turns, sizeof(*counts));
-	for (unsigned i = 0; i < turns; i++) {
-		nanosleep(&pause, NULL);
-		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 ||
-		    waitpid(tid, &status, __WALL) < 0)
-			err(1, "ptrace");
-		turn_find(tid); /* our stop may have cut this one's beginning off */
-		turn_find(tid);
-		counts[i] = turn_count(tid, clock, &clock_steps);
-		sum += counts[i];
-		ptrace(PTRACE_CONT, tid, NULL, NULL);
-	}
-	qsort(counts, turns, sizeof(*counts), compare_counts);
-	printf("{\"turns\":%u,\"mean\":%.1f,\"clock\":%.1f,\"q1\":%u,\"median\":%u,\"q3\":%u}\n",
-	       turns, (double)sum / turns, (double)clock_steps / turns, counts[turns / 4],
-	       counts[turns / 2], counts[turns * 3 / 4]);
-	free(counts);
-	return 0; /* which sets the thread free */
+	return count_all(tid, clock);
 }
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Transport udp beside bare servers and those of others: CPU time and system calls per datagram.
 
-    udp.py [--build DIR] [--rounds N] [--ms MS] [--parts echo,receive,loss,flood]
+    udp.py [--build DIR] [--rounds N] [--ms MS] [--parts echo,receive]
 
 One generator, udp_load, visits each server in turn, and in reverse order in every other round; the
 servers are pinned to one CPU and the generator to another.  CPU time is that of the server's process:
@@ -53,10 +53,6 @@ def rows_of(port):
     with open("/proc/net/udp", encoding="ascii") as f:
         rows = [line.split() for line in list(f)[1:]]
     return [row for row in rows if int(row[1].split(":")[1], 16) == port]
-
-
-def drops_at(port):
-    return sum(int(row[-1]) for row in rows_of(port))
 
 
 def load(options, mode, *words, descriptors=()):
@@ -184,37 +180,16 @@ class Control:
 def receive_iperf3(options, server, words, flows):
     control = Control(server.port, flows)
     cpu = process_cpu_ns(server.pid)
-    out = load(options, "send", "-s", SIZE, "-t", options.ms, "-i", 3, *words,
+    out = load(options, "send", "-s", SIZE, "-t", options.ms, *words,
                descriptors=[u.fileno() for u in control.streams])
     time.sleep(0.2)
     cpu = process_cpu_ns(server.pid) - cpu
     return received(cpu, control.results(out["flows"]), out)
 
 
-def receive_iperf2(options, server, words, flows):
-    """A server of iperf 2, whose sockets' drops the kernel tells; or discard, which counts what it has got."""
-    with contextlib.ExitStack() as stack:
-        streams = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(flows)]
-        for u in streams:
-            u.connect(("127.0.0.1", server.port))
-            u.send(struct.pack(">IIII", 0, 1, 1, 0).ljust(SIZE, b"x"))
-            time.sleep(0.05)  # each becomes a thread of iperf's
-        ours = isinstance(server, Daemon)
-        before = server.stats()["udp"]["in"] if ours else -drops_at(server.port)
-        cpu = process_cpu_ns(server.pid)
-        out = load(options, "send", "-s", SIZE, "-t", options.ms, "-i", 2, *words, descriptors=[u.fileno() for u in streams])
-        time.sleep(0.2)
-        cpu = process_cpu_ns(server.pid) - cpu
-        count = server.stats()["udp"]["in"] - before if ours else out["sent"] - (drops_at(server.port) + before)
-        for u in streams:  # the end of it
-            for _ in range(3):
-                u.send(struct.pack(">iIII", -(1 << 31) + 1, 1, 1, 0xffffffff).ljust(SIZE, b"x"))
-    return received(cpu, count, out)
-
-
 def received(cpu, count, out):
     lost = 1 - count / out["sent"]
-    return cpu / max(count, 1), f"{out['sent'] / out['seconds'] / 1000:6.0f} k/s sent, {100 * lost:5.1f} % lost", lost
+    return cpu / max(count, 1), f"{out['sent'] / out['seconds'] / 1000:6.0f} k/s sent, {100 * lost:5.1f} % lost"
 
 
 class Iperf3Twins(Daemon):
@@ -235,100 +210,20 @@ def twin_port():
                 return tcp.getsockname()[1]
 
 
-def receivers(options):
-    """{name of theirs: (makers, visit)}"""
-    program, found = options.build / "nbserved", {}
-    if shutil.which("iperf3"):
-        found["iperf3 -s"] = ([functools.partial(Foreign, "iperf3 -s", "iperf3 -s -p {port}")] + [
-            functools.partial(Iperf3Twins, f"iperf3 {e}", program, e) for e in ENGINES], receive_iperf3)
-    if shutil.which("iperf"):
-        found["iperf -s -u"] = ([functools.partial(Other, "iperf -s -u", "iperf -s -u -p {port}")] + [
-            functools.partial(Datagrams, f"discard {e}", program, e, "discard") for e in ENGINES], receive_iperf2)
-    return found
-
-
 def receive(options):
-    for base, (makers, visit) in receivers(options).items():
-        with started(*makers) as servers:
-            for flows in options.flows:
-                for words, said in ((["-g", MERGED], f"{MERGED} merged by the sender"), ([], "one by one")):
-                    print(f"{SIZE} B received, {flows} flows, as many as go, {said}; CPU per datagram that arrives:")
-                    show(alternate(servers, options.rounds, lambda s, w=words, f=flows, v=visit: v(options, s, w, f)), base)
+    if not shutil.which("iperf3"):
+        return
+    base = "iperf3 -s"
+    makers = [functools.partial(Foreign, base, "iperf3 -s -p {port}")]
+    makers += [functools.partial(Iperf3Twins, f"iperf3 {e}", options.build / "nbserved", e) for e in ENGINES]
+    with started(*makers) as servers:
+        for flows in (1, FLOWS):
+            for words, said in ((["-g", MERGED], f"{MERGED} merged by the sender"), ([], "one by one")):
+                print(f"{SIZE} B received, {flows} flows, as many as go, {said}; CPU per datagram that arrives:")
+                show(alternate(servers, options.rounds, lambda s, w=words, f=flows: receive_iperf3(options, s, w, f)), base)
 
 
-def loss(options):
-    for makers, visit in receivers(options).values():
-        with started(*makers) as servers:
-            for rate in (50_000, 100_000, 200_000):
-                results = alternate(servers, options.rounds, lambda s, r=rate, v=visit: v(options, s, ["-r", r], 1))
-                print(f"{SIZE} B, {rate} datagrams/s offered, one by one; lost of them, median and worst:")
-                for name, rounds in results.items():
-                    lost = [r[2] for r in rounds]
-                    print(f"  {name:20} {100 * quartiles(lost)['median']:6.2f} %  {100 * max(lost):6.2f} %", flush=True)
-
-
-# ---- flood
-
-
-def memory_kib(pid):
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
-        return sum(int(line.split()[1]) for line in f if line.startswith("Private_"))
-
-
-def first_of_all(pid):
-    """Otherwise other work of the host is measured."""
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(int(tid), os.SCHED_FIFO, os.sched_param(1))
-
-
-def polite(options, server, ms):
-    """A client that sends a datagram each millisecond, until the end is read from it."""
-    argv = [options.build / "bench/udp_load", "-p", server.port, "-t", ms, "-G", 1000, "echo"]
-    process = subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, preexec_fn=prepare((CLIENT_CPU,)))
-    first_of_all(process.pid)
-    return process
-
-
-def told_by(process):
-    return json.loads(process.communicate(timeout=120)[0])
-
-
-def flood_of(options, server):
-    """Rounds without the flood, then with the next of its sources."""
-    first_of_all(server.pid)
-    each, rounds = options.sources // options.slices, []
-    told_by(polite(options, server, 1000))
-    before, cpu = memory_kib(server.pid), process_cpu_ns(server.pid)
-    for i in range(options.slices):
-        quiet = told_by(polite(options, server, 900 * each // options.flood))
-        beside = polite(options, server, 900 * each // options.flood)
-        out = load(options, "forge", "-p", server.port, "-P", each, "-f", i * each, "-r", options.flood)
-        rounds.append((quiet, told_by(beside), out))
-    cpu, after = process_cpu_ns(server.pid) - cpu, memory_kib(server.pid)
-    more = ""
-    if isinstance(server, Daemon):
-        udp = server.stats()["udp"]
-        more = f"; evicted {udp['evicted']}, overflowed {udp['overflowed']}"
-    print(f"  {server.name:14} private memory {before} KiB, then {after} KiB; {cpu / options.sources / 1000:.2f} us CPU for each"
-          f" source{more}; lost {sum(q['lost'] for q, _, _ in rounds)}, beside it {sum(d['lost'] for _, d, _ in rounds)}")
-    for figure in ("p50_us", "p99_us"):
-        apart, beside = ([r[i][figure] for r in rounds] for i in (0, 1))
-        print(f"    {figure[:3]} {quartiles(apart)['median']:.0f} us, beside it {quartiles(beside)['median']:.0f} us,"
-              f" {show_ratio(ratio(beside, apart))}", flush=True)
-
-
-def flood(options):
-    print(f"{options.sources} sources that send a datagram each to echo, {options.flood} a second, and how long one who"
-          " sends each ms waits:")
-    makers = [functools.partial(Bare, "batch", options.build / "bench/udp_echo", "batch")]
-    makers += [functools.partial(Datagrams, e, options.build / "nbserved", e) for e in ENGINES]
-    for maker in makers:
-        with started(maker) as (server,):
-            flood_of(options, server)
-
-
-PARTS = {"echo": echo, "receive": receive, "loss": loss, "flood": flood}
+PARTS = {"echo": echo, "receive": receive}
 
 
 def main():
@@ -336,10 +231,6 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ms", type=int, default=500)
-    parser.add_argument("--flood", type=int, default=50_000, help="forged datagrams per second")
-    parser.add_argument("--sources", type=int, default=1_000_000)
-    parser.add_argument("--slices", type=int, default=10, help="in which they come, each beside a client")
-    parser.add_argument("--flows", type=int, nargs="+", default=[1, FLOWS])
     parser.add_argument("--parts", default=",".join(PARTS))
     options = parser.parse_args()
     print(f"server on CPU {SERVER_CPU}, generator on CPU {CLIENT_CPU}; load {os.getloadavg()[0]:.1f}; medians and quartiles")

@@ -2,9 +2,8 @@
  *
  * `echo`: peers of an echo server, each with an address of 127/8 of its own but all of one socket,
  * so that a call moves many: what comes back is sent again.  Datagrams are sockperf's messages.
- * `forge`: datagrams of as many sources as there are, from the -f th on, each once (or -w times).
- * `send`: one way, over sockets that the caller has connected (-F), with iperf3's or iperf 2's
- * numbers in them (-i 3, -i 2), at a rate, merged by UDP_SEGMENT if -g says how many. */
+ * `send`: one way, over sockets that the caller has connected (-F), with iperf3's numbers in them,
+ * as many as go, merged by UDP_SEGMENT if -g says how many. */
 #include <getopt.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -26,10 +25,9 @@ enum {
 };
 
 struct load {
-	const char *mode;
 	uint16_t port;
-	uint32_t peers, window, size, merged, iperf, first;
-	uint64_t ms, rate, gap_us; /* rate: datagrams/s, 0: as many as go */
+	uint32_t peers, window, size, merged;
+	uint64_t ms;
 	int flows[FLOWS_MAX];
 	unsigned flow_count;
 };
@@ -160,13 +158,6 @@ static unsigned echo_turn(const struct load *load, int fd, bool again)
 		iov[i].iov_len = load->size;
 		controls[i].info.ipi_ifindex = 0;
 	}
-	if (again && load->gap_us)
-		usleep((useconds_t)load->gap_us);
-	if (again && load->gap_us) { /* the pause is not the server's */
-		now_ns = clock_ns();
-		for (int i = 0; i < count; i++)
-			memcpy(buffers[i] + STAMP, &now_ns, sizeof(now_ns));
-	}
 	if (again)
 		send_batch(fd, (unsigned)count);
 	return (unsigned)count;
@@ -204,69 +195,14 @@ static void echo(const struct load *load)
 	       (double)histogram_quantile(&sum, quantiles[1]) / NS_PER_US);
 }
 
-/* ---- At a rate ---- */
-
-/* Waits until the n-th is due.  Of those that are late none waits. */
-static void pace(const struct load *load, uint64_t start_ns, uint64_t n)
-{
-	uint64_t due_ns;
-
-	if (!load->rate)
-		return;
-	due_ns = start_ns + (uint64_t)((double)n * NS_PER_S / (double)load->rate);
-	while (clock_ns() < due_ns)
-		;
-}
-
-/* ---- forge ---- */
-
-/* At a rate at most as many at a time as are due in a tenth of a millisecond, or each burst would
- * be a queue of the load's own making. */
-static uint32_t forge_batch(const struct load *load)
-{
-	uint64_t due = load->rate ? load->rate / 10000 : BATCH;
-
-	return (uint32_t)MAX(MIN(due, (uint64_t)BATCH) / load->window, 1U);
-}
-
-static void forge(const struct load *load)
-{
-	uint64_t sent = 0, start_ns = clock_ns();
-	uint32_t batch = forge_batch(load);
-	int fd = open_wildcard();
-
-	set_option(fd, SOL_SOCKET, SO_RCVBUF, 2048); /* answers are nobody's */
-	for (uint32_t peer = 0; peer < load->peers;) {
-		unsigned count = 0;
-
-		for (; count < batch && peer < load->peers; count++, peer++)
-			for (unsigned k = 0; k < load->window; k++) {
-				unsigned i = count * load->window + k;
-
-				fill(i, load->size);
-				shape(i, load->size);
-				address(load, i, load->first + peer);
-			}
-		send_batch(fd, count * load->window);
-		sent += count * load->window;
-		pace(load, start_ns, sent);
-	}
-	printf("{\"sent\":%ju,\"seconds\":%.3f}\n", (uintmax_t)sent,
-	       (double)(clock_ns() - start_ns) / NS_PER_S);
-}
-
 /* ---- send ---- */
 
-static void number(const struct load *load, uint8_t *to, uint32_t n, uint64_t now_ns)
+static void number(uint8_t *to, uint32_t n, uint64_t now_ns)
 {
-	uint32_t s = htonl((uint32_t)(now_ns / NS_PER_S));
-	uint32_t us = htonl((uint32_t)(now_ns % NS_PER_S / NS_PER_US)), id = htonl(n);
-	const uint32_t three[] = { s, us, id }, two[] = { id, s, us, 0 };
+	const uint32_t head[] = { htonl((uint32_t)(now_ns / NS_PER_S)),
+				  htonl((uint32_t)(now_ns % NS_PER_S / NS_PER_US)), htonl(n) };
 
-	if (load->iperf == 3)
-		memcpy(to, three, sizeof(three));
-	else
-		memcpy(to, two, sizeof(two));
+	memcpy(to, head, sizeof(head));
 }
 
 static void send_one_way(const struct load *load)
@@ -281,11 +217,10 @@ static void send_one_way(const struct load *load)
 		size_t bytes = (size_t)each * load->size;
 
 		for (uint32_t i = 0; i < each; i++)
-			number(load, buffers[0] + (size_t)i * load->size, ++numbers[f], now_ns);
+			number(buffers[0] + (size_t)i * load->size, ++numbers[f], now_ns);
 		if (send(load->flows[f], buffers[0], bytes, 0) != (ssize_t)bytes)
 			err(1, "send");
 		sent += each;
-		pace(load, start_ns, sent);
 	}
 	printf("{\"sent\":%ju,\"seconds\":%.3f,\"flows\":[", (uintmax_t)sent,
 	       (double)(clock_ns() - start_ns) / NS_PER_S);
@@ -298,10 +233,8 @@ static void send_one_way(const struct load *load)
 
 static void usage(void)
 {
-	fprintf(stderr,
-		"usage: udp_load [-p PORT] [-P PEERS] [-w WINDOW] [-s BYTES] [-t MS] [-r RATE] [-G "
-		"GAP_US]\n"
-		"                [-g MERGED] [-i 2|3] [-f FIRST] [-F DESCRIPTOR]... echo|forge|send\n");
+	fprintf(stderr, "usage: udp_load [-p PORT] [-P PEERS] [-w WINDOW] [-s BYTES] [-t MS]\n"
+			"                [-g MERGED] [-F DESCRIPTOR]... echo|send\n");
 	exit(2);
 }
 
@@ -323,20 +256,8 @@ static void option_take(struct load *load, int option)
 	case 't':
 		load->ms = option_uint("-t", optarg, 1, 600 * 1000);
 		break;
-	case 'r':
-		load->rate = option_uint("-r", optarg, 0, UINT32_MAX);
-		break;
-	case 'G':
-		load->gap_us = option_uint("-G", optarg, 0, 1000000);
-		break;
 	case 'g':
 		load->merged = (uint32_t)option_uint("-g", optarg, 1, 64);
-		break;
-	case 'i':
-		load->iperf = (uint32_t)option_uint("-i", optarg, 2, 3);
-		break;
-	case 'f':
-		load->first = (uint32_t)option_uint("-f", optarg, 0, 6000000);
 		break;
 	case 'F':
 		if (load->flow_count == FLOWS_MAX)
@@ -350,17 +271,15 @@ static void option_take(struct load *load, int option)
 
 int main(int argc, char **argv)
 {
-	static struct load load = { .peers = 1, .window = 1, .size = 64, .ms = 500, .iperf = 3 };
+	static struct load load = { .peers = 1, .window = 1, .size = 64, .ms = 500 };
 	int option;
 
-	while ((option = getopt(argc, argv, "p:P:w:s:t:r:G:g:i:f:F:")) != -1)
+	while ((option = getopt(argc, argv, "p:P:w:s:t:g:F:")) != -1)
 		option_take(&load, option);
 	if (optind + 1 != argc || (uint64_t)load.merged * load.size > UINT16_MAX - 28)
 		usage();
 	if (strcmp(argv[optind], "echo") == 0)
 		echo(&load);
-	else if (strcmp(argv[optind], "forge") == 0)
-		forge(&load);
 	else if (strcmp(argv[optind], "send") == 0 && load.flow_count)
 		send_one_way(&load);
 	else
