@@ -41,6 +41,9 @@ static struct config *load(const char *path)
 
 	config_load(path, &config, &errors);
 	print_errors(&errors);
+	if (!config && access(path, F_OK) < 0)
+		fprintf(stderr, "nbserved: name a file by -c FILE, or serve without one: nbserved "
+				"--run echo\n");
 	return config;
 }
 

@@ -29,7 +29,9 @@ static const char usage[] =
 	"  -h, --help\n"
 	"\n"
 	"SIGTERM drains and ends; a second one ends at once.  SIGHUP reloads FILE, as\n"
-	"`nbctl reload` does.  nbctl(1) looks inside, nbbench(1) measures.\n";
+	"`nbctl reload` does.\n"
+	"\n"
+	"nbctl(1) shows and controls a running daemon; nbbench(1) measures.\n";
 
 int options_finish_output(void)
 {

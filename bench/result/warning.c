@@ -112,8 +112,8 @@ static char *retransmits(const struct result *r)
 	if (most < little)
 		return NULL;
 	return text_new(
-		"The listeners' host sent up to %s %% of its TCP segments again: packets are lost "
-		"on the way, and rates and round trips are those of waiting for them.",
+		"The listeners' host sent up to %s %% of its TCP segments again: packets are lost, "
+		"so rates and round trips include the time of retransmission.",
 		human_percent(most).text);
 }
 

@@ -399,7 +399,7 @@ static int run_show(struct ctl *ctl)
 	"Each figure is the median of the visits.  Costs are compared by the ratios in the same\n" \
 	"rounds: the table has the estimate and what its interval tells, less, more, the same\n"   \
 	"within 5 %, or undecided.  Many visits of 0.1 to 0.3 s tell more than a few long ones.\n" \
-	"Ctrl-C shows what there is.\n"                                                            \
+	"Ctrl-C shows the visits made so far.\n"                                                   \
 	"\n"                                                                                       \
 	"What redis-benchmark, fio (--output-format=json), iperf3, wrk, h2load, ab,\n"             \
 	"sockperf and qemu-img bench print of their own run is understood and shown:\n"            \

@@ -12,11 +12,11 @@ enum {
 };
 
 struct rounds {
-	unsigned repeat;      /* make exactly this many; 0: until rounds_enough() */
-	bool seeded;          /* `seed` is the user's */
-	uint64_t time_ns;     /* after which no further round begins; without repeat */
-	unsigned most;        /* no more are made; 0: ROUNDS_MAX */
-	unsigned alone;       /* rounds of listeners that are compared with none */
+	unsigned repeat;  /* make exactly this many; 0: until rounds_enough() */
+	bool seeded;      /* `seed` is the user's */
+	uint64_t time_ns; /* after which no further round begins; without repeat */
+	unsigned most;    /* no more are made; 0: ROUNDS_MAX */
+	unsigned alone;   /* rounds, where only one listener is visited and nothing is compared */
 	unsigned comparisons; /* listeners less one, of all points together */
 	/* Set by rounds_begin() and rounds_enough(). */
 	uint64_t seed, start_ns, took_ns;

@@ -382,7 +382,7 @@ static int run_top(struct ctl *ctl)
 const struct command command_top = {
 	.name = "top",
 	.arguments = "[LISTENER...]",
-	.summary = "the figures of `compare`, live, on the whole screen",
+	.summary = "rates, latency and CPU time of each listener, live, on the whole screen",
 	.details =
 		"A row for each listener: connections, operations and bytes per second, latency,\n"
 		"CPU time, system calls and turns per operation; ? lists the keys.\n"

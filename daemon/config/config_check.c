@@ -23,7 +23,7 @@ static bool is_refused(enum config_section kind, const char *name, const void *s
 
 static const char *service_text(uint32_t flag)
 {
-	return flag == SERVICE_LENDS     ? "a service that lends memory"
+	return flag == SERVICE_LENDS     ? "a service whose clients reach its memory"
 	       : flag == SERVICE_EXPORTS ? "a service with exports"
 					 : "a service that TLS can serve";
 }

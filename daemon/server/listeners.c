@@ -167,7 +167,7 @@ bool listeners_are_alive(struct listeners *all)
 			alive = false;
 			log_write(
 				LOG_ERR, l->name,
-				"listener '%s': worker %u makes no turns; the watchdog is not fed",
+				"listener '%s': worker %u makes no turns; the service manager is not notified",
 				l->name, j);
 		}
 	}

@@ -34,9 +34,9 @@ static struct option_spec global_options[] = {
 	[GLOBAL_SOCKET] = { "socket", OPTION_VALUE, "SOCKET",
 			    "the daemon's control socket (or NBSERVED_SOCKET)" },
 	[GLOBAL_HOST] = { "host", OPTION_VALUE, "HOST",
-			  "the daemon is there ([USER@]HOST of ssh)" },
+			  "the daemon is on that host, reached by ssh ([USER@]HOST)" },
 	/* Named by the program: `nbctl --nbctl`. */
-	[GLOBAL_THERE] = { "", OPTION_VALUE, "COMMAND", "this program over there" },
+	[GLOBAL_THERE] = { "", OPTION_VALUE, "COMMAND", "how to start this program on HOST" },
 	[GLOBAL_JSON] = { "json", OPTION_FLAG, NULL, "print JSON" },
 	[GLOBAL_NO_COLOR] = { "no-color", OPTION_FLAG, NULL, "no colour (or NO_COLOR=1)" },
 	[GLOBAL_VERSION] = { "version", OPTION_FLAG, NULL, "print the version" },
@@ -251,6 +251,14 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+/* As find_command(), or the command that has this word as its first argument. */
+static const struct command *find_or_other(struct ctl *ctl, const char *name)
+{
+	const struct command *command = find_command(name);
+
+	return command || !program->other ? command : program->other(ctl, name);
+}
+
 static int unknown_command(const struct ctl *ctl, const char *name)
 {
 	const char *names[PROGRAM_COMMANDS_MAX];
@@ -364,17 +372,17 @@ int program_main(const struct program *p, int argc, char **argv)
 	if (argc == 0)
 		return ctl_usage(&ctl, "no command is given");
 	if (!strcmp(argv[0], "help")) {
-		if (argc > 1 && !find_command(argv[1]))
-			return unknown_command(&ctl, argv[1]);
-		return help(argc == 1 ? NULL : find_command(argv[1]));
+		ctl.command = argc > 1 ? find_or_other(&ctl, argv[1]) : NULL;
+		return argc > 1 && !ctl.command ? unknown_command(&ctl, argv[1])
+						: help(ctl.command);
 	}
-	ctl.command = find_command(argv[0]);
-	if (!ctl.command && p->other && (ctl.command = p->other(&ctl, argv[0]))) {
+	ctl.command = find_or_other(&ctl, argv[0]);
+	if (!ctl.command)
+		return unknown_command(&ctl, argv[0]);
+	if (strcmp(ctl.command->name, argv[0]) != 0) {
 		argc++; /* the word is the command's first argument */
 		argv--;
 	}
-	if (!ctl.command)
-		return unknown_command(&ctl, argv[0]);
 	rc = run_command(&ctl, argc, argv);
 	if (!output_is_complete() && rc == CTL_DONE)
 		rc = CTL_USAGE;

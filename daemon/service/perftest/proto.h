@@ -76,10 +76,10 @@ struct exchange_key {
 	uint8_t gid[EXCHANGE_GID];
 };
 
-/* Bytes of the next message, of which the first `have` are at data; or more than `have`, when these
- * do not tell yet.  At most EXCHANGE_KEY. */
+/* The length in bytes of the next message, of which the first `have` are at data.  A length above
+ * `have` may be too small: ask again with that many.  At most EXCHANGE_KEY. */
 unsigned exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have);
-/* Parses that message, which is whole; returns its kind, or -EPROTO. */
+/* Parses the message at data, of exchange_bytes() bytes; returns its kind, or -EPROTO. */
 int exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key);
 /* The MTU that a message of it names, as enum ibv_mtu. */
 static inline unsigned exchange_mtu(const uint8_t *data)

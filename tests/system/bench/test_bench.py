@@ -109,6 +109,12 @@ def test_several_words_have_one_page(tmp_path):
     assert services == {"echo", "iperf3"} and len(list(tmp_path.iterdir())) == 2
 
 
+def test_help_of_a_word_is_that_of_all_words():
+    texts = [subprocess.run([str(NBBENCH), *words], check=True, capture_output=True, text=True).stdout
+             for words in (("help", "echo"), ("echo", "--help"))]  # fmt: skip
+    assert texts[0] == texts[1] and texts[0].startswith("Usage: nbbench WORD...")
+
+
 def test_the_old_form_warns_and_works(tmp_path):
     requires("redis-benchmark")
     for words in (("--bench",), ("--bench", "echo"), ("--bench=echo",)):

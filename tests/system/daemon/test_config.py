@@ -239,7 +239,8 @@ def test_a_directory_or_no_file_is_said(tmp_path):
         for options in ((), ("--check-config",), ("--dump-config",), ("--doctor",)):
             result = nbserved("-c", path, *options)
             assert (result.returncode, result.stdout) == (1, "")
-            assert result.stderr == f"nbserved: error: {path}: {reason}\n"
+            hint = "nbserved: name a file by -c FILE, or serve without one: nbserved --run echo\n"
+            assert result.stderr == f"nbserved: error: {path}: {reason}\n" + hint * ("nowhere" in str(path))
 
 
 def test_a_fifo_holds_up_no_reload(start_daemon):
