@@ -317,6 +317,7 @@ struct worker_thread {
 	/* The export that it is opening while it starts; NULL: none. */
 	const char *_Atomic attaching;
 	_Atomic int tid;
+	_Atomic int kernel_tid; /* ring_kernel_tid(); 0: it has no ring */
 };
 
 struct worker {

@@ -1,8 +1,8 @@
 /* CPU time of threads of this process, from their clocks and /proc/self/task.  Main thread only.
  *
- * Covers our own threads and the kernel threads that serve a worker's ring, `iou-sqp-TID` (SQPOLL)
- * and `iou-wrk-TID` (io-wq), which Linux shows as threads of this process.  A store's threads that
- * work for a worker are named `store-TID`. */
+ * Covers our own threads and the kernel threads that serve a worker's ring, `iou-sqp-NUMBER`
+ * (SQPOLL) and `iou-wrk-NUMBER` (io-wq), which Linux shows as threads of this process.  A store's
+ * threads that work for a worker are named `store-TID`. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ enum { PROC_THREADS_MAX = 1024 };
 
 /* A thread that works for a worker, usually a kernel thread, and its cost at the last scan. */
 struct proc_thread {
-	pid_t tid, worker; /* worker: TID of the thread that made the ring */
+	pid_t tid, worker; /* worker: TID of the thread that it works for */
 	bool kernel;
 	struct proc_cost cost;
 	bool seen;
@@ -34,13 +34,18 @@ struct proc_thread {
 struct proc_threads {
 	struct proc_thread list[PROC_THREADS_MAX];
 	unsigned count;
-	unsigned dropped; /* in the last scan: threads beyond the list, whose cost is not counted */
+	/* In the last scan: threads beyond the list, whose cost is not counted; kernel threads that
+	 * a PID namespace hides the worker of. */
+	unsigned dropped, unknown;
 };
 
 /* Of the caller, with its context. */
 struct proc_threads_caller {
 	/* Is it a worker, which works for no other?  Its name is not read then. */
 	bool (*is_worker)(void *context, pid_t tid);
+	/* In a PID namespace: the TID of the worker that has this number outside; 0: none.  See
+	 * ring_kernel_tid(). */
+	pid_t (*worker_of)(void *context, pid_t kernel_tid);
 	/* A thread has ended: it is forgotten, with its last known cost. */
 	void (*retire)(void *context, const struct proc_thread *thread);
 };

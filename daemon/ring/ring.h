@@ -125,6 +125,11 @@ void ring_check_posted(struct ring *r, unsigned group, uint16_t tail);
 int ring_restrict(struct ring *r, unsigned uses);
 void ring_fini(struct ring *r);
 
+/* The number by which the kernel names the threads that it makes for rings of the calling thread:
+ * its TID, but in a PID namespace that which it has outside of all namespaces.  There it is read
+ * from a ring of Linux 6.7 or later; 0: it is unknown. */
+pid_t ring_kernel_tid(void);
+
 /* Does this host allow rings?  0, or -errno with the reason.  Any thread. */
 int ring_probe(struct reason *reason);
 

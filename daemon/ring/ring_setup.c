@@ -196,6 +196,8 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	int rc = -EINVAL;
 
 	*r = (struct ring){ .worker = w, .sqpoll = o->sqpoll };
+	if (!w->thread.kernel_tid)
+		w->thread.kernel_tid = ring_kernel_tid();
 	if (uses & RING_ZERO_COPY) {
 		if (ring_zcrx_probe(w, reason) < 0)
 			return -EOPNOTSUPP;

@@ -198,19 +198,34 @@ static bool is_worker(void *context, pid_t tid)
 	return false;
 }
 
+static pid_t worker_of(void *context, pid_t kernel_tid)
+{
+	const struct listeners *all = context;
+
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i]->worker_count; j++)
+			if (all->list[i]->workers[j].thread.kernel_tid == kernel_tid)
+				return all->list[i]->workers[j].thread.tid;
+	return 0;
+}
+
 struct proc_threads *listeners_scan_threads(struct listeners *all)
 {
-	static const struct proc_threads_caller caller = { is_worker, retire_thread };
+	static const struct proc_threads_caller caller = { is_worker, worker_of, retire_thread };
 	uint64_t now = clock_ns();
 
 	if (now - all->threads_ns >= NS_PER_MS) {
-		unsigned before = all->threads.dropped;
+		unsigned dropped = all->threads.dropped, unknown = all->threads.unknown;
 
 		proc_threads_scan(&all->threads, &caller, all);
-		if (all->threads.dropped && !before)
+		if (all->threads.dropped && !dropped)
 			log_warning("%u of more than %d threads of stores and the kernel are not "
 				    "looked at: the CPU time of listeners lacks theirs",
 				    all->threads.dropped, PROC_THREADS_MAX);
+		if (all->threads.unknown && !unknown)
+			log_warning("this PID namespace hides the worker of %u threads of the "
+				    "kernel: the CPU time of its listener lacks theirs",
+				    all->threads.unknown);
 		all->threads_ns = now;
 	}
 	return &all->threads;

@@ -8,6 +8,10 @@
  * so that process_kill_descendants() finds all descendants of the programs that it starts. */
 void process_adopt_orphans(void);
 
+/* Are the numbers of our threads those that the kernel uses in names?  Not in a PID namespace
+ * (/proc/self/ns/pid; the first one has the number PROC_PID_INIT_INO of Linux). */
+bool process_has_kernel_tids(void);
+
 struct process_how {
 	int in, out, err; /* its stdin, stdout and stderr; < 0: as ours */
 	int parent_end;   /* the signal that it gets when the calling thread ends */

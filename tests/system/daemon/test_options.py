@@ -44,14 +44,6 @@ def test_a_low_limit_of_descriptors_takes_no_feature(start_daemon):
     exercise(both[0], "echo", 64 * KIB)
 
 
-# Linux names its threads by the numbers that ours have outside of all PID namespaces.
-names_kernel_threads = pytest.mark.skipif(
-    os.readlink("/proc/self/ns/pid") != "pid:[4026531836]",
-    reason="in a PID namespace the kernel's threads cannot be told apart",
-)
-
-
-@names_kernel_threads
 def test_sqpoll(start_daemon):
     """The kernel's thread submits, and its CPU time is the listener's."""
     daemon = start_daemon(listener("echo", **SQPOLL) + listener("plain", engine="io_uring"))
@@ -90,7 +82,6 @@ def test_sqpoll_sleeps_when_nothing_is_to_do(start_daemon):
     daemon.wait_closed("echo")
 
 
-@names_kernel_threads
 def test_sqpoll_on_a_cpu_with_several_workers(start_daemon):
     cpu = max(os.sched_getaffinity(0))
     daemon = start_daemon(listener("echo", engine="io_uring", sqpoll=cpu, workers=2))

@@ -233,7 +233,14 @@ static bool is_worker(void *context, pid_t tid)
 	return tid == ((const struct retired *)context)->worker;
 }
 
-static const struct proc_threads_caller caller = { is_worker, on_retire };
+/* These tests name their threads themselves, by numbers of this namespace. */
+static pid_t worker_of(void *context, pid_t kernel_tid)
+{
+	(void)context;
+	return kernel_tid;
+}
+
+static const struct proc_threads_caller caller = { is_worker, worker_of, on_retire };
 
 static const struct proc_thread *find(const struct proc_threads *t, pid_t tid)
 {

@@ -13,6 +13,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ring.h"
@@ -236,6 +239,52 @@ static void sqpoll_sees_submissions_while_completions_wait(void **state)
 	ring_fini(&ring);
 }
 
+/* The child is in a PID namespace of its own, with its own /proc: its number there is 1. */
+static int see_kernel_tid(int out)
+{
+	pid_t number;
+
+	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("proc", "/proc", "proc", 0, NULL) < 0)
+		return 1;
+	number = ring_kernel_tid();
+	return getpid() != 1 || write(out, &number, sizeof(number)) != sizeof(number);
+}
+
+static void the_kernels_number_of_a_thread_is_known_in_a_pid_namespace(void **state)
+{
+	pid_t number, outside, child;
+	int fds[2], status;
+
+	(void)state;
+	outside = ring_kernel_tid();
+	if (outside != (pid_t)syscall(SYS_gettid) || getuid() != 0)
+		skip(); /* a test in a namespace does not know the numbers outside */
+	assert_int_equal(pipe(fds), 0);
+	child = fork();
+	if (child == 0) {
+		pid_t inner;
+
+		if (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0)
+			_exit(77);
+		inner = fork();
+		if (inner == 0)
+			_exit(see_kernel_tid(fds[1]));
+		_exit(write(fds[1], &inner, sizeof(inner)) != sizeof(inner) ||
+		      waitpid(inner, &status, 0) != inner || status != 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+	assert_int_equal(read(fds[0], &outside, sizeof(outside)), sizeof(outside));
+	assert_int_equal(read(fds[0], &number, sizeof(number)), sizeof(number));
+	assert_int_equal(number, outside);
+	assert_true(number > 1);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -245,6 +294,7 @@ int main(void)
 		cmocka_unit_test(all_events_are_delivered_not_only_20),
 		cmocka_unit_test(a_stale_flag_of_deferred_work_does_not_prevent_sleep),
 		cmocka_unit_test(answers_are_sent_before_input_is_looked_for),
+		cmocka_unit_test(the_kernels_number_of_a_thread_is_known_in_a_pid_namespace),
 		cmocka_unit_test(sqpoll_sees_submissions_while_completions_wait),
 	};
 
