@@ -1,6 +1,6 @@
 /* nbbench: asks what an operation costs, with daemons of its own or one that runs.  To add a
  * command: a struct command in a file of run/, and a line here. */
-#include "bench_words.h"
+#include "bench.h"
 #include "program.h"
 #include "util.h"
 
@@ -32,7 +32,7 @@ static const struct program_retired retired[] = {
 static const struct command *other(struct ctl *ctl, const char *word)
 {
 	(void)ctl;
-	return bench_find(word) || bench_measures(word) ? &command_words : NULL;
+	return bench_knows(word) ? &command_words : NULL;
 }
 
 static const struct program nbbench = {

@@ -1,13 +1,22 @@
-/* See generator_host.h; far.c runs the command. */
+/* See generator_host.h. */
 #include "generator_host.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cpus.h"
 #include "field.h"
+#include "generator.h"
 #include "host.h"
+#include "kept.h"
 #include "must.h"
+#include "text.h"
+#include "util.h"
 #include "version.h"
 
 int generator_host_open(struct ctl *ctl, const struct host_list *hosts)
@@ -117,6 +126,427 @@ char *generator_host_version(struct ctl *ctl)
 	}
 	return first;
 }
+
+/* ---- The output of a command on another host: shown as it comes, and kept ---- */
+
+struct far_output {
+	const char *host;    /* printed before each line; NULL: there is only one host */
+	bool show;           /* on stdout and stderr */
+	struct kept kept[2]; /* of its stdout, and of its stderr */
+	struct kept line[2]; /* the part of a line that is not shown until it is whole */
+};
+
+enum { LINE_BYTES_MAX = 64 * 1024 };
+
+/* Prints the line; if it overwrites itself with carriage returns, as a display of progress does,
+ * the last part. */
+static void put_line(const char *host, struct kept *line, FILE *to)
+{
+	char *text = kept_take(line), *over;
+	size_t bytes = strlen(text);
+
+	if (bytes && text[bytes - 1] == '\r')
+		text[bytes - 1] = '\0';
+	over = strrchr(text, '\r');
+	fprintf(to, "%s: %s\n", host, over ? over + 1 : text);
+	free(text);
+}
+
+/* Prints the lines that are whole now. */
+static void put(const char *host, struct kept *line, const char *text, FILE *to)
+{
+	while (*text) {
+		size_t bytes = strcspn(text, "\n");
+		bool whole = text[bytes] == '\n';
+
+		kept_add(line, text, bytes);
+		if (whole || line->bytes > LINE_BYTES_MAX)
+			put_line(host, line, to);
+		text += bytes + whole;
+	}
+}
+
+static void put_rest(const char *host, struct kept *line, FILE *to)
+{
+	if (line->bytes)
+		put_line(host, line, to);
+}
+
+/* errors: of its stderr. */
+static void far_output_add(struct far_output *o, bool errors, const char *text)
+{
+	FILE *to = errors ? stderr : stdout;
+
+	kept_add(&o->kept[errors], text, strlen(text));
+	if (!o->show || !*text)
+		return;
+	if (o->host)
+		put(o->host, &o->line[errors], text, to);
+	else
+		fputs(text, to);
+	fflush(to);
+}
+
+/* There will be no more. */
+static void far_output_end(struct far_output *o)
+{
+	put_rest(o->host, &o->line[false], stdout);
+	put_rest(o->host, &o->line[true], stderr);
+}
+
+/* What is kept of its stdout. */
+static const char *far_output_text(const struct far_output *o)
+{
+	return o->kept[false].text ? o->kept[false].text : "";
+}
+
+/* Prints what is kept, with the host before each line. */
+static void far_output_print(const struct far_output *o, bool errors, FILE *to)
+{
+	const char *text = o->kept[errors].text;
+	struct kept line = { 0 };
+
+	if (!text)
+		return;
+	if (o->host) {
+		put(o->host, &line, text, to);
+		put_rest(o->host, &line, to);
+	} else {
+		fputs(text, to);
+	}
+	free(line.text);
+}
+
+static void far_output_free(struct far_output *o)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		free(o->kept[i].text);
+		free(o->line[i].text);
+	}
+}
+
+/* ---- A command that runs on other hosts, by their bridges; bench/bridge is the other end ---- */
+
+enum {
+	FAR_STEP_MS = 50,
+	FAR_SILENCE_MS = 15000, /* of a bridge, which reports more often */
+};
+
+/* The command on one host. */
+struct far {
+	struct ctl *on;
+	uint64_t active_ns, started_ns, ended_ns; /* 0: not yet */
+	struct use use;
+	struct far_output output;
+	json_t *last; /* the last reply, or the text of an error; NULL: the command still runs */
+	bool lost;    /* its connection is lost, and the user was told */
+};
+
+struct fars {
+	struct far *list;
+	unsigned count;
+	const struct watcher *watcher;
+	uint64_t sent_ns;
+	int failed;   /* the first host that failed; -1: none */
+	bool stopped; /* all hosts have been told to end their commands */
+};
+
+static bool is_running(const struct far *far)
+{
+	return !far->last && !far->lost;
+}
+
+static bool are_running(const struct fars *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (is_running(&all->list[i]))
+			return true;
+	return false;
+}
+
+static bool has_failed(const struct far *far)
+{
+	return far->lost || json_is_string(far->last) ||
+	       json_integer_value(field_get(far->last, "status")) != 0 ||
+	       field_bool(far->last, "timed_out");
+}
+
+/* ---- Replies ---- */
+
+static void use_from_json(struct use *use, const json_t *from)
+{
+	*use = (struct use){ .cpu_ns = field_uint(from, "cpu_ns"),
+			     .busiest_ns = field_uint(from, "busiest_ns"),
+			     .peak = json_number_value(field_get(from, "peak")) };
+}
+
+static void lose(struct far *far, int error)
+{
+	ctl_lost(far->on, error);
+	far->lost = true;
+}
+
+static void take_reply(struct far *far, json_t *reply, json_t *error, bool continues)
+{
+	const json_t *use = field_get(reply, "use");
+
+	far->active_ns = clock_ns();
+	if (!far->started_ns)
+		far->started_ns = far->active_ns;
+	if (use)
+		use_from_json(&far->use, use);
+	far_output_add(&far->output, false, field_text(reply, "output"));
+	far_output_add(&far->output, true, field_text(reply, "errors"));
+	if (continues && !error)
+		return;
+	far->ended_ns = far->active_ns;
+	far->last = json_incref(error ? error : reply);
+}
+
+static void take_replies(struct far *far)
+{
+	while (is_running(far) && client_has_reply(far->on->kept)) {
+		json_t *reply, *error;
+		bool continues;
+		int rc = client_receive(far->on->kept, 0, &reply, &error, &continues);
+
+		if (rc < 0) {
+			lose(far, -rc);
+			return;
+		}
+		take_reply(far, reply, error, continues);
+		json_decref(reply);
+		json_decref(error);
+	}
+	if (is_running(far) && clock_ns() > far->active_ns + FAR_SILENCE_MS * (uint64_t)NS_PER_MS)
+		lose(far, ETIMEDOUT);
+}
+
+static struct use use_of(const struct fars *all)
+{
+	struct use sum = { 0 };
+
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct use *use = &all->list[i].use;
+
+		sum.cpu_ns += use->cpu_ns;
+		sum.busiest_ns = MAX(sum.busiest_ns, use->busiest_ns);
+		sum.peak = MAX(sum.peak, use->peak);
+	}
+	return sum;
+}
+
+/* ---- Calls ---- */
+
+/* Sends a call without a reply to each host whose command still runs.  An error is ignored: the
+ * next reply of that host does not come then, and the host counts as lost. */
+static void tell(const struct fars *all, const char *method, int number)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (is_running(&all->list[i]))
+			client_tell(all->list[i].on->kept, method,
+				    number ? json_pack("{s:i}", "signal", number) : NULL);
+}
+
+/* The first Ctrl-C ends the command; the second ends nbbench, and by that the command. */
+static void stop(struct fars *all, int number)
+{
+	if (!all->stopped)
+		tell(all, "org.nbserved.Host.Stop", number);
+	all->stopped = true;
+}
+
+/* Starts the commands.  All hosts are connected already, so the starts differ only by the time that
+ * it takes to write the calls. */
+static void start(struct fars *all, char **const *commands, unsigned timeout_ms)
+{
+	all->sent_ns = clock_ns();
+	for (unsigned i = 0; i < all->count; i++) {
+		struct far *far = &all->list[i];
+		int rc = client_send(far->on->kept, "org.nbserved.Host.Run",
+				     json_pack("{s:o, s:I}", "argv", field_words(commands[i]),
+					       "timeout_ms", (json_int_t)timeout_ms),
+				     true);
+
+		far->active_ns = clock_ns();
+		if (rc < 0)
+			lose(far, -rc);
+	}
+}
+
+/* ---- While it runs ---- */
+
+static void await(const struct fars *all)
+{
+	const struct watcher *w = all->watcher;
+	struct pollfd fds[HOST_LIST_MAX + 1];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < all->count; i++)
+		if (is_running(&all->list[i]))
+			fds[count++] =
+				(struct pollfd){ client_fd(all->list[i].on->kept), POLLIN, 0 };
+	fds[count++] = (struct pollfd){ w->fd(w->context), POLLIN, 0 };
+	poll(fds, count, MIN(FAR_STEP_MS, w->wait_ms(w->context)));
+}
+
+static void look(struct fars *all)
+{
+	struct use use = use_of(all);
+	enum watch_answer answer = all->watcher->look(all->watcher->context, &use);
+
+	if (answer == WATCH_IDLE)
+		tell(all, "org.nbserved.Host.Idle", 0);
+	if (answer == WATCH_END || all->failed >= 0)
+		stop(all, SIGTERM);
+	if (child_interrupted())
+		stop(all, child_interrupted());
+	for (unsigned i = 0; i < all->count; i++)
+		if (is_running(&all->list[i]))
+			ctl_alive(all->list[i].on);
+}
+
+static void watch(struct fars *all)
+{
+	while (are_running(all)) {
+		await(all);
+		for (unsigned i = 0; i < all->count; i++) {
+			take_replies(&all->list[i]);
+			if (!is_running(&all->list[i]) && has_failed(&all->list[i]) &&
+			    all->failed < 0 && !all->stopped)
+				all->failed = (int)i;
+		}
+		if (are_running(all))
+			look(all);
+	}
+}
+
+/* ---- The results ---- */
+
+static void set_part(struct generator_part *part, const struct far *far, char *const *command)
+{
+	*part = (struct generator_part){ .host = far->on->target.host,
+					 .ended_ns = far->ended_ns,
+					 .wall_ns = field_uint(far->last, "wall_ns"),
+					 .cpu_ns = far->use.cpu_ns,
+					 .busiest_ns = far->use.busiest_ns,
+					 .peak = far->use.peak };
+	generator_parse(command, far_output_text(&far->output), part->wall_ns, &part->result);
+}
+
+static void set_parts(struct generator_run *ret, const struct fars *all, char **const *commands)
+{
+	ret->part_count = all->count;
+	ret->parts = must(calloc(all->count, sizeof(*ret->parts)));
+	for (unsigned i = 0; i < all->count; i++) {
+		set_part(&ret->parts[i], &all->list[i], commands[i]);
+		ret->spread_ns = MAX(ret->spread_ns, all->list[i].started_ns - all->sent_ns);
+	}
+}
+
+static char *join_outputs(const struct fars *all)
+{
+	char *text = NULL;
+	FILE *to = text_open(&text);
+
+	for (unsigned i = 0; i < all->count; i++)
+		far_output_print(&all->list[i].output, false, to);
+	fclose(to);
+	return text;
+}
+
+static void set_child(struct child *child, const struct fars *all, bool keep)
+{
+	const json_t *last = all->list[MAX(all->failed, 0)].last;
+
+	child->status = (int)json_integer_value(field_get(last, "status"));
+	child->use = use_of(all);
+	if (all->count == 1)
+		cpus_parse(field_text(last, "cpus"), &child->cpus);
+	for (unsigned i = 0; i < all->count; i++) {
+		child->timed_out |= field_bool(all->list[i].last, "timed_out");
+		child->wall_ns = MAX(child->wall_ns, field_uint(all->list[i].last, "wall_ns"));
+	}
+	if (keep)
+		child->output = join_outputs(all);
+}
+
+static int result(const struct fars *all)
+{
+	int rc = CTL_DONE;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct far *far = &all->list[i];
+
+		if (json_is_string(far->last))
+			ctl_warn("%s cannot run it: %s", far->on->target.host,
+				 json_string_value(far->last));
+		if (far->lost || json_is_string(far->last))
+			rc = CTL_UNREACHABLE;
+	}
+	return rc;
+}
+
+static void tell_failure(const struct fars *all, enum child_show show)
+{
+	const struct far *far = &all->list[MAX(all->failed, 0)];
+
+	if (all->failed < 0 || child_interrupted() || !json_is_object(far->last))
+		return;
+	if (show == CHILD_SHOW_ON_FAILURE) {
+		far_output_print(&far->output, false, stderr);
+		far_output_print(&far->output, true, stderr);
+	}
+	if (all->count > 1 && !field_bool(far->last, "timed_out"))
+		ctl_warn("it failed on %s, and was ended on the other hosts", far->on->target.host);
+}
+
+static void free_all(struct fars *all)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		far_output_free(&all->list[i].output);
+		json_decref(all->list[i].last);
+	}
+	free(all->list);
+}
+
+/* child_run() on other hosts, those of ctl->on.  *ret is zeroed but for `failed`. */
+static int far_run(struct ctl *ctl, char **const *commands, enum child_show show, bool keep,
+		   unsigned timeout_ms, const struct watcher *watcher, struct generator_run *ret)
+{
+	struct fars all = { .list = must(calloc(ctl->on_count, sizeof(*all.list))),
+			    .count = ctl->on_count,
+			    .watcher = watcher,
+			    .failed = -1 };
+	int rc;
+
+	for (unsigned i = 0; i < all.count; i++) {
+		struct far *far = &all.list[i];
+
+		far->on = &ctl->on[i];
+		far->output.host = all.count > 1 ? far->on->target.host : NULL;
+		far->output.show = show == CHILD_SHOW;
+		far->lost = !far->on->kept; /* in an earlier run, the reason was printed */
+	}
+	if (result(&all) == CTL_DONE) {
+		start(&all, commands, timeout_ms);
+		watch(&all);
+	}
+	for (unsigned i = 0; i < all.count; i++)
+		far_output_end(&all.list[i].output);
+	rc = result(&all);
+	if (rc == CTL_DONE) {
+		tell_failure(&all, show);
+		set_child(&ret->child, &all, keep);
+		ret->failed = all.failed;
+	}
+	if (rc == CTL_DONE && all.count > 1)
+		set_parts(ret, &all, commands);
+	free_all(&all);
+	return rc;
+}
+
+/* ---- The command, here or there ---- */
 
 int generator_host_run(struct ctl *ctl, char **const *commands, enum child_show show, bool keep,
 		       unsigned timeout_ms, const struct watcher *watcher,

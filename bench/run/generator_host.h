@@ -45,7 +45,3 @@ int generator_host_run(struct ctl *ctl, char **const *commands, enum child_show 
 		       unsigned timeout_ms, const struct watcher *watcher,
 		       struct generator_run *ret);
 void generator_run_free(struct generator_run *run);
-
-/* The part of it for other hosts, those of ctl->on (far.c).  *ret is zeroed but for `failed`. */
-int far_run(struct ctl *ctl, char **const *commands, enum child_show show, bool keep,
-	    unsigned timeout_ms, const struct watcher *watcher, struct generator_run *ret);

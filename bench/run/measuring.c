@@ -1,21 +1,526 @@
 /* See measuring.h. */
 #include "measuring.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "child.h"
 #include "conditions.h"
+#include "cpus.h"
+#include "field.h"
 #include "generator.h"
 #include "generator_host.h"
+#include "host.h"
 #include "layers.h"
 #include "leftovers.h"
+#include "must.h"
+#include "points.h"
+#include "printable.h"
+#include "rounds.h"
 #include "sampler.h"
 #include "serve.h"
 #include "targets.h"
+#include "text.h"
 #include "util.h"
+
+/* ---- One visit ---- */
+
+/* Sets the row's generator from the output and times of a run. */
+static void set_row_generator(struct measure *row, char *const *argv,
+			      const struct generator_run *run)
+{
+	struct measure_generator *g = &row->generator;
+	const char *name = generator_name(argv);
+	struct generator_sum sum;
+
+	*g = (struct measure_generator){ .name = name ? name : "",
+					 .wall_ns = run->child.wall_ns,
+					 .lived_ns = run->child.wall_ns };
+	if (run->parts) {
+		sum = generator_sum(run->parts, run->part_count);
+		g->result = sum.result;
+		g->overlap = sum.overlap;
+		g->spread_ns = run->spread_ns;
+		if (!json_object_get(row->source, "generator_hosts")) /* which owns it */
+			json_object_set_new(row->source, "generator_hosts",
+					    generator_parts_to_json(run->parts, run->part_count));
+		g->hosts = json_object_get(row->source, "generator_hosts");
+	} else if (run->child.output) {
+		generator_parse(argv, run->child.output, run->child.wall_ns, &g->result);
+	}
+}
+
+struct visit {
+	struct ctl *ctl;
+	const struct compare *c;
+	struct conditions *conditions;
+	struct rounds *rounds;
+	struct measures *measures;
+	unsigned round, position; /* from 0 on */
+	unsigned point;           /* which of the points of a sweep */
+	unsigned rows;            /* of this round and point */
+	json_t *names;            /* of rows, in the order in which they are shown */
+	json_t *absent;           /* see struct targets */
+	json_t *failed;           /* by names of rows: visits in which COMMAND failed */
+	json_t *failing;          /* those of them since the last good one */
+	bool foretold;            /* see foretell() */
+	int late;                 /* CTL_TIMED_OUT if a visit ran out of time, else 0 */
+};
+
+/* Numbers of random orders: rounds_order() makes one for each round, point and build from the same
+ * seed, so each kind of order has a range of its own. */
+enum {
+	POINT_SHUFFLE = 1 << 10,  /* more than the rounds */
+	BUILDS_SHUFFLE = 1 << 20, /* more than those of all points */
+	POINTS_SHUFFLE = 1 << 21,
+};
+static_assert((int)POINT_SHUFFLE > ROUNDS_MAX &&
+		      SWEEP_COMBINATIONS_MAX * POINT_SHUFFLE < BUILDS_SHUFFLE,
+	      "no two orders are the same by their numbers");
+
+static const struct point *point_of(const struct visit *v)
+{
+	return &v->c->points.list[v->point];
+}
+
+static void progress(const struct visit *v, const struct target *t)
+{
+	char name[128];
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	snprintf(name, sizeof(name), "%s%s%s", t->listener, *point_of(v)->label ? " " : "",
+		 point_of(v)->label);
+	printable_clean(name);
+	fprintf(stderr, "\r\033[Kround %u: %s ...", v->round + 1, name);
+}
+
+static void progress_end(void)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+}
+
+static void set_shared_cpus(const struct visit *v, struct measure *row, const cpu_set_t *child)
+{
+	cpu_set_t cpus, both, siblings;
+
+	if (v->ctl->target.host || v->ctl->on)
+		return; /* known only if the daemon and the generator run on this host */
+	host_thread_cpus(field_get(row->source, "threads"), &cpus);
+	CPU_AND(&both, &cpus, child);
+	cpus_siblings(&cpus, child, &siblings);
+	row->generator.shared_cpus = (uint64_t)CPU_COUNT(&both);
+	if (!row->generator.shared_cpus)
+		row->generator.sibling_cpus = (uint64_t)CPU_COUNT(&siblings);
+}
+
+/* The name of the pair to which the listener belongs; NULL: to none. */
+static const char *pair_of(const struct visit *v, const struct targets *t, const char *listener)
+{
+	if (t->build)
+		return listener;
+	for (unsigned i = 0; v->ctl->values[VALUE_PAIR] && i < v->ctl->word_count; i++)
+		if (!strcmp(v->ctl->words[i], listener))
+			return v->ctl->words[i - i % 2];
+	return NULL;
+}
+
+/* ---- Visits in which COMMAND failed ---- */
+
+enum { FAILING_MAX = 3 }; /* one after the other, of one listener */
+
+/* Of a point of the sweep, by the label of its rows, and a row; owned by the caller. */
+static char *failed_key(const char *label, const char *row)
+{
+	return text_new("%s\t%s", label, row);
+}
+
+static unsigned counted(const json_t *counts, const char *key)
+{
+	return (unsigned)json_integer_value(json_object_get(counts, key));
+}
+
+/* Notes whether COMMAND failed in a visit.  May the run go on?  If it fails in the first round, it
+ * is wrong itself, or the listener is; or if the listener has none but such visits. */
+static bool goes_on_after(struct visit *v, const struct targets *t, const char *listener,
+			  bool failed)
+{
+	json_t *row = targets_row(t, listener);
+	char *key = failed_key(point_of(v)->label, json_string_value(row));
+	unsigned failing = failed ? counted(v->failing, key) + 1 : 0;
+
+	json_object_set_new(v->failing, key, json_integer(failing));
+	json_object_set_new(v->failed, key, json_integer(counted(v->failed, key) + failed));
+	free(key);
+	json_decref(row);
+	return !failed || (v->round > 0 && failing <= FAILING_MAX);
+}
+
+/* At the end of the run, as visits after the last good one may have failed, too. */
+static void set_failed(const struct visit *v)
+{
+	for (unsigned i = 0; i < v->measures->count; i++) {
+		struct measure *row = v->measures->rows[i];
+		char *key = failed_key(row->label, row->listener);
+
+		row->visit.failed = counted(v->failed, key);
+		free(key);
+	}
+}
+
+/* ---- Rows of a visit ---- */
+
+/* Makes the rows of one visit of a listener. */
+static int visit_rows(struct visit *v, const struct targets *t, const struct sampler *s,
+		      char *const *argv, const struct generator_run *run)
+{
+	struct measures *m = v->measures;
+	unsigned first = m->count;
+	int rc = sampler_rows(s, point_of(v)->label, m);
+
+	if (rc != CTL_DONE)
+		return rc;
+	for (unsigned i = first; i < m->count; i++) {
+		set_row_generator(m->rows[i], argv, run);
+		set_shared_cpus(v, m->rows[i], &run->child.cpus);
+	}
+	sampler_set(s, m, first);
+	for (unsigned i = first; i < m->count; i++)
+		measure_check_requests(m->rows[i]);
+	rc = conditions_set(
+		v->conditions, m, first,
+		(struct place){ v->round + 1, v->position + 1, v->rounds->seed, v->c->serve }, argv,
+		run);
+	for (unsigned i = first; i < m->count; i++) {
+		const char *pair = pair_of(v, t, m->rows[i]->listener);
+
+		if (pair)
+			measure_set_pair(m->rows[i], targets_row(t, m->rows[i]->listener), pair);
+	}
+	layers_end(s->layers, m, first);
+	return rc;
+}
+
+static int visit(struct visit *v, const struct targets *all, struct target *t,
+		 char **const *commands, int *ret_status)
+{
+	struct sampler sampler;
+	struct watcher watcher;
+	struct generator_run run;
+	const struct child *child = &run.child;
+	int rc;
+
+	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener),
+			  v->conditions->interfaces, v->c->layers, true);
+	if (rc != CTL_DONE)
+		return rc;
+	if (v->round > 0)
+		sampler.silence_ns = 0; /* the user was warned in the first round */
+	watcher = sampler_watcher(&sampler);
+	rc = generator_host_run(v->ctl, commands, CHILD_SHOW_ON_FAILURE, true, v->c->timeout_ms,
+				&watcher, &run);
+	rc = rc == CTL_DONE ? sampler.failed : rc;
+	v->conditions->by_ssh = t->addresses[0].by_ssh ? t->addresses[0].host : NULL;
+	t->timed_out = child->timed_out;
+	*ret_status = rc == CTL_DONE && !child->timed_out ? child->status : 0;
+	if (*ret_status > 0 && !child_interrupted())
+		sampler_end(&sampler, &child->use);
+	if (rc == CTL_DONE && child->status == 0 && !child->timed_out) {
+		rc = sampler_end(&sampler, &child->use);
+		if (rc == CTL_DONE)
+			rc = visit_rows(v, all, &sampler, commands[0], &run);
+		if (!generator_name(commands[0]) && child->output && child->output[0] &&
+		    !v->ctl->values[VALUE_QUIET] && !v->ctl->out.json) {
+			progress_end();
+			printf("%s: ", t->listener);
+			fputs(child->output, stdout);
+		}
+	}
+	progress_end();
+	generator_run_free(&run);
+	sampler_free(&sampler);
+	return rc;
+}
+
+/* The comparisons of one point: its listeners or pairs, less the baselines. */
+static unsigned count_comparisons(const struct visit *v, unsigned rows)
+{
+	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
+
+	if (v->ctl->values[VALUE_PAIR])
+		return v->ctl->word_count / 2;
+	return builds > 1 ? rows - rows / builds : MAX(rows, 1U) - 1;
+}
+
+/* Says how long the run will take as soon as that is known: before it begins, if COMMAND's options
+ * tell how long a visit takes, else after the first one.  0: unknown. */
+static void foretell(struct visit *v, const struct targets *t, uint64_t visit_ns)
+{
+	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
+	unsigned rows = t->count * builds, points = v->c->points.count;
+
+	if (v->foretold || !visit_ns)
+		return;
+	v->foretold = true;
+	rounds_foretell(v->rounds, points * count_comparisons(v, rows), points * rows, visit_ns);
+}
+
+static int one_round(struct visit *v, struct targets *t, int *ret_status)
+{
+	unsigned *order = must(calloc(t->count, sizeof(*order)));
+	uint64_t begin_ns;
+	int rc = CTL_DONE;
+
+	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE, t->count, order);
+	for (v->position = 0; v->position < t->count && !child_interrupted(); v->position++) {
+		struct target *target = &t->list[order[v->position]];
+		char ***commands;
+
+		if (target->timed_out)
+			continue;
+		commands = generator_command_fill(v->ctl, point_of(v)->command, target);
+		if (!commands) {
+			rc = CTL_USAGE;
+			break;
+		}
+		foretell(v, t, generator_load_ns(commands[0]));
+		begin_ns = clock_ns();
+		progress(v, target);
+		rc = visit(v, t, target, commands, ret_status);
+		foretell(v, t, clock_ns() - begin_ns);
+		generator_command_free(commands);
+		if (rc == CTL_DONE && !child_interrupted() &&
+		    goes_on_after(v, t, target->listener, *ret_status != 0))
+			*ret_status = 0;
+		if (rc != CTL_DONE || *ret_status != 0)
+			break;
+	}
+	free(order);
+	return rc;
+}
+
+/* ---- Rounds ---- */
+
+/* Brings the rows of a round, which are in the random order of its visits, into the order in which
+ * the user named the listeners; those of listeners that were not visited come last. */
+static void sort_rows(const struct visit *v)
+{
+	json_t *names = json_copy(v->names), *listener;
+	size_t i;
+
+	json_array_foreach(v->absent, i, listener)
+		json_array_append(names, field_get(listener, "name"));
+	measures_select(v->measures, names);
+	json_decref(names);
+}
+
+/* Notes in the first round which rows there will be. */
+static void add_names(struct visit *v, const struct targets *t)
+{
+	for (unsigned i = 0; v->round == 0 && i < t->count; i++)
+		field_add_once(v->names, targets_row(t, t->list[i].listener));
+	v->rows += t->count;
+}
+
+/* Names the listeners whose visit ran out of time.  An exit code. */
+static int leave_timed_out(const struct visit *v, struct targets *t)
+{
+	int rc = CTL_DONE;
+
+	for (unsigned i = 0; i < t->count; i++) {
+		const char *name = t->list[i].listener;
+		char *reason;
+
+		if (!t->list[i].timed_out || t->list[i].reported)
+			continue;
+		rc = CTL_TIMED_OUT;
+		reason = text_new("COMMAND did not end within %g s (--timeout)",
+				  v->c->timeout_ms / 1e3);
+		ctl_warn("%s is not compared: %s", name, reason);
+		targets_leave(t, field_named(t->status, "listeners", name), reason);
+		free(reason);
+	}
+	return rc;
+}
+
+/* One round of visits to a new daemon of one build, which is started before and ended after it. */
+static int serve_round(struct visit *v, unsigned build, int *ret_status)
+{
+	struct serve *serve = v->c->serve;
+	struct targets t = { .build = serve->builds[build].name, .absent = v->absent };
+	int rc = serve_start(serve, build), late;
+
+	if (rc == CTL_DONE)
+		rc = conditions_ask(v->conditions, v->ctl);
+	if (rc == CTL_DONE)
+		rc = targets_find(&t, v->ctl, true);
+	if (rc == CTL_DONE) {
+		add_names(v, &t);
+		rc = one_round(v, &t, ret_status);
+		late = leave_timed_out(v, &t);
+		v->late = late != CTL_DONE ? late : v->late;
+	}
+	targets_free(&t);
+	serve_stop(serve);
+	return rc;
+}
+
+/* A round with a new daemon of each build. */
+static int serve_rounds(struct visit *v, int *ret_status)
+{
+	unsigned order[SERVE_BUILDS_MAX], count = v->c->serve->build_count;
+	int rc = CTL_DONE;
+
+	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE + BUILDS_SHUFFLE, count, order);
+	/* The first round has the user's order, in which the rows are shown. */
+	for (unsigned i = 0; i < count && rc == CTL_DONE && *ret_status == 0; i++)
+		rc = child_interrupted() ? CTL_DONE
+					 : serve_round(v, v->round ? order[i] : i, ret_status);
+	return rc;
+}
+
+static int point_round(struct visit *v, struct targets *t, int *ret_status)
+{
+	struct serve *serve = v->c->serve;
+	int rc;
+
+	v->conditions->command = point_of(v)->command;
+	v->conditions->sweep = point_of(v)->sweep;
+	v->rows = 0;
+	if (serve) {
+		serve->combination = v->point;
+		rc = serve_rounds(v, ret_status);
+	} else {
+		add_names(v, t);
+		rc = one_round(v, t, ret_status);
+	}
+	if (v->round == 0)
+		v->rounds->comparisons += count_comparisons(v, v->rows);
+	return rc;
+}
+
+/* A round of each point of a sweep.  Points take turns, so that a change of the machine over time
+ * is in all of them and does not look like an effect of the value. */
+static int points_round(struct visit *v, struct targets *t, int *ret_status)
+{
+	unsigned count = v->c->points.count, order[SWEEP_COMBINATIONS_MAX];
+	int rc = CTL_DONE;
+
+	rounds_order(v->rounds, v->round + POINTS_SHUFFLE, count, order);
+	/* The first round has the user's order, in which the rows are shown. */
+	for (unsigned i = 0;
+	     i < count && rc == CTL_DONE && *ret_status == 0 && !child_interrupted(); i++) {
+		v->point = v->round ? order[i] : i;
+		rc = point_round(v, t, ret_status);
+	}
+	return rc;
+}
+
+/* So many rounds cannot decide the limit if a percentile has too few samples. */
+static void tell_hopeless(const struct visit *v, const struct limit *limit, unsigned rounds)
+{
+	double needed = limit->samples * (double)result_least_rounds(1);
+
+	for (unsigned i = 0; i < v->measures->count; i++) {
+		const struct measure *row = v->measures->rows[i];
+		double visit = (double)row->latency.count, samples = visit * rounds;
+
+		if (row->count == 0 || samples >= needed)
+			continue;
+		ctl_warn("--fail-if: %s cannot be decided: %s has %.0f samples a visit, %.0f in %u "
+			 "rounds, and it takes %.0f: let each visit do %.2g times as much",
+			 limit->text, row->listener, visit, samples, rounds, needed,
+			 samples > 0 ? needed / samples : INFINITY);
+		return;
+	}
+}
+
+static bool enough(struct visit *v)
+{
+	bool enough = rounds_enough(v->rounds, v->measures);
+
+	/* The first round has told how many samples a visit has, and rounds_enough() how many
+	 * rounds there will be. */
+	for (unsigned i = 0; v->round == 1 && i < v->c->limit_count; i++)
+		tell_hopeless(v, &v->c->limit_list[i], rounds_expected(v->rounds));
+	return enough;
+}
+
+static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
+{
+	int rc;
+
+	rounds_begin(v->rounds);
+	do {
+		rc = points_round(v, t, ret_status);
+		sort_rows(v);
+		v->round++;
+	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() && !enough(v));
+	progress_end();
+	return rc;
+}
+
+static void add_absent(const struct visit *v)
+{
+	json_t *document = json_pack("{s:O}", "listeners", v->absent);
+
+	measures_delta(v->measures, NULL, document, 0, point_of(v)->label);
+	json_decref(document);
+}
+
+/* With placeholders like `{port}` in the command: runs the points' commands against one listener
+ * after the other (those that ctl->words names; none: all that serve), in several rounds whose
+ * order changes, so that other load of the host affects all listeners alike.  Appends a row per
+ * operation and visit to m.  Prints its progress on stderr if that is a terminal.  A listener whose
+ * visit runs out of time is not visited again, and named as not compared.  Returns an exit code;
+ * *ret_status: the first nonzero status of the command.  After a failure or Ctrl-C, m has the rows
+ * measured before. */
+static int run_visits(struct ctl *ctl, struct compare *c, struct conditions *conditions,
+		      struct measures *m, int *ret_status)
+{
+	struct visit v = {
+		.ctl = ctl,
+		.c = c,
+		.conditions = conditions,
+		.rounds = &c->rounds,
+		.measures = m,
+		.names = json_array(),
+		.absent = json_array(),
+		.failed = json_object(),
+		.failing = json_object(),
+	};
+	struct targets t = { .absent = v.absent };
+	int rc = CTL_DONE;
+
+	if (!c->serve)
+		rc = conditions_ask(conditions, ctl);
+	if (c->serve)
+		rc = serve_try(c->serve);
+	else if (rc == CTL_DONE)
+		rc = targets_find(&t, ctl, false);
+	if (rc == CTL_DONE) {
+		rc = run_rounds(&v, &t, ret_status);
+		if (!c->serve)
+			v.late = leave_timed_out(&v, &t);
+		rc = rc == CTL_DONE ? v.late : rc;
+		set_failed(&v);
+		add_absent(&v);
+		sort_rows(&v);
+	}
+	targets_free(&t);
+	json_decref(v.names);
+	json_decref(v.absent);
+	json_decref(v.failed);
+	json_decref(v.failing);
+	return rc;
+}
 
 /* ---- The command to be measured ---- */
 
@@ -88,7 +593,7 @@ static void set_generator(struct measures *m, unsigned first, char *const *argv,
 	}
 	for (unsigned i = first; i < m->count && !several; i++)
 		if (m->rows[i]->listener_count)
-			visits_set_generator(m->rows[i], argv, run);
+			set_row_generator(m->rows[i], argv, run);
 }
 
 static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
@@ -182,7 +687,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	if (rc == CTL_DONE && !c->visits)
 		rc = measure_rounds(ctl, c, &conditions, m, &status);
 	else if (rc == CTL_DONE)
-		rc = visits_run(ctl, c, &conditions, m, &status);
+		rc = run_visits(ctl, c, &conditions, m, &status);
 	c->status = measuring_result(ctl, status);
 	child_release_signals();
 	conditions_fini(&conditions);
