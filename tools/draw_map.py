@@ -2,8 +2,8 @@
 """draw_map.py [--update]: the pictures in ARCHITECTURE.md, drawn from the source.
 
 The tree: the rooms of the Makefile (LIB_ROOMS, LAYERS, CTL_ROOMS, BENCH_ROOMS) with the text behind `##` of their INC_ line,
-and the rooms that their files include.  A request's way: functions, each of which the source shows to
-call the next.  The example of a service is echo's.  Without --update: is what the page has still true?
+and the rooms that their files include.  Ways of a request and of other events: functions, each of which the source
+shows to call the next.  The example of a service is echo's.  Without --update: is what the page has still true?
 (`make lint`)
 """
 import re
@@ -31,6 +31,24 @@ WAY = [
         (0, "worker_turn"), (1, "uring_wait"), (2, "ring_enter_plain"), (2, "ring_reap"),
         (3, "uring_recv_done"), (4, "conn_input"), (0, "conn_run"), (1, "uring_flush"),
         (2, "uring_prep_send"), (2, "uring_quiet"),
+    ]),
+]
+
+# What a newcomer looks for, in the same form.
+PLACES = [
+    ("accepting pauses when descriptors or memory have run out", [
+        (0, "readiness_accept"), (1, "worker_accepted"), (2, "worker_pause_accept"),
+    ]),
+    ("a host's write over NVMe/TCP reaches a file, with `store = io_uring`", [
+        (0, "nvme_receive_go_on"), (1, "receive_part"), (2, "nvme_part_submit"), (3, "io_submit"),
+        (4, "file_uring_submit"), (5, "file_rw"),
+    ]),
+    ("SIGHUP reloads", [
+        (0, "on_hangup"), (1, "reload_run"), (2, "change_to"), (3, "apply"), (4, "prepare"), (4, "commit"),
+    ]),
+    ("nbbench decides on a row: less, more, the same or undecided", [
+        (0, "result_new"), (1, "judge_groups"), (2, "judge_group"), (3, "judge_figure"), (4, "judge"),
+        (5, "verdict_of"), (6, "judged"), (7, "judge_values"), (8, "set_interval"), (9, "decide"),
     ]),
 ]
 
@@ -89,7 +107,7 @@ def draw_tree():
 
 class Source:
     def __init__(self):
-        self.files = {f: f.read_text() for f in sorted((TOP / "daemon").rglob("*.[ch]"))}
+        self.files = {f: f.read_text() for folder in ("daemon", "bench") for f in sorted((TOP / folder).rglob("*.[ch]"))}
 
     def find(self, name):
         """(file, body) of a function's definition."""
@@ -97,7 +115,7 @@ class Source:
             found = re.search(rf"^\w[^\n;=]*\b{name}\([^;{{]*\)\n{{(.*?)^}}", text, re.M | re.S)
             if found:
                 return file, found[1]
-        sys.exit(f"tools/draw_map.py: {name}() is gone: write its successor into WAY")
+        sys.exit(f"tools/draw_map.py: {name}() is gone: write its successor into WAY or PLACES")
 
     def link(self, caller, name):
         """How the caller calls name: "" by its name, else the member that it calls."""
@@ -108,12 +126,12 @@ class Source:
             for member in re.findall(rf"\.(\w+) = (?:[^;,]*\? )?{name}\b", text):
                 if f"->{member}(" in body:
                     return f"->{member}()"
-        sys.exit(f"tools/draw_map.py: {caller}() no longer calls {name}(): update WAY")
+        sys.exit(f"tools/draw_map.py: {caller}() no longer calls {name}(): update WAY or PLACES")
 
 
-def draw_way():
+def draw_ways(ways):
     source = Source()
-    for title, steps in WAY:
+    for title, steps in ways:
         yield f"{title}:"
         above = {}
         for depth, name in steps:
@@ -121,7 +139,7 @@ def draw_way():
             above[depth] = name
             file, _ = source.find(name)
             left = "  " * (depth + 1) + (f"{how} = " if how else "") + name
-            yield f"{left:44}{file.relative_to(TOP / 'daemon')}"
+            yield f"{left:44}{str(file.relative_to(TOP)).removeprefix('daemon/')}"
 
 
 def draw_echo():
@@ -132,7 +150,8 @@ def draw_echo():
 
 def main():
     text = page = PAGE.read_text()
-    for name, language, draw in (("tree", "", draw_tree), ("echo", "c", draw_echo), ("way", "", draw_way)):
+    for name, language, draw in (("tree", "", draw_tree), ("echo", "c", draw_echo), ("way", "", lambda: draw_ways(WAY)),
+                                 ("places", "", lambda: draw_ways(PLACES))):
         begin, end = f"<!-- {name}: drawn by tools/draw_map.py -->\n", f"<!-- /{name} -->"
         before, rest = text.split(begin)
         picture = "\n".join(draw()).rstrip()

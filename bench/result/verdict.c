@@ -157,7 +157,7 @@ static struct verdict unknown(void)
 				 .p = NAN };
 }
 
-static void judge(struct verdict *v, const double *values, double alpha, double limit)
+static void judge_values(struct verdict *v, const double *values, double alpha, double limit)
 {
 	size_t count = average_count(v->rounds);
 	double *averages = averages_of(values, v->rounds), *sums = rank_sums(v->rounds);
@@ -194,7 +194,7 @@ static struct verdict judged(double *values, unsigned rounds, unsigned compariso
 	v.least = verdict_least_rounds(comparisons);
 	v.rounds = join(values, rounds, VERDICT_ROUNDS_MAX);
 	if (rounds > 0)
-		judge(&v, values, VERDICT_ALPHA_ROUNDS / comparisons, limit);
+		judge_values(&v, values, VERDICT_ALPHA_ROUNDS / comparisons, limit);
 	v.rounds = rounds;
 	free(values);
 	return v;
@@ -230,7 +230,7 @@ void verdict_interval(const double *values, unsigned count, double *ret_low, dou
 		logs[i] = log(values[i]);
 	v.rounds = join(logs, count, BLOCKS);
 	if (v.rounds > 0)
-		judge(&v, logs, VERDICT_ALPHA_ROUNDS, 0);
+		judge_values(&v, logs, VERDICT_ALPHA_ROUNDS, 0);
 	*ret_low = exp(v.low);
 	*ret_high = exp(v.high);
 	free(logs);
@@ -269,7 +269,7 @@ static double width_of_normal(unsigned n, double alpha)
 		values[i] = beyond <= 0.5 ? normal_beyond(beyond) : -normal_beyond(1 - beyond);
 	}
 	v.rounds = n;
-	judge(&v, values, alpha, 0);
+	judge_values(&v, values, alpha, 0);
 	free(values);
 	return v.half_width * sqrt(n);
 }
