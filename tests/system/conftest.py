@@ -60,11 +60,27 @@ def tests_engine(item):
     return all(v in TESTED_ENGINES for v in values if isinstance(v, str) and v in ENGINES)
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "one(parameter, ...): what the test looks at does not depend on these: one value each")
+
+
+def first_of_each(items):
+    """Of a test with the mark `one` the items with the first value of the parameters that the mark names."""
+    seen = {}
+    for item in items:
+        mark = item.get_closest_marker("one")
+        if mark:
+            others = (f"{name} {value!r}" for name, value in item.callspec.params.items() if name not in mark.args)
+            seen.setdefault((item.nodeid.split("[")[0], *others), item)
+    firsts = set(seen.values())
+    return [item for item in items if not item.get_closest_marker("one") or item in firsts]
+
+
 def pytest_collection_modifyitems(config, items):
     """The files that take longest (MINUTES, about) begin first: pytest-xdist hands files out in this order."""
-    left_out = [item for item in items if not tests_engine(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if tests_engine(item)]
+    chosen = first_of_each([item for item in items if tests_engine(item)])
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
     items.sort(key=lambda item: -getattr(item.module, "MINUTES", 0))
 
 

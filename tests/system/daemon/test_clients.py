@@ -42,8 +42,7 @@ REDIS_TESTS = {"PING_MBULK": b"*1\r\n$4\r\nPING\r\n", "SET": b"*3\r\n$3\r\nSET\r
 REDIS_DATA = 512
 
 
-@pytest.mark.parametrize("connections", [1, 50, 200])
-@pytest.mark.parametrize("pipeline", [1, 16])
+@pytest.mark.parametrize("connections, pipeline", [(1, 1), (50, 16), (200, 1)])
 def test_redis_benchmark(start_daemon, engine, connections, pipeline):
     """A request is a valid reply to itself."""
     requests = 4000 * pipeline

@@ -266,6 +266,7 @@ def test_text_for_people(daemon):
     assert "receiver" in text and "iperf Done." in text
 
 
+@pytest.mark.one("engine")
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -395,6 +396,7 @@ def test_input_waits_while_the_client_does_not_read(daemon):
         assert forth.send(bytes(MIB)) > 0
 
 
+@pytest.mark.one("engine")
 @pytest.mark.parametrize(
     "params, error",
     [

@@ -78,6 +78,7 @@ def operations(daemon):
     return {k: (o["count"], o["errors"]) for k, o in daemon.stats("nbd")["operations"].items()}
 
 
+@pytest.mark.one("daemon")
 def test_nbdinfo_lists_the_abilities_of_the_export(daemon):
     requires("nbdinfo")
     info = json.loads(run("nbdinfo", "--json", "--list", uri(daemon)))
@@ -95,6 +96,7 @@ def test_nbdinfo_lists_the_abilities_of_the_export(daemon):
     assert extent["length"] == SIZE and extent["description"] == "hole,zero"
 
 
+@pytest.mark.one("daemon")
 def test_nbdcopy_both_ways_keeps_every_byte(daemon, tmp_path):
     requires("nbdcopy")
     source, copy = tmp_path / "source", tmp_path / "copy"
@@ -182,6 +184,7 @@ def test_the_part_cut_off_a_file_is_no_hole(start_daemon, engine, store, tmp_pat
     assert allocation(client, 4 * MIB, MIB) == [(MIB, True)]
 
 
+@pytest.mark.one("daemon")
 def test_errors_are_answered_and_the_connection_stays_open(daemon):
     client = connect(daemon)
     for call in [
@@ -276,6 +279,7 @@ def test_fio_verifies_what_it_wrote(daemon):
     )
 
 
+@pytest.mark.one("daemon")
 def test_qemu_reads_what_it_wrote(daemon, tmp_path):
     requires("qemu-io")
     run(
@@ -296,6 +300,7 @@ def test_qemu_reads_what_it_wrote(daemon, tmp_path):
         assert "Run completed" in told
 
 
+@pytest.mark.one("daemon")
 def test_nbd_client_lists_the_exports(daemon):
     if not os.path.exists("/usr/sbin/nbd-client"):
         pytest.skip("nbd-client is not installed (make deps)")

@@ -121,6 +121,7 @@ def error_of(function, *arguments):
     return error.value.errnum
 
 
+@pytest.mark.one("engine")
 def test_a_long_write_that_is_refused_leaves_the_connection_usable(
     start_daemon, engine, store, tmp_path
 ):
@@ -136,6 +137,7 @@ def test_a_long_write_that_is_refused_leaves_the_connection_usable(
     assert client.pread(4, 0) == b"xxxx"
 
 
+@pytest.mark.one("engine")
 def test_a_long_write_to_a_full_file_system_leaves_the_connection_usable(
     start_daemon, engine, store, small
 ):

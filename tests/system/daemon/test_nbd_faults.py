@@ -88,6 +88,7 @@ def works(daemon):
         assert client.reply(4) == (0, b"fine")
 
 
+@pytest.mark.one("engine", "store")
 def test_options_are_answered_and_the_handshake_continues(daemon):
     with Raw(daemon, "nbd") as client:
         for option, data, expected in [
@@ -111,6 +112,7 @@ def test_options_are_answered_and_the_handshake_continues(daemon):
         assert client.reply(10) == (0, bytes(10))
 
 
+@pytest.mark.one("engine", "store")
 @pytest.mark.parametrize("zeroes", [0, 124], ids=["no_zeroes", "zeroes"])
 def test_old_clients_choose_an_export_by_name(daemon, zeroes):
     with Raw(daemon, "nbd", flags=1 if zeroes else 3) as client:
@@ -128,6 +130,7 @@ def test_old_clients_choose_an_export_by_name(daemon, zeroes):
         assert client.option_replies() == [(REP_ACK, b"")] and client.is_closed()
 
 
+@pytest.mark.one("store")
 @pytest.mark.parametrize("what", ["flags", "option", "huge option", "request", "half", "noise"])
 def test_invalid_input_ends_its_connection_and_no_other(daemon, what):
     before = daemon.stats("nbd")["connections"]["closed"]["protocol"]
@@ -161,6 +164,7 @@ def test_invalid_input_ends_its_connection_and_no_other(daemon, what):
     works(daemon)
 
 
+@pytest.mark.one("store")
 def test_bad_requests_are_answered_and_the_connection_stays_open(daemon):
     with connect(daemon, "nbd") as client:
         for request, error in [
@@ -214,6 +218,7 @@ def test_killed_clients_leave_nothing_behind(daemon):
     works(daemon)
 
 
+@pytest.mark.one("store")
 def test_two_hundred_clients_are_served(daemon):
     clients = [connect(daemon, "nbd") for _ in range(200)]
     for i, client in enumerate(clients):

@@ -370,6 +370,7 @@ def test_a_reload_takes_the_twin(start_daemon):
 # ---- Unsupported requests and misbehaving clients ----
 
 
+@pytest.mark.one("engine")
 @pytest.mark.parametrize("error, words, keys", [
     (errno.EPROTONOSUPPORT, (RECEIVE, 1), {"stream": 2}),
     (errno.EOPNOTSUPP, (SEND, 1), {"stream": 2}),

@@ -418,6 +418,7 @@ NO_TLS = {
 }
 
 
+@pytest.mark.one("engine")
 @pytest.mark.parametrize("what", NO_TLS)
 def test_no_tls_at_all(start_daemon, engine, pem, what):
     daemon = start_daemon(both(engine, pem))
