@@ -12,10 +12,8 @@ far the two differ is the noise.  Servers and client share all CPUs, or have the
 a time is mostly the time that an idle CPU takes to wake up (in a virtual machine tens of
 microseconds), so it is measured again while idle CPUs are kept from sleeping (as root, where
 cpuidle has a state that polls), and on one CPU.  CPU time is that of the server's
-process, of its threads in the kernel, and of children that have ended.  Limits: "fio-alone" is fio with its
-io_uring engine on the file itself, without a server; "bare-*" (bare_nbd.c) are servers that can do no
-more than one client's requests, one at a time: with plain calls, the same with what is written spliced
-to the file, with a ring beside pread, and with file and answer linked in one call.
+process, of its threads in the kernel, and of children that have ended.  The limit, "fio-alone", is fio with
+its io_uring engine on the file itself, without a server.
 """
 
 import argparse
@@ -34,7 +32,7 @@ import time
 
 from report import quartiles, ratio, show_ratio
 from servers import (
-    ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU, Bare, Daemon, Foreign, free_port, process_cpu_ns, run, started,
+    ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU, Daemon, Foreign, free_port, process_cpu_ns, run, started,
 )
 
 OURS = {
@@ -61,7 +59,6 @@ JOBS = {  # what, bytes, requests in flight, connections
     "read 128k, depth 16": ("read", "128k", 16, 1),
     "write 128k, depth 16": ("write", "128k", 16, 1),
 }
-BARE = {"calls": 16, "splice": 16, "pread": 1, "linked": 1}  # requests in flight, of one connection
 kept = {}  # title: name: figures
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
@@ -149,8 +146,6 @@ def visit(server, job, options):
 
 
 def compare(servers, title, job, options):
-    servers = [s for s in servers if not s.name.startswith("bare-")
-               or (job[2] <= BARE[s.name.removeprefix("bare-")] and job[3] == 1)]
     results = {server.name: [] for server in servers}
     for i in range(options.rounds):
         for server in servers if i % 2 == 0 else reversed(servers):
@@ -207,11 +202,6 @@ def makers(options):
     if shutil.which("nbd-server"):
         others["nbd-server"] = functools.partial(
             NbdServer, "nbd-server", options.file, options.cpus
-        )
-    for how in BARE:
-        program = options.build / "bench" / "bare_nbd"
-        others[f"bare-{how}"] = functools.partial(
-            Bare, f"bare-{how}", program, how, options.file, cpus=options.cpus
         )
     others["fio-alone"] = functools.partial(Alone, options.file)
     for name, maker in others.items():
