@@ -75,6 +75,12 @@ const char *runtime_folder(const char *other)
 	return folder && *folder ? folder : other;
 }
 
+/* Does unix(7) take the path of a socket? */
+static bool is_short(size_t length)
+{
+	return length < sizeof(((struct sockaddr_un *)NULL)->sun_path);
+}
+
 /* This user's path, whose folder is made.  False: it is not free. */
 static bool take_own(char *path, size_t bytes, char directory[static RUNTIME_DIRECTORY_BYTES])
 {
@@ -83,7 +89,7 @@ static bool take_own(char *path, size_t bytes, char directory[static RUNTIME_DIR
 
 	runtime_socket(path, bytes);
 	/* A run by root would take the path of the system's service, which could not start. */
-	if (!strncmp(path, RUNTIME_SOCKET, strlen(path)))
+	if (!strncmp(path, RUNTIME_SOCKET, strlen(path)) || !is_short(strlen(path)))
 		return false;
 	slash = strrchr(path, '/');
 	*slash = '\0';
@@ -98,7 +104,8 @@ static bool take_own(char *path, size_t bytes, char directory[static RUNTIME_DIR
 int runtime_choose_socket(char **argv, char *path, size_t bytes,
 			  char directory[static RUNTIME_DIRECTORY_BYTES])
 {
-	const char *named = getenv("NBSERVED_SOCKET");
+	static const char made[] = "nbserved-XXXXXX", name[] = "control.sock";
+	const char *named = getenv("NBSERVED_SOCKET"), *folder = runtime_folder("/tmp");
 
 	directory[0] = '\0';
 	if (named && *named && is_free(named)) {
@@ -111,12 +118,12 @@ int runtime_choose_socket(char **argv, char *path, size_t bytes,
 			guard_remove(directory);
 		return 0;
 	}
-	snprintf(directory, RUNTIME_DIRECTORY_BYTES, "%s/nbserved-XXXXXX", runtime_folder("/tmp"));
+	if (!is_short(strlen(folder) + 1 + strlen(made) + 1 + strlen(name)))
+		folder = "/tmp";
+	snprintf(directory, RUNTIME_DIRECTORY_BYTES, "%s/%s", folder, made);
 	if (!mkdtemp(directory))
 		return -errno;
 	guard_remove(directory);
-	if ((size_t)snprintf(path, bytes, "%s/control.sock", directory) < bytes)
-		return 0;
-	rmdir(directory);
-	return -ENAMETOOLONG;
+	snprintf(path, bytes, "%s/%s", directory, name);
+	return 0;
 }

@@ -20,8 +20,9 @@ void runtime_make_directory(const char *path);
 const char *runtime_folder(const char *other);
 
 /* Chooses the control socket of a daemon without a file: that of $NBSERVED_SOCKET, or this user's
- * path, where nbctl looks first, unless another daemon uses it; else one in a new directory.  0, or
- * -errno with the directory that could not be made.  argv: of main(), for the guard that removes a
+ * path, where nbctl looks first, unless another daemon uses it; else one in a new directory, in
+ * /tmp if that in TMPDIR is too long for a socket.  path: room for a sockaddr_un's.  0, or -errno
+ * with the directory that could not be made.  argv: of main(), for the guard that removes a
  * directory in TMPDIR if this process is killed.  directory: which was made, and the caller
  * removes when the daemon has ended; "": none. */
 enum { RUNTIME_DIRECTORY_BYTES = 4096 };

@@ -5,9 +5,11 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 
 import pytest
@@ -229,13 +231,13 @@ def test_a_killed_client_leaves_nothing_behind(tmp_path):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder():
     """For temporary files; how a program gets it, and how to wait until it is empty again."""
-    path = tmp_path / "files"
-    path.mkdir()
-    environment = {**os.environ, "TMPDIR": str(path), "XDG_RUNTIME_DIR": str(path)}
+    path = tempfile.mkdtemp()  # a short name: sockets are made below it
+    environment = {**os.environ, "TMPDIR": path, "XDG_RUNTIME_DIR": path}
     environment.pop("NBSERVED_SOCKET", None)
-    return path, environment
+    yield path, environment
+    shutil.rmtree(path)
 
 
 def wait_empty(path):

@@ -254,6 +254,19 @@ test $? = 8 || exit 4  # nothing was measured
     assert sorted(os.listdir(directory)) == ["bin"]
 
 
+def test_folders_that_are_too_long_for_a_socket_are_not_used(user):
+    """A CI job's folders may be; unix(7) takes paths of 107 bytes."""
+    directory, _, _, who = user
+    long = f"{directory}/{'x' * 90}"
+    os.mkdir(long, 0o777)
+    os.chmod(long, 0o777)
+    who["env"].update(XDG_RUNTIME_DIR=long, TMPDIR=long)
+    command = [f"{directory}/bin/nbbench", "run", "echo", "--repeat", "1", "--", "sh", "-c", ": {port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT, **who)
+    assert done.returncode == 8 and "107 bytes" not in done.stderr, done.stderr
+    assert not os.listdir(long)
+
+
 def test_a_user_with_a_configuration_has_a_socket_of_its_own(user):
     """Its directory is made, below XDG_RUNTIME_DIR."""
     directory, nbserved, nbctl, who = user
