@@ -71,7 +71,9 @@ static struct phrase range_text(double low, double high)
 	return p;
 }
 
-struct phrase words_verdict(const struct verdict *v, double within, bool of_runs)
+/* What an interval tells: "0.6 to 5.8 % less", "the same within 5 %", "undecided, -3.0 to +7.4 %",
+ * "too few rounds: 3 of 7"; of_runs: "too few runs". */
+static struct phrase interval_words(const struct verdict *v, double within, bool of_runs)
 {
 	struct phrase p;
 
@@ -111,7 +113,7 @@ struct phrase words_row(const struct result_group *g, const struct result_row *r
 	struct phrase p;
 
 	if (row->doubt == DOUBT_NONE)
-		return words_verdict(&row->verdicts[JUDGED_COST], g->within, false);
+		return interval_words(&row->verdicts[JUDGED_COST], g->within, false);
 	snprintf(p.text, sizeof(p.text), "%s", why[row->doubt]);
 	return p;
 }
@@ -151,7 +153,7 @@ static char *sides_text(const struct result_group *g, enum judged from)
 			if (!*before)
 				fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row->name);
 			fprintf(to, "%s%s %s", before, figures[g->figures[j]].words,
-				words_verdict(&row->verdicts[j], g->within, false).text);
+				interval_words(&row->verdicts[j], g->within, false).text);
 			before = ", ";
 		}
 	}
@@ -179,7 +181,7 @@ char *words_users(const struct result_group *g)
 		if (g->rows[i].user)
 			fprintf(to, "%s%s %s",
 				ftell(to) ? "; " : "Against tls = user: ", g->rows[i].name,
-				words_verdict(&g->rows[i].against_user, g->within, false).text);
+				interval_words(&g->rows[i].against_user, g->within, false).text);
 	if (ftell(to))
 		putc('.', to);
 	return text_close(to, &text);
@@ -362,7 +364,7 @@ struct phrase words_then(const struct result *r, const struct result_row *row)
 		snprintf(p.text, sizeof(p.text), "too few runs: %u now, %u then, of %u",
 			 t->runs_now, t->runs_before, t->verdict.least);
 	else
-		p = words_verdict(&t->verdict, r->within, true);
+		p = interval_words(&t->verdict, r->within, true);
 	return p;
 }
 

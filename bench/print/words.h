@@ -10,10 +10,6 @@ enum style words_style(enum verdict_is is);
 
 /* "-3.1 %", the estimate; "": unknown. */
 struct phrase words_change(double change);
-
-/* What an interval tells: "0.6 to 5.8 % less", "the same within 5 %", "undecided, -3.0 to +7.4 %",
- * "too few rounds: 3 of 7"; of_runs: "too few runs". */
-struct phrase words_verdict(const struct verdict *v, double within, bool of_runs);
 /* Of the row's cost; "no verdict: bytes differ" if there is a doubt. */
 struct phrase words_row(const struct result_group *g, const struct result_row *row);
 

@@ -18,9 +18,8 @@ double judge_widest(struct result *r);
  * discard is whatever arrived): then CPU per byte. */
 enum figure judge_cost_figure(struct measure *const *rows, unsigned count);
 
-/* then.c, changes.c: `then` is merged. */
+/* then.c: `then` is merged. */
 void then_judge(struct result *r, const struct measures *then, bool force);
-json_t *changes_of(const struct result *r); /* a new array, see struct result */
 
 /* curve.c */
 void curves_make(struct result *r);

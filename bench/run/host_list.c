@@ -10,7 +10,7 @@
 
 enum { DIGITS_MAX = 9 }; /* of a number in brackets */
 
-bool host_list_has(const struct host_list *hosts, const char *name)
+static bool has(const struct host_list *hosts, const char *name)
 {
 	for (unsigned i = 0; i < hosts->count; i++)
 		if (!strcmp(hosts->names[i], name))
@@ -28,7 +28,7 @@ static int add(struct host_list *hosts, char *name, struct reason *reason)
 	for (const char *c = name; *c && !bad; c++)
 		if ((unsigned char)*c <= ' ' || *c == 0x7f || *c == '[' || *c == ']')
 			bad = "a name has no space, and one [...] at most";
-	if (!bad && host_list_has(hosts, name))
+	if (!bad && has(hosts, name))
 		bad = "it is there twice";
 	if (!bad && hosts->count == HOST_LIST_MAX)
 		bad = "there are too many hosts";

@@ -14,5 +14,4 @@ struct host_list {
 
 /* 0, or -EINVAL with the reason.  host_list_free() in both cases. */
 int host_list_parse(const char *text, struct host_list *ret, struct reason *reason);
-bool host_list_has(const struct host_list *hosts, const char *name);
 void host_list_free(struct host_list *hosts);

@@ -35,7 +35,8 @@ static unsigned least_for(unsigned comparisons)
 	return MAX(result_least_rounds(MAX(comparisons, 1U)), (unsigned)FIRST_LOOK);
 }
 
-unsigned rounds_least(const struct rounds *r)
+/* Fewest rounds that end by themselves, or by the time. */
+static unsigned least_rounds(const struct rounds *r)
 {
 	return least_for(r->comparisons);
 }
@@ -83,7 +84,7 @@ void rounds_foretell(const struct rounds *r, unsigned comparisons, unsigned visi
 
 bool rounds_enough(struct rounds *r, const struct measures *m)
 {
-	unsigned least = rounds_least(r);
+	unsigned least = least_rounds(r);
 	bool over;
 
 	r->done++;
@@ -109,7 +110,7 @@ unsigned rounds_expected(const struct rounds *r)
 		return r->repeat;
 	if (r->comparisons == 0)
 		return r->alone;
-	return MAX(rounds_least(r), in_time < r->most ? (unsigned)in_time : r->most);
+	return MAX(least_rounds(r), in_time < r->most ? (unsigned)in_time : r->most);
 }
 
 char *rounds_text(const struct rounds *r, double within)

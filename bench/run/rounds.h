@@ -41,9 +41,6 @@ void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsign
  * as soon as a difference shows would find differences that are chance. */
 bool rounds_enough(struct rounds *r, const struct measures *m);
 
-/* Fewest rounds that end by themselves, or by the time. */
-unsigned rounds_least(const struct rounds *r);
-
 /* After a round: about how many there will be at the most. */
 unsigned rounds_expected(const struct rounds *r);
 

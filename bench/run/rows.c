@@ -11,7 +11,8 @@
 #include "ctl.h"
 #include "report.h"
 
-int rows_file_error(const char *path, int error)
+/* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */
+static int file_error(const char *path, int error)
 {
 	ctl_warn("%s: %s", path, strerror(error));
 	return CTL_USAGE;
@@ -39,18 +40,18 @@ static FILE *lock_file(FILE *to, const char *path)
 /* Empties the file; EINVAL: a pipe, which needs no truncation. */
 static int write_begin(FILE *to, const char *path)
 {
-	return ftruncate(fileno(to), 0) < 0 && errno != EINVAL ? rows_file_error(path, errno)
-							       : CTL_DONE;
+	return ftruncate(fileno(to), 0) < 0 && errno != EINVAL ? file_error(path, errno) : CTL_DONE;
 }
 
 static int write_end(FILE *to, const char *path)
 {
 	if (fflush(to) < 0)
-		return rows_file_error(path, errno);
-	return ferror(to) ? rows_file_error(path, EIO) : CTL_DONE;
+		return file_error(path, errno);
+	return ferror(to) ? file_error(path, EIO) : CTL_DONE;
 }
 
-int rows_write(FILE *to, const struct measures *m)
+/* Writes the rows with operations, one per line.  0 or -errno. */
+static int write_rows(FILE *to, const struct measures *m)
 {
 	for (unsigned i = 0; i < m->count; i++) {
 		json_t *row;
@@ -71,7 +72,7 @@ int rows_open(struct rows_file *ret, const char *path)
 {
 	*ret = (struct rows_file){ .path = path, .made = path && access(path, F_OK) < 0 };
 	if (path && !(ret->file = fopen(path, "ae")))
-		return rows_file_error(path, errno);
+		return file_error(path, errno);
 	return CTL_DONE;
 }
 
@@ -99,17 +100,17 @@ int rows_save(struct rows_file *f, const struct measures *m)
 	off_t size;
 
 	if (!to)
-		return rows_file_error(path, errno);
+		return file_error(path, errno);
 	file = fileno(to);
 	size = lseek(file, 0, SEEK_END);
-	rc = rows_write(to, m);
+	rc = write_rows(to, m);
 	if (rc < 0 && size >= 0) {
 		__fpurge(to);
 		if (ftruncate(file, size) < 0)
 			rc = -errno;
 	}
 	flock(file, LOCK_UN);
-	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
+	return rc < 0 ? file_error(path, -rc) : CTL_DONE;
 }
 
 int rows_load(const char *path, struct measures *m)
@@ -119,7 +120,7 @@ int rows_load(const char *path, struct measures *m)
 	int rc;
 
 	if (!from)
-		return rows_file_error(path, errno);
+		return file_error(path, errno);
 	rc = measures_load(m, from, &line);
 	if (from != stdin)
 		fclose(from);
@@ -132,13 +133,13 @@ int rows_load(const char *path, struct measures *m)
 		ctl_warn("%s:%u: expected a row that `nbbench --save` wrote", path, line);
 		return CTL_USAGE;
 	}
-	return rc < 0 ? rows_file_error(path, -rc) : CTL_DONE;
+	return rc < 0 ? file_error(path, -rc) : CTL_DONE;
 }
 
 int rows_report(struct rows_file *f, const struct result *result, const struct measures *m)
 {
 	FILE *to = f->file = lock_file(f->file, f->path);
-	int rc = to ? write_begin(to, f->path) : rows_file_error(f->path, errno);
+	int rc = to ? write_begin(to, f->path) : file_error(f->path, errno);
 
 	if (rc == CTL_DONE) {
 		if (m)

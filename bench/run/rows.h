@@ -5,12 +5,6 @@
 #include "measure.h"
 #include "result.h"
 
-/* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */
-int rows_file_error(const char *path, int error);
-
-/* Writes the rows with operations, one per line.  0 or -errno. */
-int rows_write(FILE *to, const struct measures *m);
-
 /* Appends the rows of the file to m; "-": stdin.  Returns an exit code. */
 int rows_load(const char *path, struct measures *m);
 

@@ -37,6 +37,12 @@ static void samples_remove(struct sampler *s, size_t i)
 }
 
 /* Is the daemon on another host?  Then its bridge reads that machine. */
+/* The last document, borrowed. */
+static const json_t *last_of(const struct sampler *s)
+{
+	return json_array_get(s->documents, json_array_size(s->documents) - 1);
+}
+
 static bool is_far(const struct sampler *s)
 {
 	return s->ctl->target.host;
@@ -86,7 +92,7 @@ static int sampler_part(struct sampler *s)
 static int sampler_receive(struct sampler *s)
 {
 	struct sample *new = &s->samples[json_array_size(s->documents)];
-	uint64_t operations = measures_operations(sampler_last(s));
+	uint64_t operations = measures_operations(last_of(s));
 	struct reason reason;
 	int rc = CTL_DONE;
 
@@ -110,8 +116,8 @@ static int sampler_receive(struct sampler *s)
 	new->use = s->use;
 	json_array_append(s->documents, s->stats);
 	sampler_forget(s);
-	s->loaded |= measures_operations(sampler_last(s)) != measures_operations(sampler_first(s));
-	if (!s->generator || measures_operations(sampler_last(s)) != operations)
+	s->loaded |= measures_operations(last_of(s)) != measures_operations(sampler_first(s));
+	if (!s->generator || measures_operations(last_of(s)) != operations)
 		layers_commit(s->layers);
 	s->next_ns =
 		clock_ns() + (s->generator && !s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
@@ -152,7 +158,7 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t 
 /* A generator that connects to another server, or hangs, is noticed before it ends. */
 static void tell_silence(struct sampler *s)
 {
-	json_t *listeners = field_get(sampler_last(s), "listeners"), *listener;
+	json_t *listeners = field_get(last_of(s), "listeners"), *listener;
 	char *text = NULL;
 	unsigned count = 0;
 	size_t bytes, i;
@@ -161,7 +167,7 @@ static void tell_silence(struct sampler *s)
 	if (!s->silence_ns || clock_ns() < s->silence_ns)
 		return;
 	s->silence_ns = 0;
-	if (measures_traffic(sampler_last(s)) != measures_traffic(s->begin) ||
+	if (measures_traffic(last_of(s)) != measures_traffic(s->begin) ||
 	    !(to = open_memstream(&text, &bytes)))
 		return;
 	json_array_foreach(listeners, i, listener) {
@@ -268,7 +274,7 @@ int sampler_end(struct sampler *s, const struct use *use)
 	for (; count > 2; count--) {
 		const json_t *before = json_array_get(s->documents, count - 2);
 
-		if (measures_operations(before) != measures_operations(sampler_last(s)))
+		if (measures_operations(before) != measures_operations(last_of(s)))
 			break;
 		samples_remove(s, count - 1);
 	}
@@ -287,11 +293,6 @@ void sampler_free(struct sampler *s)
 	json_decref(s->documents);
 }
 
-const json_t *sampler_last(const struct sampler *s)
-{
-	return json_array_get(s->documents, json_array_size(s->documents) - 1);
-}
-
 static void set_links(const struct sampler *s, struct measures *m, unsigned first)
 {
 	json_t *readings = json_array();
@@ -308,11 +309,11 @@ int sampler_rows(const struct sampler *s, const char *label, struct measures *m)
 	unsigned first = m->count;
 	uint64_t interval_ns;
 
-	if (measures_interval(sampler_first(s), sampler_last(s), &interval_ns) < 0) {
+	if (measures_interval(sampler_first(s), last_of(s), &interval_ns) < 0) {
 		ctl_warn("the daemon was restarted meanwhile: nothing to compare");
 		return CTL_REFUSED;
 	}
-	measures_delta(m, sampler_first(s), sampler_last(s), interval_ns, label ? label : "");
+	measures_delta(m, sampler_first(s), last_of(s), interval_ns, label ? label : "");
 	measures_set_connections(m, first, s->documents);
 	set_links(s, m, first);
 	return CTL_DONE;

@@ -53,8 +53,6 @@ struct watcher sampler_watcher(struct sampler *s);
 int sampler_end(struct sampler *s, const struct use *use);
 void sampler_free(struct sampler *s);
 
-/* The last document, borrowed. */
-const json_t *sampler_last(const struct sampler *s);
 /* Appends the rows of the span of load to m, with their links, see nic_link_set().
  * label NULL: none.  An exit code: the daemon may have been restarted. */
 int sampler_rows(const struct sampler *s, const char *label, struct measures *m);
