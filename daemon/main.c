@@ -41,9 +41,6 @@ static struct config *load(const char *path)
 
 	config_load(path, &config, &errors);
 	print_errors(&errors);
-	if (!config && access(path, F_OK) < 0)
-		fprintf(stderr, "nbserved: name a file by -c FILE, or serve without one: nbserved "
-				"--run echo\n");
 	return config;
 }
 
@@ -233,7 +230,7 @@ static int serve(struct config *config, struct run_mode *run)
 		rc = serve_until_end(&daemon);
 	control_stop(&daemon.control);
 	if (!server_stop(s)) {
-		log_error("ended with threads that did not");
+		log_error("ended, although the threads named above have not: the kernel ends them");
 		/* Without exit handlers: workers that hang may still use any memory. */
 		_exit(EXIT_FAILURE);
 	}

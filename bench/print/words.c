@@ -290,7 +290,7 @@ static void print_plan(FILE *to, const struct open *o)
 			human_percent(o->spread).text);
 	if (o->rounds5 && o->seconds2 > 0)
 		fprintf(to,
-			". %u rounds (%s) would see \xc2\xb1"
+			". %u rounds (%s) would decide \xc2\xb1"
 			"5 %%, %u (%s) \xc2\xb1"
 			"2.5 %%",
 			o->rounds5, seconds_text(o->seconds5).text, o->rounds2,
@@ -316,8 +316,8 @@ char *words_open(const struct result *r)
 		fprintf(to, "%soo few rounds for %u row%s", ftell(to) ? "; t" : "T", o->too_few,
 			plural(o->too_few));
 	if (o->doubted)
-		fprintf(to, "%so verdict on %u row%s, as said above", ftell(to) ? "; n" : "N",
-			o->doubted, plural(o->doubted));
+		fprintf(to, "%so verdict on %u row%s, for the reasons above",
+			ftell(to) ? "; n" : "N", o->doubted, plural(o->doubted));
 	if (ftell(to))
 		putc('.', to);
 	return text_close(to, &text);
@@ -328,7 +328,7 @@ char *words_chance(const struct result *r)
 	if (!r->comparisons)
 		return NULL;
 	return text_new(
-		"%u comparison%s in this run; among things that are equal chance decides up to "
+		"%u comparison%s in this run: if nothing differed, chance alone would decide up to "
 		"%.2g of them.",
 		r->comparisons, plural(r->comparisons), r->by_chance);
 }

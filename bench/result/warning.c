@@ -134,8 +134,8 @@ static char *missing(const struct result *r)
 			fprintf(to, "%s%s (%u of %u)",
 				ftell(to)
 					? ", "
-					: "Judged by fewer visits, as others have "
-					  "no cost beside one of the first row in the same round: ",
+					: "Not all visits are judged, as the first row has none that "
+					  "counts in the same round: ",
 				at.row->row->listener, rounds, visits);
 	}
 	if (ftell(to))
@@ -225,7 +225,7 @@ static char *clock_source(const struct result *r)
 			return NULL;
 	return *clock ? text_new(
 				"The clock source is %s: each reading of the clock is a system call, "
-				"which sampled turns pay.",
+				"so sampled turns cost more.",
 				clock)
 		      : NULL;
 }

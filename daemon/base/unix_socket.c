@@ -128,7 +128,8 @@ static int check_stale(const struct unix_socket *s, struct reason *reason)
 				  "%s is in use: another server listens on it (as root, `ss -lxp` "
 				  "shows which)",
 				  path);
-	return reason_set(reason, rc, "%s: is it in use? connect: %s", path, strerror(-rc));
+	return reason_set(reason, rc, "%s: cannot find out whether it is in use: connect: %s", path,
+			  strerror(-rc));
 }
 
 static int bind_replacing(struct unix_socket *s, struct reason *reason)

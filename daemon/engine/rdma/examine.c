@@ -73,11 +73,11 @@ static void doctor_port(const struct doctor *d, unsigned port)
 
 	snprintf(name, sizeof(name), "rdma: %s/%u", ibv_get_device_name(device), port);
 	if (ibv_query_port(d->verbs, (uint8_t)port, &attr) != 0) {
-		doctor_say(d, name, false, strerror(errno), RDMA_ACCESS_FIX, "cannot be asked");
+		doctor_say(d, name, false, strerror(errno), RDMA_ACCESS_FIX, "cannot be queried");
 		return;
 	}
 	doctor_say(d, name, attr.state == IBV_PORT_ACTIVE,
-		   "no client can come by a port that is not active",
+		   "no client can connect through a port that is not active",
 		   "ip link set NETDEV up for that of the device (rdma link shows it), or plug in "
 		   "the cable",
 		   "%s, %s, %s, mtu %u", ibv_port_state_str(attr.state),

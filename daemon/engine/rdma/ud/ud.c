@@ -220,7 +220,8 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 				  "or InfiniBand",
 				  name);
 	if (ibv_query_port(d->verbs, (uint8_t)ud->port, &port) != 0)
-		return reason_set(reason, -EIO, "%s/%u: cannot be asked", name, ud->port);
+		return reason_set(reason, -EIO, "%s/%u: the port cannot be queried", name,
+				  ud->port);
 	ud->mtu = 128U << port.active_mtu;
 	if (peers_init(&ud->peers) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
@@ -234,7 +235,7 @@ static int rdma_ud_make(struct rdma_ud *ud, struct reason *reason)
 		return reason_set(reason, -ENOMEM, "no memory");
 	attr.cap.max_recv_wr = ud->receives.max;
 	if (rdma_device_reserve(d, ud->receives.max + RDMA_UD_SENDS) < 0)
-		return reason_set(reason, -ENOSPC, "%s: too small a completion queue", name);
+		return reason_set(reason, -ENOSPC, "%s: its completion queues are too small", name);
 	ud->entries = ud->receives.max + RDMA_UD_SENDS;
 	rc = rdma_queue_create(d, NULL, &attr, &ud->inline_max, &ud->qp);
 	if (rc == 0)

@@ -225,7 +225,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	int rc = 0;
 
 	if (ibv_query_device(d->verbs, &d->limits) != 0)
-		return rdma_device_lacks(d, "cannot be asked for its limits", "", reason);
+		return rdma_device_lacks(d, "its limits cannot be queried", "", reason);
 	rdma_device_limit(d);
 	d->pd = ibv_alloc_pd(d->verbs);
 	if (!d->pd)
