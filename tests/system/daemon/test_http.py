@@ -274,37 +274,13 @@ def test_half_close_answers_everything(daemon):
 
 # ---- Refusals ----
 
-REFUSED = [
+REFUSED = [  # of each kind of end; the unit tests have all others
     (b"GET / HTTP/1.1\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: x\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\rC: d\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n", 400),
-    (b"GET /\0 HTTP/1.1\r\n", 400),
-    (b"GET / HTTP/1.1\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
-    (b"GET /\r\n\r\n", 400),
-    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),  # a TLS client
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),  # an HTTP/2 client
-    (POST + b"Content-Length: 3\r\n" + CHUNKED + b"\r\n0\r\n\r\n", 400),
-    (POST + CHUNKED + b"Content-Length: 3\r\n\r\n0\r\n\r\n", 400),
-    (POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
-    (POST + b"Content-Length: 3, 4\r\n\r\nabcd", 400),
-    (POST + b"Content-Length: +3\r\n\r\nabc", 400),
     (POST + b"Content-Length: 99999999999999999999\r\n\r\n", 413),
-    (POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
     (POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
-    (POST.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n0\r\n\r\n", 400),
-    (POST + CHUNKED + b"\r\nx\r\n", 400),
-    (POST + CHUNKED + b"\r\n5\nhello", 400),
     (POST + CHUNKED + b"\r\n5 \r\nhello", 400),
-    (POST + CHUNKED + b"\r\n0x5\r\nhello", 400),
-    (POST + CHUNKED + b"\r\n00000000000000005\r\nhello", 400),
-    (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
     (GET[:-2] + b"A: " + b"a" * 9000 + b"\r\n\r\n", 431),
-    (GET[:-2] + b"A: b\r\n" * 100 + b"\r\n", 431),
-    (b"FOOBARFOOBARFOOBAR / HTTP/1.1\r\n", 501),
 ]
 
 
@@ -377,18 +353,6 @@ def test_the_last_reply_is_read_before_the_connection_is_reset(start_daemon, eng
         s.sendall(b"x")
     if drain:
         assert daemon.process.wait(TIMEOUT) == 0
-
-
-def test_a_bad_chunk_after_the_reply_began_ends_it(daemon):
-    head = POST + CHUNKED + b"\r\n5\r\nhello"
-    with daemon.connect("http") as s:
-        s.sendall(head)
-        first = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n" + CHUNKED
-        assert receive(s, len(first) + 10) == first + b"\r\n5\r\nhello"
-        s.sendall(b"\nworld")
-        assert receive_all(s) == b""
-    daemon.wait_closed("http")
-    assert daemon.stats("http")["connections"]["closed"]["protocol"] == 1
 
 
 def test_slow_heads_are_timed_out_and_slow_bodies_are_not(start_daemon):
