@@ -186,9 +186,9 @@ static void stream_see(struct conn *c, enum iperf3_phase phase)
 {
 	struct iperf3_conn *i = c->state;
 
-	if (phase == IPERF3_OMIT || (phase == IPERF3_RUN && i->phase <= IPERF3_OMIT))
+	if (iperf3_begins_counting(i->phase, phase))
 		stream_begin(c);
-	else if (phase == IPERF3_END)
+	if (phase == IPERF3_END)
 		stream_end(c);
 	else if (phase == IPERF3_DEAD)
 		conn_close(c, (enum conn_end)atomic_load(&i->member.test->end));

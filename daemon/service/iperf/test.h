@@ -23,6 +23,14 @@ enum iperf3_phase {
 	IPERF3_DEAD, /* the control connection has ended, so streams end, too */
 };
 
+/* Does counting begin for a stream that last ran in phase `seen` and finds `now`?  A test may have
+ * ended before a stream's worker runs in it: the stream then counts from there.  Pure. */
+static inline bool iperf3_begins_counting(enum iperf3_phase seen, enum iperf3_phase now)
+{
+	return (seen == IPERF3_SETUP && now > IPERF3_SETUP && now < IPERF3_DEAD) ||
+	       (seen == IPERF3_OMIT && now == IPERF3_RUN);
+}
+
 enum iperf3_role { IPERF3_UNKNOWN, IPERF3_RECEIVES, IPERF3_SENDS };
 
 /* One connection.  Allocated by the service; iperf3_leave() frees it. */

@@ -487,6 +487,22 @@ static void a_client_without_a_place_is_denied(void **state)
 	expect_state(s, IPERF3_CREATE_STREAMS);
 }
 
+/* Also where the stream's worker has missed phases between: no stream ends without a begin. */
+static void counting_begins_once_for_each_phase_that_counts(void **state)
+{
+	static const bool begins[][IPERF3_DEAD + 1] = {
+		[IPERF3_SETUP] = { [IPERF3_OMIT] = true, [IPERF3_RUN] = true, [IPERF3_END] = true },
+		[IPERF3_OMIT] = { [IPERF3_RUN] = true },
+		[IPERF3_RUN] = { false },
+		[IPERF3_END] = { false },
+	};
+
+	(void)state;
+	for (unsigned seen = IPERF3_SETUP; seen <= IPERF3_END; seen++)
+		for (unsigned now = seen + 1; now <= IPERF3_DEAD; now++)
+			assert_int_equal(iperf3_begins_counting(seen, now), begins[seen][now]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_start, scene_stop)
 
 int main(void)
@@ -510,6 +526,7 @@ int main(void)
 		TEST(streams_are_told_apart_by_the_bytes_sent),
 		TEST(lost_streams_keep_their_count),
 		TEST(a_client_without_a_place_is_denied),
+		cmocka_unit_test(counting_begins_once_for_each_phase_that_counts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
