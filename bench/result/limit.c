@@ -66,12 +66,14 @@ static bool find_figure(const char *name, struct limit *l, char error[LIMIT_ERRO
 static bool set_value(struct limit *l, const struct kind *kind, const char *digits,
 		      const char *unit)
 {
-	char *end = NULL;
+	char *end;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(kind->units) && kind->units[i].name; i++)
-		if (!strcmp(unit, kind->units[i].name))
+		if (!strcmp(unit, kind->units[i].name)) {
 			l->value = strtod(digits, &end) * kind->units[i].scale;
-	return l->value > 0 && !*end;
+			return !*end && l->value > 0;
+		}
+	return false;
 }
 
 bool limit_parse(const char *text, struct limit *ret, char error[LIMIT_ERROR_BYTES])

@@ -36,13 +36,13 @@ static void samples_remove(struct sampler *s, size_t i)
 	json_array_remove(s->documents, i);
 }
 
-/* Is the daemon on another host?  Then its bridge reads that machine. */
 /* The last document, borrowed. */
 static const json_t *last_of(const struct sampler *s)
 {
 	return json_array_get(s->documents, json_array_size(s->documents) - 1);
 }
 
+/* Is the daemon on another host?  Then its bridge reads that machine. */
 static bool is_far(const struct sampler *s)
 {
 	return s->ctl->target.host;
