@@ -15,7 +15,7 @@ static const struct command *const commands[] = {
 static const struct program_retired retired[] = {
 	{ "report", NULL, "use `nbbench show --html FILE ROWS`" },
 	{ NULL, "load", "use `nbbench show FILE`" },
-	{ NULL, "nbctl", "the program over there is nbbench now: use --nbbench COMMAND" },
+	{ NULL, "nbctl", "nbbench runs on the other host now: use --nbbench COMMAND" },
 	{ NULL, "interval",
 	  "use `-- sleep SECONDS`; `nbctl stats --watch` shows what listeners do" },
 	{ NULL, "serve", "use `nbbench run SPEC -- COMMAND`" },

@@ -125,7 +125,7 @@ static int check_served(struct ctl *ctl, const struct compare *c)
 }
 
 /* With -H the daemon is on another host: its counters, that host's CPUs and its own configuration
- * are asked for over there, and COMMAND runs here. */
+ * are asked for on that host, and COMMAND runs here. */
 static int check_host(const struct ctl *ctl)
 {
 	if (ctl->target.host && ctl->values[VALUE_LAYERS])

@@ -111,7 +111,7 @@ static int start_here(struct serve *s, unsigned build, char *const *specs)
 	return rc == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;
 }
 
-/* The bridge starts it over there, where its path is one of that host.  Only this host is let in,
+/* The bridge starts it on the other host, whose path it is.  Only this host is let in,
  * if the generator runs here. */
 static int start_there(struct serve *s, unsigned build, char *const *specs)
 {

@@ -1,4 +1,4 @@
-/* The figures of a row: one table from which the terminal's table, JSON, CSV, the page, `top` and
+/* The figures of a row: one table from which the terminal's table, JSON, the page, `top` and
  * the manual take names, units and values; its entries are in figure_list.h. */
 #pragma once
 #include <stdbool.h>
@@ -20,7 +20,7 @@ enum figure {
 enum figure_form { FORM_NUMBER, FORM_PERCENT, FORM_RATIO };
 
 struct figure_info {
-	const char *name;         /* in JSON, CSV and --columns, with the unit of the value */
+	const char *name;         /* in JSON and --columns, with the unit of the value */
 	const char *title, *unit; /* the two lines of a column's heading */
 	const char *words;        /* its name in a sentence and in the page */
 	const char *meaning;      /* a sentence for the manual */

@@ -1,4 +1,4 @@
-"""Comparing builds and pairs: nbserved --run --build, nbctl compare --pair, --control, --seed; and a new
+"""Comparing builds and pairs: nbbench run --build, nbbench compare --pair, --seed; and a new
 daemon for each round."""
 
 import json

@@ -1,4 +1,4 @@
-"""Ctrl-C in nbctl compare: whenever it comes, the measured rows are shown."""
+"""Ctrl-C in nbbench compare: whenever it comes, the measured rows are shown."""
 
 import contextlib
 import json

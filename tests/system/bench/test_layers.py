@@ -1,4 +1,4 @@
-"""`nbctl compare --layers`: which layer the CPU time of a listener is spent in."""
+"""`nbbench compare --layers`: which layer the CPU time of a listener is spent in."""
 
 import ctypes
 import json

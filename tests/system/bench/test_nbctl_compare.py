@@ -1,4 +1,4 @@
-"""`nbctl compare` against the real daemon: a command or visits, saved rows, gates and their exit codes."""
+"""`nbbench compare` against the real daemon: a command or visits, saved rows, gates and their exit codes."""
 
 import contextlib
 import fcntl

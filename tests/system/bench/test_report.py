@@ -1,4 +1,4 @@
-"""`nbctl report` and `compare --html`: pages and pictures of measured rows, from outside."""
+"""`nbbench show` and `compare --html`: pages and pictures of measured rows, from outside."""
 
 import json
 import math

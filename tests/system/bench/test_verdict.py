@@ -1,4 +1,4 @@
-"""nbctl compare as a whole, on a daemon of known costs: how often does it call equal listeners different, and
+"""nbbench compare as a whole, on a daemon of known costs: how often does it call equal listeners different, and
 how often does it find a difference?
 
 NBSERVED_GROUPS=400 makes as many comparisons for each noise, which takes some minutes; CI makes a few.

@@ -1,5 +1,5 @@
 /* bench/run/rounds.c with the judging of groups: rounds of listeners with known costs under
- * several noises, made until it is known, as `nbctl compare` makes them. */
+ * several noises, made until it is known, as `nbbench compare` makes them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
