@@ -22,7 +22,7 @@ ROWS = [
     (r"daemon/service/", "services"),
     (r"daemon/config/|conf/", "config options reload"),
     (r"daemon/tls/", "tls tls_psk nbd_tls"),
-    (r"daemon/server/", "unix kept options"),
+    (r"daemon/server/", "unix fdstore options"),
     (r"daemon/(server|host)/|daemon/(main|options)", "reload notify"),
     (r"daemon/(control|varlink)/", "control stats"),
     (r"daemon/|tests/oracle/", "oracle"),

@@ -45,7 +45,7 @@ units: $(UNIT_RUNS) ## run the unit tests (UNITS='ini worker%': of these names; 
 		[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 # The files of tests by their names, in whichever folder.
-system_files = $(foreach name,$(1),$(wildcard tests/system/test_$(name).py tests/system/*/test_$(name).py))
+system_files = $(foreach name,$(1),$(or $(wildcard tests/system/test_$(name).py tests/system/*/test_$(name).py),$(error no test_$(name).py in tests/system)))
 
 .PHONY: system
 system: all ## run the system tests (TESTS=FILE for one of them)

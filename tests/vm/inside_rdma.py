@@ -5,7 +5,6 @@ import contextlib
 import ctypes
 import re
 import resource
-import signal
 import socket
 import struct
 import subprocess

@@ -9,7 +9,6 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 from conftest import NBBENCH, TIMEOUT, listener, requires
-from traffic import echo
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,7 +7,7 @@ import struct
 import pytest
 from conftest import wait_until
 from nvme_client import (
-    AER, CAPSULE, CC, COMMAND, DNR, ENABLE, FABRICS, GET_FEATURES, H2C_DATA, H2C_TERM, HDGST, ICREQ, IDENTIFY,
+    AER, CAPSULE, CC, COMMAND, DNR, ENABLE, FABRICS, GET_FEATURES, H2C_DATA, H2C_TERM, ICREQ, IDENTIFY,
     KEEP_ALIVE, LAST, R2T, READ, SET_FEATURES, TRANSPORT, VS, WRITE, Host, Queue, Status, Terminated,
 )
 from test_nvme import refused

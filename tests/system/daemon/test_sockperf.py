@@ -60,7 +60,7 @@ def counted(daemon):
 # ---- The generator ----
 
 
-@pytest.mark.parametrize("size", ["14", "1000", "100000"])
+@pytest.mark.parametrize("size", ["14", "100000"])
 def test_ping_pong(daemon, size):
     """Every ping comes back as it was: --data-integrity compares them."""
     text = sockperf(daemon, "ping-pong", "-m", size, "--data-integrity")

@@ -6,7 +6,6 @@ import secrets
 import subprocess
 
 import pytest
-import test_tls
 from conftest import TIMEOUT, listener, requires, wait_until
 from test_tls import Client, check_config, pem, refused, sessions, write  # noqa: F401 (a fixture)
 
