@@ -1,5 +1,4 @@
-/* bench/print/table.c and what stands beside the table: medians and warnings.
- */
+/* bench/print/print_table.c and what stands beside the table: medians and warnings. */
 #include <errno.h>
 #include <math.h>
 
