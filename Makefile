@@ -128,7 +128,7 @@ INC_bench/bridge    := $(INC_lib) -Ibench/generator -Ibench/host ## `nbbench bri
 INC_bench/run       := $(INC_lib) -Ibench/generator -Ibench/host -Ibench/layers -Ibench/result -Ibench/print -Ibench/report ## the commands: starts daemons and generators, visits listeners, saves and shows rows
 INC_bench_main      := $(INC_lib) -Ibench/run ## nbbench: the table of its commands
 
-TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c certificate.c))
+TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c))
 # These a build without the libraries of RDMA has as well.
 RDMA_PURE := daemon/engine/rdma/verbs/rdma_keys.c daemon/engine/rdma/ud/grh.c
 NO_RDMA  := daemon/engine/rdma/no_rdma.c

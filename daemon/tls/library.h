@@ -1,4 +1,4 @@
-/* What OpenSSL does for the stage.  Its headers appear in openssl.c and certificate.c alone.
+/* What OpenSSL does for the stage.  Its headers appear in openssl.c alone.
  *
  * A context is made on the main thread and used by all workers of a listener; sessions keep what
  * they need of it, so that it may be freed before them.  A session belongs to one worker. */

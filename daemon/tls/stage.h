@@ -6,13 +6,12 @@
  * need to know nothing of TLS.
  *
  * With TLS in the kernel the library does the handshake, and the kernel then gets the keys of
- * one direction or both (stage_kernel.c).  From then on c->tx, or both queues, belong to the
+ * one direction or both.  From then on c->tx, or both queues, belong to the
  * service, and engine and kernel do the rest.  The service does not run before the kernel has
  * all keys that the mode gives it, so the library never seals or opens data of a direction
  * that becomes the kernel's.
  *
- * tls.c runs on the main thread, the other files on the workers; each calls only those before it:
- * kernel.c, wire.c, handshake.c, stage_kernel.c, stage.c, tls.c. */
+ * tls.c runs on the main thread, stage.c and kernel.c on the workers. */
 #pragma once
 #include <pthread.h>
 
@@ -84,64 +83,6 @@ struct stage_conn {
 	uint64_t opened_in; /* c->bytes_in up to which all is counted, or was the handshake's */
 	struct timer retry; /* of close_notify; I/O of c is in flight while it is armed */
 };
-
-static inline struct tls_stage *stage_of(const struct worker *w)
-{
-	return container_of(w->service, struct tls_stage, service);
-}
-
-static inline struct stage_worker *worker_part(const struct worker *w)
-{
-	return &stage_of(w)->workers[w->index];
-}
-
-/* CONN_WATCH_TX for the stage's own purpose, until the service runs next. */
-static inline void stage_watch(struct stage_conn *t)
-{
-	if (t->conn->flags & CONN_WATCH_TX)
-		return;
-	t->conn->flags |= CONN_WATCH_TX;
-	t->watching = true;
-}
-
-/* Does the stage receive by itself?  Not in the first run: if something has arrived,
- * the engine runs c again. */
-static inline bool stage_receives(const struct conn *c)
-{
-	return (c->flags & (CONN_RAW | CONN_FRESH | CONN_EOF)) == CONN_RAW;
-}
-
-/* wire.c */
-extern const struct tls_wire stage_wire; /* its context is a struct stage_conn */
-/* *chunk with room for at least `least` bytes: as it is, emptied if no view uses it, or a new one.
- * NULL: the pool is exhausted. */
-struct chunk *chunk_with_room(struct pool *p, struct chunk **chunk, uint32_t least);
-/* Appends the next `bytes` bytes of the chunk, behind its used ones, to q. */
-void chunk_append(struct pool *p, struct bufq *q, struct chunk *k, size_t bytes);
-
-/* For connections with CONN_RAW: receives.  0: there is nothing now, or c ends. */
-size_t raw_receive(struct conn *c, void *to, size_t bytes);
-
-/* handshake.c */
-/* May the worker make another step in this turn?  If not, c runs again in the next. */
-bool stage_may_step(struct conn *c);
-/* Continues the handshake; true: it is done. */
-bool stage_handshake(struct stage_conn *t);
-/* The connection leaves the list of handshakes. */
-void stage_leave_handshake(struct stage_conn *t);
-/* The session is over: an alert that the library has written is the last output. */
-void stage_fail(struct stage_conn *t, const char *why);
-void stage_log(const struct stage_conn *t, const char *why);
-
-/* stage_kernel.c */
-/* Gives the kernel the keys of a session whose handshake is done.  False: not all of them yet, and
- * c runs again when it may, or the connection ends. */
-bool kernel_takes_over(struct stage_conn *t);
-/* The record that a receive has met: NULL if it was close_notify, else why the session is over. */
-const char *kernel_control(struct stage_conn *t);
-/* Has the kernel send close_notify behind all output, and send both before c can end.  False: not
- * yet, and c runs again when it may. */
-bool kernel_ends(struct stage_conn *t);
 
 /* stage.c: sets the functions of s->service. */
 void stage_wrap(struct tls_stage *s);

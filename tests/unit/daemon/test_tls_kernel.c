@@ -1,4 +1,4 @@
-/* tls/stage_kernel.c: listeners whose records the kernel seals and opens.  This file is that
+/* tls/stage.c: listeners whose records the kernel seals and opens.  This file is that
  * kernel: it has the system calls by which the daemon gives keys, and seals and opens with exactly
  * these, so a client of OpenSSL understands it only if keys, their order and the moment are right.
  */
