@@ -128,7 +128,7 @@ struct mount {
 
 	/* For `store = auto` on a file: attempt() tries a read or write on the worker's thread.
 	 * True: the io has ended; false: the store has to carry it out.  NULL: the store carries
-	 * out every request.  The fields around it are the measurements of store/file_auto.c. */
+	 * out every request.  The fields around it are the measurements of store/file.c. */
 	bool automatic;
 	uint8_t read_way, write_way;
 	bool (*attempt)(struct io *io);

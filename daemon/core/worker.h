@@ -217,7 +217,7 @@ struct worker_slices {
 	uint64_t turn, ns;
 };
 
-/* conn_io_begin() and conn_io_end() count; store/file_auto.c has the times. */
+/* conn_io_begin() and conn_io_end() count; store/file.c has the times. */
 struct worker_io {
 	unsigned count; /* I/O in flight of all connections */
 	/* When the last call that was timed in the turn `timed_turn` ended. */

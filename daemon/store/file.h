@@ -13,8 +13,6 @@ bool file_has_changed(const struct export *e, struct reason *reason);
 int file_attach(struct mount *m, struct reason *reason);
 void file_detach(struct mount *m);
 
-/* For a mount with `store = auto`: decides which requests the worker itself does. */
-void file_auto_attach(struct mount *m);
 /* Called after a call of the worker that began at begin_ns took long.  waited: it is known to have
  * blocked, so the worker makes no further one until m->slow_until_ns.  In any case the following
  * calls are checked for blocking. */
@@ -33,4 +31,4 @@ bool file_cannot_allocate(const struct io *io, int error);
  * only holes: a client that reads holes measures neither the disk nor the network.  Writes
  * all of e->fd, which has e->size bytes, for some seconds at most.  Any thread; may block.
  * 0, or -errno with the reason. */
-int fill_export(const struct export *e, struct reason *reason);
+int file_fill(const struct export *e, struct reason *reason);

@@ -79,7 +79,7 @@ static int memory_open(struct export *e, struct reason *reason)
 	else
 		e->size = e->options->size;
 	if (rc == 0 && e->options->fill) {
-		rc = fill_export(e, reason);
+		rc = file_fill(e, reason);
 		page_map_set(e->pages, 0, page_up(e->size));
 	}
 	if (rc < 0)
