@@ -87,6 +87,9 @@ int file_fill(const struct export *e, struct reason *reason)
 		      : 0;
 }
 
+/* ---- `store = auto`: the worker itself does reads and writes that will not block; the mount's
+ * store does all others.  auto_attach() has the rules of the choice.  Worker's thread. ---- */
+
 enum file_way {
 	WAY_STORE,  /* the store does it */
 	WAY_NOWAIT, /* the worker, with RWF_NOWAIT: the kernel fails requests that would block */

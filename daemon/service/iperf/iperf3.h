@@ -1,5 +1,5 @@
-/* Private to the parts of the iperf3 service: iperf3.c (a connection's begin and end),
- * iperf/control.c and iperf/stream.c (the two kinds), iperf/results.c. */
+/* Private to the parts of the iperf3 service: iperf3.c (a connection's begin and end, and
+ * control), iperf/stream.c, iperf/results.c. */
 #pragma once
 #include <assert.h>
 #include <stdbool.h>
@@ -77,12 +77,6 @@ bool iperf3_all_arrived(const struct iperf3_conn *i);
 /* Workers may accept streams in another order than the client has opened them; so streams are
  * matched by the bytes that each has received. */
 void iperf3_match_streams(struct iperf3_conn *i);
-
-/* The connection has begun a test. */
-void iperf3_control_enter(struct conn *c);
-/* Refuses the test: sends error (enum iperf3_error or IPERF3_ACCESS_DENIED) and ends. */
-void iperf3_control_refuse(struct conn *c, int error);
-void iperf3_control_run(struct conn *c);
 
 /* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN:
  * not free yet; else the enum iperf3_error to send, or IPERF3_ACCESS_DENIED. */

@@ -1,9 +1,8 @@
 /* Service `nvme`: internal interface of its files.
  *
  * The way of a write over TCP, and the files that it passes: nvme.c, a connection's life;
- * nvme/tcp.c, PDUs; nvme/command.c, commands, their parts, those of I/O queues; nvme/receive.c,
- * data in PDUs; block/, where a part may end, and its memory; core/store.h, the export.  Over RDMA
- * nvme/rdma.c stands for tcp.c and receive.c: capsules as messages, data by one-sided operations.
+ * nvme/tcp.c, PDUs; nvme/command.c, commands, their parts, those of I/O queues; block/, where a part may end, and its memory; core/store.h, the export.  Over RDMA
+ * nvme/rdma.c stands for tcp.c: capsules as messages, data by one-sided operations.
  * nvme/connect.c: Connect and properties; nvme/admin.c: commands of admin queues; nvme/subsystem.c:
  * which connections belong together.  Pure: nvme/wire/. */
 #pragma once
@@ -262,13 +261,6 @@ extern const struct nvme_verbs nvme_io_verbs;
 void nvme_data_next(struct nvme_command *d);
 /* Maximum of entries of a queue: the smallest queue-depth of the worker's exports. */
 unsigned nvme_entries(const struct worker *w);
-
-/* nvme/receive.c */
-
-/* A PDU with `bytes` of data for command d follows in the input. */
-void nvme_receive(struct nvme_command *d, uint32_t bytes);
-/* Takes data that has arrived; false: nothing can be done now. */
-bool nvme_receive_go_on(struct nvme_queue *q);
 
 /* nvme/rdma.c */
 
