@@ -21,9 +21,9 @@
 #include "ring.h"
 #include "ring_keys.h"
 #include "server.h"
+#include "socket.h"
 #include "store.h"
 #include "text.h"
-#include "udp_socket.h"
 #include "worker_owner.h"
 
 /* A fix for an error whose reason has none. */

@@ -95,7 +95,7 @@ static inline void ring_unmapping(void)
 }
 #endif
 
-/* Purposes of a ring: the kernel allows only the operations that they need, see ring_restrict.c. */
+/* Purposes of a ring: the kernel allows only the operations that they need, see ring_setup.c. */
 enum ring_use {
 	RING_LISTENS = 1,   /* accepts connections, and watches descriptors */
 	RING_TRANSFERS = 2, /* receives and sends */

@@ -72,9 +72,6 @@ struct listener {
 	void *shared;                   /* state of the service: see service->shared_new() */
 };
 
-/* The callbacks of workers whose owner is a listener: listener_worker.c. */
-extern const struct worker_owner listener_owner;
-
 /* The engine of config, or the one that `auto` selects on this host. */
 const struct engine *listener_pick_engine(const struct listener_config *config);
 

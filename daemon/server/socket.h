@@ -7,6 +7,10 @@
 #include "util.h"
 #include "worker.h"
 
+/* Bytes asked for the queues of a UDP socket; the kernel gives up to net.core.rmem_max and
+ * wmem_max. */
+enum { UDP_SOCKET_BUFFER = 4 * 1024 * 1024 };
+
 /* A bound address. */
 struct bound {
 	char text[ADDRESS_TEXT_MAX]; /* port 0 resolved */

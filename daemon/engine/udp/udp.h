@@ -2,7 +2,7 @@
  *
  * To the core a client is a connection.  It is identified by its address and, on a socket
  * with several local addresses, the one that it sends to.  udp.c handles received datagrams,
- * send.c builds batches of datagrams to send, ports.c knows which ports may not be answered.
+ * send.c builds batches of datagrams to send.
  * reactor.c is engines `epoll` and `io_uring-poll`, with the system calls in ready.c;
  * uring.c is engine `io_uring`.
  *

@@ -1,5 +1,5 @@
 /* ring/: the kernel allows a ring the operations of its purpose and refuses the rest
- * (ring_restrict.c).  A worker that does not sleep gets the work that the kernel has deferred; one
+ * (ring_setup.c).  A worker that does not sleep gets the work that the kernel has deferred; one
  * that gathers requests looks for input in time. */
 #include <setjmp.h>
 #include <stdarg.h>
