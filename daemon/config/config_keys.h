@@ -153,8 +153,6 @@ struct config_origin *config_entry_origin(const struct config_key *key, void *se
 /* Number of entries that format() can write; 1 if key is no list, or an empty list with a word. */
 unsigned config_key_lines(const struct config_key *key, const void *section);
 
-/* May l use that engine?  With `engine = auto`, yes if the engine has l's transport. */
-bool config_may_use(const struct listener_config *l, const struct engine *engine);
 /* Number of possible CPUs of this host; valid CPU numbers are 0 to one less. */
 unsigned config_host_cpus(void);
 

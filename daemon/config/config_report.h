@@ -32,6 +32,3 @@ char *config_escape(const char *text);
 
 /* Validates conditions between keys, and sets fields that depend on the whole configuration. */
 void config_check(struct config_report *r);
-
-/* The part of it that is about the keys of engines. */
-void config_check_engine(struct config_report *r, struct listener_config *l);

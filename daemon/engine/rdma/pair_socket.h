@@ -27,21 +27,21 @@ struct rdma_exchange {
 	unsigned interface;
 };
 
-/* pair_socket.c: listening sockets at w->accept.endpoints.  An address where that is not possible
+/* Listening sockets at w->accept.endpoints.  An address where that is not possible
  * is logged; the connection manager serves it all the same. */
 void rdma_exchanges_open(struct worker *w);
 /* Begins to accept, or closes the sockets. */
 void rdma_exchanges_accept(struct worker *w, bool on);
 void rdma_exchanges_close(struct worker *w);
 
-/* pair_socket.c: functions of struct engine for a connection that is a socket. */
+/* Functions of struct engine for a connection that is a socket. */
 int rdma_exchange_open(struct conn *c);
 void rdma_exchange_recv(struct conn *c);
 void rdma_exchange_flush(struct conn *c);
 void rdma_exchange_close(struct conn *c);
 void rdma_exchange_release(struct conn *c);
 
-/* pair.c: functions of struct engine_remote. */
+/* Functions of struct engine_remote. */
 int rdma_pair_mtu(struct conn *c);
 int rdma_pair(struct conn *c, struct pair *pair);
 bool rdma_is_pair(const struct conn *c);
@@ -51,6 +51,4 @@ void rdma_pair_event(struct rdma_conn *r, enum rdma_cm_event_type type);
 int rdma_pair_accept(struct rdma_conn *r);
 /* The queue pair of the connection was destroyed: the socket ends, too. */
 void rdma_pair_gone(struct rdma_pair *p);
-/* The socket ends: detaches its pairs, and frees those without a connection.  May be repeated. */
-void rdma_pairs_part(struct rdma_exchange *x);
 void rdma_pair_free(struct rdma_pair *p);

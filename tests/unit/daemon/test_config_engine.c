@@ -1,4 +1,4 @@
-/* config/config_check_engine.c: what keys of engines need. */
+/* config/config_check.c: what keys of engines need. */
 #include "config_case.h"
 #include "ring_keys.h"
 
