@@ -1,10 +1,11 @@
 /* Service `nvme`: internal interface of its files.
  *
  * The way of a write over TCP, and the files that it passes: nvme.c, a connection's life;
- * nvme/tcp.c, PDUs; nvme/command.c, commands, their parts, those of I/O queues; block/, where a part may end, and its memory; core/store.h, the export.  Over RDMA
- * nvme/rdma.c stands for tcp.c: capsules as messages, data by one-sided operations.
- * nvme/connect.c: Connect and properties; nvme/admin.c: commands of admin queues; nvme/subsystem.c:
- * which connections belong together.  Pure: nvme/wire/. */
+ * nvme/tcp.c, PDUs; nvme/command.c, commands, their parts, those of I/O queues; block/, where a
+ * part may end, and its memory; core/store.h, the export.  Over RDMA nvme/rdma.c stands for tcp.c:
+ * capsules as messages, data by one-sided operations. nvme/connect.c: Connect and properties;
+ * nvme/admin.c: commands of admin queues; nvme/subsystem.c: which connections belong together.
+ * Pure: nvme/wire/. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
