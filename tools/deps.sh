@@ -60,6 +60,8 @@ table() {
 	test      nbd-client           nbd                       nbd
 	test      mount                util-linux                util-linux
 	test      tmux                 tmux                      tmux
+	test      jq                   jq                        jq
+	test      xz-utils             xz                        xz
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -

@@ -13,7 +13,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import BUILD, TIMEOUT, requires
+from conftest import BUILD, TIMEOUT, listener, requires
 from readme import COMMANDS, OF_BUILD, OF_NEWCOMER, OF_SERVICE, OF_TERMINAL, README
 
 FIRST_LINES = 40
@@ -94,6 +94,43 @@ def test_the_command_that_shows_kept_rows_runs(tmp_path, page):
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=tmp_path, check=True, capture_output=True,
                           text=True, timeout=TIMEOUT)  # fmt: skip
     assert "verdict" in done.stdout
+
+
+def commands_of(page):
+    """Of its blocks of sh, with continued lines joined; those with `...` or a placeholder in capitals are no commands."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (TOP / page).read_text(), re.M | re.S)
+    for line in "".join(re.sub(r"\\\n\s*", " ", block) for block in blocks).splitlines():
+        command = line.split(" #")[0].strip()
+        if "..." not in command and "COMMAND" not in command:
+            yield command
+
+
+# Until they are interrupted, and on two hosts: test_nbctl_stats.py, test_top.py, test_lab.py.
+ELSEWHERE = ("nbctl stats --watch", "nbctl top", "nbbench compare --on ")
+
+
+def test_the_commands_of_measuring_run(start_daemon, tmp_path):
+    """In their order, with fewer and shorter visits: the status is of a verdict at most."""
+    for program in ("redis-benchmark", "jq", "xz"):
+        requires(program)
+    daemon = start_daemon(listener("echo-epoll") + listener("echo-uring", engine="io_uring"))
+    env = {**os.environ, "NBSERVED_SOCKET": daemon.control, "PATH": f"{BUILD}:{os.environ['PATH']}"}
+    for folder, target in (("build", BUILD), ("doc", TOP / "doc")):
+        (tmp_path / folder).symlink_to(target)
+    commands = [command for command in commands_of("doc/measuring.md") if not command.startswith(ELSEWHERE)]
+    assert len(commands) > 12
+    for command in commands:
+        command = command.replace("/opt/old/", "build/").replace("--time 20", "")
+        command = re.sub(r"-n \d+", "-n 1000", command).replace(" -- ", " --repeat 1 -- ")
+        # What the page takes as made: rows of the other side, and a result.
+        if "--save old.jsonl" in command:
+            command += " && tee new.jsonl rows.jsonl <old.jsonl"
+        if "--fail-if" in command:
+            command = command.replace("compare ", "compare --json ") + " >result.json"
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True,
+                              timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL)  # fmt: skip
+        expected = (0, 1) if command.startswith(("jq", "nbctl doctor")) else (0, 5, 6, 7)
+        assert done.returncode in expected, f"{command}: {done.stdout}{done.stderr}"
 
 
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("doc/**/*.md")])
