@@ -1,0 +1,257 @@
+/* Sums of rows: the operations of a listener, the visits of a row.  See measure.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "measure.h"
+#include "must.h"
+#include "text.h"
+
+static bool same(const struct measure *a, const struct measure *b)
+{
+	return !strcmp(a->label, b->label) && !strcmp(a->pair, b->pair) &&
+	       !strcmp(a->listener, b->listener) && !strcmp(a->engine, b->engine) &&
+	       !strcmp(a->service, b->service) && !strcmp(a->operation, b->operation) &&
+	       !strcmp(a->visit.setup, b->visit.setup) && !strcmp(a->visit.build, b->visit.build);
+}
+
+void measures_merge_operations(struct measures *m)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i], *last = kept ? m->rows[kept - 1] : NULL;
+
+		if (!last || last->source != row->source) {
+			m->rows[kept++] = row;
+			continue;
+		}
+		last->operation = "";
+		last->batch |= row->batch;
+		last->count += row->count;
+		last->errors += row->errors;
+		histogram_sum_add(&last->latency, &row->latency);
+		measure_free(row);
+	}
+	m->count = kept;
+}
+
+/* ---- Operations of a visit ---- */
+
+/* How often each operation was done in all visits, of a load and of each of its listeners:
+ * { "nbd\tfio": { "read": 100 }, "nbd\tfio\ta": { "read": 50 } }. */
+static char *load_key(const struct measure *row)
+{
+	return text_new("%s\t%s", row->service, row->label);
+}
+
+static char *listener_key(const struct measure *row)
+{
+	return text_new("%s\t%s\t%s", row->service, row->label, row->listener);
+}
+
+/* Takes ownership of key. */
+static void count_up(json_t *all, char *key, const struct measure *row)
+{
+	json_t *counts = json_object_get(all, key);
+	json_int_t before;
+
+	if (!counts) {
+		counts = json_object();
+		json_object_set_new(all, key, counts);
+	}
+	before = json_integer_value(json_object_get(counts, row->operation));
+	json_object_set_new(counts, row->operation, json_integer(before + (json_int_t)row->count));
+	free(key);
+}
+
+/* Leaves the operations of each load that are in rows, and names the others. */
+static void drop_minor(json_t *loads, json_t *minor)
+{
+	json_t *counts, *count;
+	const char *load, *name;
+	void *after;
+
+	json_object_foreach(loads, load, counts) {
+		uint64_t all = field_sum(counts, "");
+
+		json_object_foreach_safe(counts, after, name, count) {
+			uint64_t some = field_uint(count, "");
+
+			if (some >= all / 50)
+				continue;
+			if (some)
+				field_add_once(minor,
+					       json_sprintf("%.*s %s", (int)strcspn(load, "\t"),
+							    load, name));
+			json_object_del(counts, name);
+		}
+	}
+}
+
+static bool is_of_visit(const struct measure *a, const struct measure *b)
+{
+	if (a->source && a->source == b->source)
+		return true;
+	return *a->visit.run && !strcmp(a->visit.run, b->visit.run) &&
+	       a->visit.round == b->visit.round && a->visit.position == b->visit.position &&
+	       !strcmp(a->label, b->label) && !strcmp(a->listener, b->listener) &&
+	       !strcmp(a->service, b->service);
+}
+
+static void join(struct measure *to, struct measure *row)
+{
+	to->batch |= row->batch;
+	to->count += row->count;
+	to->errors += row->errors;
+	histogram_sum_add(&to->latency, &row->latency);
+	measure_free(row);
+}
+
+/* Operations of the load that the listener has done: "read+write". */
+static json_t *joined_name(const json_t *of_load, json_t *of_listener)
+{
+	const char *name;
+	json_t *count;
+	char *text;
+	FILE *to = text_open(&text);
+	json_t *made;
+
+	json_object_foreach((json_t *)of_load, name, count)
+		if (json_integer_value(json_object_get(of_listener, name)) > 0)
+			fprintf(to, "%s%s", ftell(to) ? "+" : "", name);
+	fclose(to);
+	made = json_string(text);
+	free(text);
+	return made;
+}
+
+/* Names the row, which is the first one of its visit that counts. */
+static void name_joined(struct measure *row, const json_t *of_load, const json_t *listeners)
+{
+	char *key = listener_key(row);
+	json_t *name = joined_name(of_load, json_object_get(listeners, key));
+
+	row->joined = true;
+	if (strcmp(json_string_value(name), row->operation) != 0) {
+		json_object_set(row->source, "joined", name); /* which owns it */
+		row->operation = field_text(row->source, "joined");
+	}
+	json_decref(name);
+	free(key);
+}
+
+/* The rows of a visit stand together.  Leaves the first one whose operation counts; one whose
+ * operations are all rare, or never done, stays as it is. */
+static void join_operations(struct measures *m)
+{
+	json_t *loads = json_object(), *listeners = json_object();
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		count_up(loads, load_key(m->rows[i]), m->rows[i]);
+		count_up(listeners, listener_key(m->rows[i]), m->rows[i]);
+	}
+	m->minor = m->minor ? m->minor : json_array();
+	drop_minor(loads, m->minor);
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i], *last = kept ? m->rows[kept - 1] : NULL;
+		char *key = load_key(row);
+		json_t *of_load = json_object_get(loads, key);
+		bool counts = row->count && json_object_get(of_load, row->operation);
+
+		free(key);
+		if (!last || !is_of_visit(last, row)) {
+			m->rows[kept++] = row;
+		} else if (counts && last->joined) {
+			join(last, row);
+			continue;
+		} else if (counts) {
+			m->rows[kept - 1] = row;
+			measure_free(last);
+		} else {
+			measure_free(row);
+			continue;
+		}
+		if (counts)
+			name_joined(row, of_load, listeners);
+	}
+	m->count = kept;
+	json_decref(loads);
+	json_decref(listeners);
+}
+
+/* ---- Visits of a row ---- */
+
+static void add_visit(struct measure *row, struct measure *visit)
+{
+	row->visits = must(reallocarray(row->visits, row->visit_count + 1, sizeof(*row->visits)));
+	row->visits[row->visit_count++] = visit;
+}
+
+/* Takes ownership of `visit`; a row that is a single interval first gets itself as a visit. */
+static void merge_visit(struct measure *row, struct measure *visit)
+{
+	if (row->visit_count == 0) {
+		struct measure *first = must(malloc(sizeof(*first)));
+
+		*first = *row;
+		json_incref(first->source);
+		add_visit(row, first);
+	}
+	measure_add(row, visit);
+	add_visit(row, visit);
+}
+
+void measures_merge(struct measures *m)
+{
+	unsigned kept = 0;
+
+	measures_take_unavailable(m);
+	join_operations(m);
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i];
+		unsigned j = 0;
+
+		while (j < kept && !same(m->rows[j], row))
+			j++;
+		if (j < kept)
+			merge_visit(m->rows[j], row);
+		else
+			m->rows[kept++] = row;
+	}
+	m->count = kept;
+}
+
+/* A row for the sum of the visits to come, of which `visit` is the first. */
+static struct measure *add_sum(struct measures *to, const struct measure *visit)
+{
+	struct measure *row = measures_add(to);
+
+	*row = *visit;
+	json_incref(row->source);
+	row->visits = NULL;
+	row->visit_count = 0;
+	return row;
+}
+
+struct measures measures_merged(const struct measures *m)
+{
+	struct measures merged = { .within = m->within, .borrows = true };
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *visit = m->rows[i];
+		unsigned j = 0;
+
+		if (measure_unavailable(visit))
+			continue;
+		while (j < merged.count && !same(merged.rows[j], visit))
+			j++;
+		if (j < merged.count)
+			measure_add(merged.rows[j], visit);
+		else
+			add_sum(&merged, visit);
+		add_visit(merged.rows[j], visit);
+	}
+	return merged;
+}
