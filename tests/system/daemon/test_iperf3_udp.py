@@ -301,8 +301,10 @@ def test_streams_find_their_test_when_a_reload_has_replaced_both_listeners(start
         client.expect(CREATE_STREAMS)
         daemon.write_config(config.replace("service = iperf3\n", "service = iperf3\nbuffer-size = 32K\n"))
         assert daemon.nbctl("reload").stdout.endswith("generation 2\n")
-        stream = client.begin()
+        s = client.begin()
         client.expect(TEST_START, TEST_RUNNING)
-        stream.send(datagram(1))
+        before = daemon.stats("udp")["operations"]["receive"]["count"]
+        s.send(datagram(1))  # not before the test runs; and another worker than that of TEST_END takes it
+        wait_until(lambda: daemon.stats("udp")["operations"]["receive"]["count"] > before, "it has come")
         (result,) = client.end(1)
         assert (result["packets"], result["errors"]) == (1, 0)
