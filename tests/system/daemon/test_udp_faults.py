@@ -354,7 +354,7 @@ def test_generators_survive_a_restart(start_daemon):
     first.notified()
     generators = [subprocess.Popen(
         ["timeout", "-k", "5", str(TIMEOUT), requires("sockperf"), "under-load", "-i", "127.0.0.1", "-p",
-         str(first.port(e)), "-t", "2", "--mps", "1000", "--reply-every", "1"], stdout=subprocess.PIPE, text=True)
+         str(first.port(e)), "-t", str(TIMEOUT), "--mps", "1000", "--reply-every", "1"], stdout=subprocess.PIPE, text=True)
         for e in ENGINES]
     test = start(first.addresses("control")[0], "-u", "-b", "1M", "-l", "500", "-t", "60")
     for name in [*ENGINES, "data"]:
@@ -364,6 +364,7 @@ def test_generators_survive_a_restart(start_daemon):
     second = start_daemon(config, env={"FDSTORE": "100"}, inherit=first.store)
     for e, process in zip(ENGINES, generators):
         wait_until(lambda n=e: stats_of(second, n)["in"] > 100, f"{e} continues")
+        process.send_signal(signal.SIGINT)  # which `timeout` passes on
         text = re.sub(r"\x1b\[[0-9;]*m", "", process.communicate(timeout=TIMEOUT)[0])
         assert process.returncode == 0 and "duplicated messages = 0" in text, text
         settled(second, e)
