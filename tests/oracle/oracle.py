@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "system"))
+sys.path[:0] = [str(HERE.parent / "system"), str(HERE.parent / "clients")]
 
 import varlink_client  # noqa: E402
 from conftest import NBSERVED, Daemon, listener, twin_address, wait_until  # noqa: E402
