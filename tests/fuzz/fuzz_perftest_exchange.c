@@ -14,9 +14,9 @@ static void check_key(const struct exchange *x, const struct exchange_key *said)
 	struct exchange_key key = *said, again;
 	uint8_t message[EXCHANGE_KEY];
 
-	exchange_write_key(&key, message);
-	assert(exchange_bytes(&at, message, sizeof(message)) == EXCHANGE_KEY);
-	assert(exchange_parse(&at, message, &again) == EXCHANGE_IS_KEY);
+	perftest_exchange_write_key(&key, message);
+	assert(perftest_exchange_bytes(&at, message, sizeof(message)) == EXCHANGE_KEY);
+	assert(perftest_exchange_parse(&at, message, &again) == EXCHANGE_IS_KEY);
 	assert(again.lid == key.lid && again.reads == key.reads && again.number == key.number &&
 	       again.sequence == key.sequence && again.key == key.key &&
 	       again.address == key.address && !memcmp(again.gid, key.gid, sizeof(key.gid)));
@@ -31,14 +31,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	int kind;
 
 	for (;;) {
-		while ((want = exchange_bytes(&x, message, have)) > have) {
+		while ((want = perftest_exchange_bytes(&x, message, have)) > have) {
 			assert(want <= sizeof(message));
 			if (bytes == 0)
 				return 0;
 			message[have++] = *data++;
 			bytes--;
 		}
-		kind = exchange_parse(&x, message, &key);
+		kind = perftest_exchange_parse(&x, message, &key);
 		if (kind < 0) {
 			assert(kind == -EPROTO);
 			return 0;

@@ -70,7 +70,7 @@ static bool exchange_receive(struct conn *c, struct exchange_conn *x)
 {
 	unsigned bytes;
 
-	while ((bytes = exchange_bytes(&x->exchange, x->message, x->have)) > x->have) {
+	while ((bytes = perftest_exchange_bytes(&x->exchange, x->message, x->have)) > x->have) {
 		unsigned n = (unsigned)MIN(c->rx.bytes, bytes - x->have);
 
 		if (n == 0)
@@ -134,7 +134,7 @@ static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 	own.key = scratch.key;
 	own.address = (uintptr_t)scratch.base;
 	memcpy(own.gid, pair.own.gid, sizeof(own.gid));
-	exchange_write_key(&own, x->message);
+	perftest_exchange_write_key(&own, x->message);
 	return 0;
 }
 
@@ -165,7 +165,7 @@ static bool exchange_serve(struct conn *c, struct exchange_conn *x)
 	int rc = 0;
 
 	if (!x->parsed)
-		x->kind = exchange_parse(&x->exchange, x->message, &x->key);
+		x->kind = perftest_exchange_parse(&x->exchange, x->message, &x->key);
 	x->parsed = true;
 	conn_set_deadline(c, 0);
 	if (x->kind != EXCHANGE_IS_END)
@@ -194,7 +194,7 @@ static void exchange_run(struct conn *c)
 	 * that is incomplete has one. */
 	if ((!x->tests || x->have > 0) &&
 	    !conn_await_input(c, EXCHANGE_TIMEOUT_NS,
-			      exchange_bytes(&x->exchange, x->message, x->have) - x->have))
+			      perftest_exchange_bytes(&x->exchange, x->message, x->have) - x->have))
 		conn_close(c, CONN_END_IDLE);
 }
 

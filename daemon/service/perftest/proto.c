@@ -72,7 +72,7 @@ static bool is_end(const uint8_t *data)
 	return memcmp(data, exchange_end, sizeof(exchange_end)) == 0;
 }
 
-unsigned exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have)
+unsigned perftest_exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have)
 {
 	if (x->step == 0)
 		return PERFTEST_VERSION;
@@ -131,7 +131,8 @@ static int parse_key(const uint8_t *data, struct exchange_key *ret_key)
 	return take(&at, 8, &shared) && *at == '\0' ? EXCHANGE_IS_KEY : -EPROTO;
 }
 
-void exchange_write_key(const struct exchange_key *key, uint8_t message[static EXCHANGE_KEY])
+void perftest_exchange_write_key(const struct exchange_key *key,
+				 uint8_t message[static EXCHANGE_KEY])
 {
 	char *at = (char *)message, *end = at + EXCHANGE_KEY;
 
@@ -152,7 +153,7 @@ static int parse_later(struct exchange *x, const uint8_t *data, struct exchange_
 	return is_end(data) ? EXCHANGE_IS_END : parse_key(data, ret_key);
 }
 
-int exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key)
+int perftest_exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key)
 {
 	unsigned step = x->step;
 

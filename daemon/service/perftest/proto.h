@@ -78,12 +78,13 @@ struct exchange_key {
 
 /* The length in bytes of the next message, of which the first `have` are at data.  A length above
  * `have` may be too small: ask again with that many.  At most EXCHANGE_KEY. */
-unsigned exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have);
-/* Parses the message at data, of exchange_bytes() bytes; returns its kind, or -EPROTO. */
-int exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key);
+unsigned perftest_exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have);
+/* Parses the message at data, of perftest_exchange_bytes() bytes; returns its kind, or -EPROTO. */
+int perftest_exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key);
 /* The MTU that a message of it names, as enum ibv_mtu. */
 static inline unsigned exchange_mtu(const uint8_t *data)
 {
 	return data[0] - '0';
 }
-void exchange_write_key(const struct exchange_key *key, uint8_t message[static EXCHANGE_KEY]);
+void perftest_exchange_write_key(const struct exchange_key *key,
+				 uint8_t message[static EXCHANGE_KEY]);

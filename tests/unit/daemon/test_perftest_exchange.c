@@ -17,8 +17,8 @@ static int parse(struct exchange *x, const char *message, unsigned bytes)
 {
 	struct exchange_key ret;
 
-	assert_int_equal(exchange_bytes(x, (const uint8_t *)message, bytes), bytes);
-	return exchange_parse(x, (const uint8_t *)message, &ret);
+	assert_int_equal(perftest_exchange_bytes(x, (const uint8_t *)message, bytes), bytes);
+	return perftest_exchange_parse(x, (const uint8_t *)message, &ret);
 }
 
 static int parse_key(const char *message)
@@ -52,11 +52,12 @@ static void a_message_is_told_by_its_first_bytes(void **state)
 {
 	(void)state;
 	for (unsigned have = 0; have < EXCHANGE_TELLS_AT; have++)
-		assert_int_equal(exchange_bytes(&begun, (const uint8_t *)key, have),
+		assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)key, have),
 				 EXCHANGE_TELLS_AT);
-	assert_int_equal(exchange_bytes(&begun, (const uint8_t *)"done", 5), 5);
-	assert_int_equal(exchange_bytes(&begun, (const uint8_t *)"d0ne:", 5), EXCHANGE_KEY);
-	assert_int_equal(exchange_bytes(&begun, (const uint8_t *)"\0\0\0\0\0", 5), 8);
+	assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)"done", 5), 5);
+	assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)"d0ne:", 5),
+			 EXCHANGE_KEY);
+	assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)"\0\0\0\0\0", 5), 8);
 }
 
 static void a_key_has_its_fields(void **state)
@@ -66,7 +67,7 @@ static void a_key_has_its_fields(void **state)
 	uint8_t written[EXCHANGE_KEY];
 
 	(void)state;
-	assert_int_equal(exchange_parse(&x, (const uint8_t *)key, &k), EXCHANGE_IS_KEY);
+	assert_int_equal(perftest_exchange_parse(&x, (const uint8_t *)key, &k), EXCHANGE_IS_KEY);
 	assert_int_equal(k.lid, 0);
 	assert_int_equal(k.reads, 1);
 	assert_int_equal(k.number, 0x12);
@@ -74,7 +75,7 @@ static void a_key_has_its_fields(void **state)
 	assert_int_equal(k.key, 0x394);
 	assert_int_equal(k.address, UINT64_C(0x55ebbbd19000));
 	assert_bytes(k.gid, sizeof(k.gid), "00000000000000000000ffff0a090001");
-	exchange_write_key(&k, written);
+	perftest_exchange_write_key(&k, written);
 	assert_memory_equal(written, key, sizeof(key));
 }
 
