@@ -136,11 +136,25 @@ static void fdstore_note_unit(struct fdstore *f, const struct fdstore_socket *s,
 	snprintf(u->name, sizeof(u->name), "%s", name);
 }
 
+static bool covers(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	return sockaddr_is_wildcard(a) && (a->ss_family == AF_INET6 || b->ss_family == AF_INET);
+}
+
+/* Do a and b conflict because one of them is a wildcard?  [::] may include IPv4. */
+static bool conflicts(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family == AF_UNIX || b->ss_family == AF_UNIX ||
+	    sockaddr_port(a) != sockaddr_port(b) || !sockaddr_port(a))
+		return false;
+	return covers(a, b) || covers(b, a);
+}
+
 const struct fdstore_unit *fdstore_conflict(const struct fdstore *f,
 					    const struct sockaddr_storage *wanted, int type)
 {
 	for (unsigned i = 0; i < f->unit_count; i++)
-		if (f->units[i].type == type && sockaddr_overlaps(wanted, &f->units[i].sa))
+		if (f->units[i].type == type && conflicts(wanted, &f->units[i].sa))
 			return &f->units[i];
 	return NULL;
 }

@@ -10,23 +10,6 @@
 
 #include "config_keys.h"
 
-/* ---- Addresses ---- */
-
-static bool covers(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
-{
-	return sockaddr_is_wildcard(a) && (a->ss_family == AF_INET6 || b->ss_family == AF_INET);
-}
-
-bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
-{
-	if (a->ss_family == AF_UNIX || b->ss_family == AF_UNIX ||
-	    sockaddr_port(a) != sockaddr_port(b) || !sockaddr_port(a))
-		return false;
-	return covers(a, b) || covers(b, a);
-}
-
-/* ---- Names ---- */
-
 static void replace(char *text, char from, char to)
 {
 	while ((text = strchr(text, from)))

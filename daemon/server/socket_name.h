@@ -1,5 +1,5 @@
-/* Matching of listening sockets with listeners: comparison of addresses, and the names of sockets
- * in the service manager's descriptor store.  Pure. */
+/* The names of listening sockets in the service manager's descriptor store, by which they are
+ * matched with listeners.  Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,9 +9,6 @@
 #include "file_id.h"
 #include "parse.h"
 #include "sockaddr.h"
-
-/* Do a and b conflict because one of them is a wildcard? [::] may include IPv4. */
-bool sockaddr_overlaps(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 
 /* A listener's address as configured: port 0 stays 0. */
 struct socket_name {
