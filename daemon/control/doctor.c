@@ -51,7 +51,7 @@ static void check_kernel(json_t *checks)
 
 	uname(&name);
 	doctor_add(checks, "kernel", DOCTOR_NEEDED, true, name.release, "", "");
-	if (file_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
+	if (text_file_line("/proc/sys/kernel/io_uring_disabled", text, sizeof(text)))
 		doctor_add(checks, "kernel.io_uring_disabled", DOCTOR_OPTIONAL, text[0] == '0',
 			   text,
 			   text[0] == '1' ? "only members of kernel.io_uring_group may use io_uring"
@@ -113,7 +113,7 @@ static void check_buffers(json_t *checks, const struct config *config)
 		snprintf(path, sizeof(path), "/proc/sys/net/core/%s",
 			 names[i] + strlen("net.core."));
 		snprintf(fix, sizeof(fix), "sysctl %s=%d", names[i], UDP_SOCKET_BUFFER);
-		if (file_line(path, text, sizeof(text)))
+		if (text_file_line(path, text, sizeof(text)))
 			doctor_add(
 				checks, names[i], DOCTOR_NEEDED,
 				strtoll(text, NULL, 10) >= UDP_SOCKET_BUFFER, text,

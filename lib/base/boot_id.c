@@ -8,6 +8,6 @@ const char *boot_id(void)
 	static char text[40];
 
 	if (!*text)
-		file_line("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+		text_file_line("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 	return text;
 }

@@ -59,7 +59,7 @@ void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t
 			continue;
 		snprintf(path, sizeof(path),
 			 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-		if (file_line(path, list, sizeof(list)))
+		if (text_file_line(path, list, sizeof(list)))
 			add_listed(list, ret_siblings);
 	}
 	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -130,7 +130,7 @@ static unsigned group_limit(const char *root, const char *group)
 	char path[2 * PATH_MAX], line[64];
 
 	snprintf(path, sizeof(path), "%s%s/cpu.max", root, group);
-	if (!file_line(path, line, sizeof(line)) ||
+	if (!text_file_line(path, line, sizeof(line)) ||
 	    sscanf(line, "%llu %llu", &quota, &period) != 2 || period == 0)
 		return 0;
 	return (unsigned)MIN((quota + period - 1) / period, (unsigned long long)CPU_SETSIZE);

@@ -54,7 +54,7 @@ void text_append(char *text, size_t bytes, const char *format, ...)
 	va_end(arguments);
 }
 
-bool file_line(const char *path, char *text, int bytes)
+bool text_file_line(const char *path, char *text, int bytes)
 {
 	FILE *from = fopen(path, "re");
 	bool found = from && fgets(text, bytes, from);

@@ -21,4 +21,4 @@ void text_append(char *text, size_t bytes, const char *format, ...)
 
 /* The first line of a file, without its end, cut to `bytes` with the NUL; false: it cannot be read,
  * and text is as it was. */
-bool file_line(const char *path, char *text, int bytes);
+bool text_file_line(const char *path, char *text, int bytes);
