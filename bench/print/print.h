@@ -21,9 +21,9 @@ const char *print_column_meaning(unsigned i);
  * warnings; names the listeners without operations, which only m knows. */
 void print_result(struct output *out, const struct result *r, const struct measures *m,
 		  column_set wanted);
-/* What the run ends in; nothing, if nothing is judged. */
+/* The sentences at the end of a run; nothing, if nothing is judged. */
 void print_answer(struct output *out, const struct result *r);
-/* What decides the exit status. */
+/* The gates, which decide the exit status. */
 void print_gates(struct output *out, const struct result *r);
 
 /* The parts that print_result() and print_answer() have; each prints nothing if it has nothing.

@@ -1,4 +1,4 @@
-/* What rows that were sampled cost in each layer, and how that differs from the first row.  Pure.
+/* The cost of sampled rows in each layer, and its difference from the first row.  Pure.
  *
  * A sampled interval has in its row, saved as "layers": { "event": "cpu-clock", "samples": 312,
  * "lost": 0, "stripped": false, "weights": { "tcp_ip": 123456, ... by the names of

@@ -220,7 +220,7 @@ bool bench_knows(const char *word)
 
 enum { COMMAND_WORDS_MAX = 32 };
 
-/* What is chosen for a word. */
+/* The listeners, the command and the file of a word's measurement. */
 struct bench_run {
 	char *specs;                          /* lines */
 	char *texts;                          /* owns the words of `command` */

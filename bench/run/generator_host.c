@@ -194,7 +194,7 @@ static void far_output_end(struct far_output *o)
 	put_rest(o->host, &o->line[true], stderr);
 }
 
-/* What is kept of its stdout. */
+/* The part of the command's standard output that is kept. */
 static const char *far_output_text(const struct far_output *o)
 {
 	return o->kept[false].text ? o->kept[false].text : "";

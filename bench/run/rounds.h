@@ -44,5 +44,5 @@ bool rounds_enough(struct rounds *r, const struct measures *m);
 /* After a round: about how many there will be at the most. */
 unsigned rounds_expected(const struct rounds *r);
 
-/* What has been reached, to be freed; NULL: as many rounds as the user asked for. */
+/* The sentence on why the rounds ended, to be freed; NULL: the user asked for their number. */
 char *rounds_text(const struct rounds *r, double within);

@@ -66,7 +66,7 @@ static bool is_optional(const json_t *item)
 	return json_is_true(json_object_get(item, "optional"));
 }
 
-/* What has been printed of failures. */
+/* The failures that have been printed, so that a common reason stands there once. */
 struct failures {
 	json_t *first; /* by reason and fix: the name of the first item with them */
 	json_t *fixes; /* of what is not optional */

@@ -370,7 +370,7 @@ struct share {
 	unsigned count;
 };
 
-/* What its listeners cannot use of it: "listener 'nbd': why". */
+/* Why the first listener that serves x lacks something that x asks for: "listener 'nbd': why". */
 static void find_shortfall(const struct server *s, const struct server_export *x,
 			   struct reason *reason)
 {

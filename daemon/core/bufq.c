@@ -1,4 +1,4 @@
-/* What few operations on queues of views need.  See bufq.h. */
+/* Rare operations on queues of views; frequent ones are inline in bufq.h. */
 #include "bufq.h"
 
 #include <string.h>

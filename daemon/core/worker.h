@@ -98,8 +98,8 @@ struct worker_socket {
 	const struct sockaddr_storage *late;
 };
 
-/* What a waiting connection waits for: chunks for its service, or only one to receive into, and
- * perhaps for its own peer as well (BEHIND). */
+/* A connection that waits for memory needs chunks for its service, or one to receive into.
+ * BEHIND: it waits for its own peer to take output as well. */
 enum wait_kind { WAIT_SERVICE, WAIT_SERVICE_BEHIND, WAIT_INPUT, WAIT_INPUT_BEHIND, WAIT_KINDS };
 
 /* See batch.h. */

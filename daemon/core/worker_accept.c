@@ -30,7 +30,7 @@ static void worker_retry_due(struct timer *t, uint64_t now_ns)
 	worker_resume_accept(container_of(t, struct worker, accept.timer));
 }
 
-/* Called for each error, by each acceptor; the owner is told of the first error of a pause only. */
+/* Called for each error, by each acceptor; only the first error of a pause reaches the owner. */
 void worker_pause_accept(struct acceptor *a, int error)
 {
 	struct worker *w = a->worker;

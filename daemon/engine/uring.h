@@ -37,7 +37,7 @@ enum uring_conn_flags {
 	URING_END_SEEN = CONN_ENGINE << 5, /* its poll has reported the peer's FIN or reset */
 };
 
-/* What is known of the input in a socket that is to be received from. */
+/* Is there input in the socket?  As far as the last completion or call has shown. */
 enum uring_input { URING_INPUT_UNKNOWN, URING_INPUT_NONE, URING_INPUT_WAITS };
 
 /* A send of several views or without a copy.  It owns the data that must live until the last

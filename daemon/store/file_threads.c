@@ -149,7 +149,7 @@ static struct io *thread_next(struct file_threads *t)
 	unsigned calls = counted_lock(&t->lock);
 	struct io *io;
 
-	/* What was counted so far is told before the thread sleeps, perhaps for long. */
+	/* Publishes its counts before the thread sleeps, perhaps for long. */
 	while (STAILQ_EMPTY(&t->queue) && !t->stop) {
 		threads_called(t, calls);
 		calls = counted_sleep(&t->idle, &t->lock);

@@ -13,7 +13,7 @@
 #include "worker.h"
 
 /* A client that has received an answer may send its next request to another worker.  The kernel
- * orders the two accesses, which TSan does not know and has to be told. */
+ * orders the two accesses, which these calls make known to TSan. */
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #define memory_begin(e) __tsan_acquire((e)->memory)

@@ -30,7 +30,7 @@ struct tls_wire {
 	size_t (*send)(void *context, const void *data, size_t bytes);
 };
 
-/* What records of one direction are sealed with. */
+/* The key and the implicit nonce that seal the records of one direction. */
 struct tls_keys {
 	uint8_t key[32], iv[12]; /* as many bytes of the key as the cipher has */
 };

@@ -60,8 +60,8 @@ struct udp_socket {
 	bool receives; /* the worker wants to receive here */
 	bool blocked;  /* the kernel takes no more datagrams now */
 	bool starved;  /* there is no chunk to receive into */
-	/* What the engine is asked to report, see udp_set_interest(); and, for engines with a ring,
-	 * whether their request for it is in flight. */
+	/* Events that the engine has to report, see udp_set_interest(): input, and room to send.
+	 * For engines with a ring, whether the poll for each is in flight. */
 	bool armed, awaits_room;
 	bool polled, room_polled;
 	bool again;          /* for the engine: look for input in the next turn */
