@@ -92,6 +92,7 @@ enum worker_due {
 struct worker_socket {
 	int fd;
 	bool shared;      /* other workers accept from the same socket: they take turns */
+	bool taken;       /* another worker or process had it: the kernel has counted for it */
 	unsigned address; /* index of the socket's address in the owner's list */
 	/* NULL, or the address that the owner binds it to before REQUEST_SERVE: a UDP socket
 	 * receives as soon as it is bound.  Valid as long as the worker. */
@@ -127,8 +128,8 @@ struct bulk_queue {
 struct acceptor {
 	struct op op;
 	struct worker *worker;
-	int fd;      /* owned; -1 when closed */
-	bool shared; /* see struct worker_socket */
+	int fd;             /* owned; -1 when closed */
+	bool shared, taken; /* see struct worker_socket */
 	unsigned address;
 	const struct sockaddr_storage *late;
 	uint16_t port;      /* local port of its connections; 0: it has none */

@@ -201,6 +201,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 						: sockaddr_fd_port(sockets[i].fd),
 			.late = sockets[i].late,
 			.shared = sockets[i].shared,
+			.taken = sockets[i].taken,
 			.address = sockets[i].address,
 		};
 	rc = -pthread_create(&w->thread.id, NULL, worker_thread, w);

@@ -153,6 +153,7 @@ static int add_duplicates(struct binding *sockets, const struct listener *l, con
 	for (unsigned i = 0; rc == 0 && i < total; i++) {
 		struct worker_socket socket = { .fd = fcntl(fds[i % count], F_DUPFD_CLOEXEC, 0),
 						.shared = count < total,
+						.taken = true,
 						.address = l->address_count };
 
 		rc = socket.fd < 0 ? -errno : add_socket(sockets, socket, i % l->worker_count);

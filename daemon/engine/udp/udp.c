@@ -64,7 +64,7 @@ bool udp_may_answer(const struct sockaddr *name)
 /* ---- Sockets ---- */
 
 /* Counts the datagrams that the kernel dropped since the last look because the socket's queue was
- * full.  (A socket from another worker or process comes with a nonzero count.) */
+ * full. */
 static uint32_t udp_count_overflow(struct udp_socket *s)
 {
 	uint32_t info[SK_MEMINFO_VARS] = { 0 }, before = s->overflowed;
@@ -112,10 +112,10 @@ void udp_listen(struct worker *w, struct acceptor *a, bool on)
 {
 	struct udp_socket *s = udp_socket_of(w->engine_state, a);
 
-	if (on)
-		udp_count_overflow(s);
-	else
+	if (!on)
 		udp_flush_counters(w);
+	else if (a->taken) /* what was dropped before is counted elsewhere */
+		udp_count_overflow(s);
 	s->receives = on;
 	udp_set_interest(s);
 }
