@@ -122,6 +122,7 @@ def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_
     drain = "[server]\ndrain-timeout = 10min\n"
     first = start_daemon(drain + serve(image) + listener("other", service="chargen"))
     with first.connect("other"):  # a silent client is closed after a second, one that has not read is not
+        wait_until(lambda: first.stats("other")["tx_blocked"], "its socket is full: a drain gives chargen no more to send")
         with connect(first, "nbd") as client:
             for _ in range(32):
                 client.request(READ, 0, MIB)
