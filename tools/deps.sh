@@ -62,6 +62,7 @@ table() {
 	test      tmux                 tmux                      tmux
 	test      jq                   jq                        jq
 	test      xz-utils             xz                        xz
+	test      strace               strace                    strace
 	test      -                    libasan                   -
 	test      -                    libtsan                   -
 	test      -                    libubsan                  -
