@@ -198,7 +198,7 @@ resolve() {
 			[ "$1" != check ] || apt-cache show "$line" >/dev/null 2>&1 || continue
 		elif [[ $line == *\? ]]; then
 			line=${line%?}
-			dpkg-query -W "$line" >/dev/null 2>&1 || apt-cache show "$line" 2>/dev/null | grep -q . || continue
+			dpkg-query -W "$line" >/dev/null 2>&1 || [ -n "$(apt-cache show "$line" 2>/dev/null)" ] || continue
 		elif [[ $line == *=* ]]; then
 			! command -v "${line#*=}" >/dev/null || continue
 			line=${line%=*}
