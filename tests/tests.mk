@@ -163,7 +163,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_o
 .PHONY: check-asan check-vm-asan check-vm-many check-vm-zcrx check-apparmor check-tsan
 # A test over all engines runs over one under each sanitizer: services and core are the same code on each
 # engine.  Left out are tests of scripts, of nbctl's texts, of load that only takes time there, and between three
-# hosts (`remote` has the bridge on this one); under TSan all of nbctl, which has one thread.
+# hosts (`remote` has the bridge on this one); under TSan all of nbctl, and what one worker does alone: protocols.
 check-asan: TEST_ENGINES := io_uring
 check-asan: TEST_SKIP := bench builds completion container install interrupt lab layers monitoring notify options oracle reload_load report run sweep verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
@@ -192,8 +192,9 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	$(Q)tests/vm/vm.sh -S -t 3600 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
-check-tsan: TEST_SKIP := bench builds completion config container disk_model generator_rows install interrupt lab layers metrics monitoring \
-	nbctl nbctl_compare nbctl_stats options oracle pairs reload_random remote report run sweep top verdict
+check-tsan: TEST_SKIP := bench builds clients completion config container disk_model generator_rows halves http install interrupt lab layers \
+	log metrics monitoring nbctl nbctl_compare nbctl_stats nbd_errors nbd_tls netperf nvme_bad options oracle pairs readme reload_random \
+	remote report run sockperf sweep tls_psk top verdict
 # The unit tests that have more than one thread.
 check-tsan: UNITS := admission conn% iperf3 notify pressure% proc ring_short services session store tls% uring worker%
 check-tsan: ## unit and system tests with threads under ThreadSanitizer

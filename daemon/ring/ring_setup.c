@@ -8,6 +8,7 @@
 
 #include "batch.h"
 #include "cpus.h"
+#include "process.h"
 #include "ring.h"
 #include "ring_keys.h"
 #include "uring_compat.h"
@@ -272,7 +273,8 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	int rc = -EINVAL;
 
 	*r = (struct ring){ .worker = w, .sqpoll = o->sqpoll };
-	if (!w->thread.kernel_tid)
+	/* Not for all: the rings that tell it in a PID namespace have threads, which end late. */
+	if (!w->thread.kernel_tid && (o->sqpoll || process_has_kernel_tids()))
 		w->thread.kernel_tid = ring_kernel_tid();
 	if (uses & RING_ZERO_COPY) {
 		if (ring_zcrx_probe(w, reason) < 0)
