@@ -161,7 +161,7 @@ static void proc_threads_see(struct proc_threads *t, const struct proc_threads_c
 			return;
 		if (kernel && !process_has_kernel_tids())
 			worker = caller->worker_of(context, worker);
-		t->unknown += !worker;
+		t->unknown |= !worker;
 		if (!worker)
 			return;
 		if (t->count == PROC_THREADS_MAX) {
@@ -198,7 +198,7 @@ void proc_threads_scan(struct proc_threads *t, const struct proc_threads_caller 
 	while (!dir && reserve_use(errno));
 	if (!dir)
 		return; /* the costs keep their last values */
-	t->dropped = t->unknown = 0;
+	t->dropped = 0;
 	for (unsigned i = 0; i < t->count; i++)
 		t->list[i].seen = false;
 	while ((entry = readdir(dir)) != NULL)

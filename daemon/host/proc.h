@@ -34,9 +34,10 @@ struct proc_thread {
 struct proc_threads {
 	struct proc_thread list[PROC_THREADS_MAX];
 	unsigned count;
-	/* In the last scan: threads beyond the list, whose cost is not counted; kernel threads that
-	 * a PID namespace hides the worker of. */
-	unsigned dropped, unknown;
+	unsigned dropped; /* in the last scan: threads beyond the list, whose cost is not counted */
+	/* In some scan a PID namespace hid the worker of a kernel thread, whose cost is not
+	 * counted. */
+	bool unknown;
 };
 
 /* Of the caller, with its context. */

@@ -215,7 +215,8 @@ struct proc_threads *listeners_scan_threads(struct listeners *all)
 	uint64_t now = clock_ns();
 
 	if (now - all->threads_ns >= NS_PER_MS) {
-		unsigned dropped = all->threads.dropped, unknown = all->threads.unknown;
+		unsigned dropped = all->threads.dropped;
+		bool unknown = all->threads.unknown;
 
 		proc_threads_scan(&all->threads, &caller, all);
 		if (all->threads.dropped && !dropped)
@@ -223,9 +224,9 @@ struct proc_threads *listeners_scan_threads(struct listeners *all)
 				    "looked at: the CPU time of listeners lacks theirs",
 				    all->threads.dropped, PROC_THREADS_MAX);
 		if (all->threads.unknown && !unknown)
-			log_warning("this PID namespace hides the worker of %u threads of the "
-				    "kernel: the CPU time of its listener lacks theirs",
-				    all->threads.unknown);
+			log_warning("this PID namespace hides for which worker a thread of the "
+				    "kernel works: the CPU time of listeners lacks that of such "
+				    "threads; the host's PID namespace shows it");
 		all->threads_ns = now;
 	}
 	return &all->threads;
