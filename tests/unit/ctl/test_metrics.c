@@ -1,13 +1,6 @@
 /* ctl/metrics/metrics_http.c: the requests that a scraper may make. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "metrics_http.h"
+#include "unit.h"
 #include "util.h"
 
 static const struct {
@@ -36,42 +29,38 @@ static const struct {
 	{ "GET /metrics HTTP/1.1\r\nHost: a\r\n", METRICS_MORE },
 };
 
-static void requests_are_what_they_are(void **state)
+TEST(requests_are_what_they_are)
 {
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
 		if (metrics_parse(cases[i].text, strlen(cases[i].text)) != cases[i].request)
 			fail_msg("%s", cases[i].text);
 }
 
 /* A request arrives in pieces: it is not answered before the empty line. */
-static void an_incomplete_head_waits(void **state)
+TEST(an_incomplete_head_waits)
 {
 	static const char text[] = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 
-	(void)state;
 	for (size_t bytes = 0; bytes < strlen(text); bytes++)
 		assert_int_equal(metrics_parse(text, bytes), METRICS_MORE);
 	assert_int_equal(metrics_parse(text, strlen(text)), METRICS_GET);
 }
 
-static void an_endless_head_is_refused(void **state)
+TEST(an_endless_head_is_refused)
 {
 	char *text = calloc(1, METRICS_REQUEST_MAX);
 
-	(void)state;
 	memset(text, 'x', METRICS_REQUEST_MAX);
 	assert_int_equal(metrics_parse(text, METRICS_REQUEST_MAX - 1), METRICS_MORE);
 	assert_int_equal(metrics_parse(text, METRICS_REQUEST_MAX), METRICS_BAD);
 	free(text);
 }
 
-static void a_head_says_how_long_the_body_is(void **state)
+TEST(a_head_says_how_long_the_body_is)
 {
 	char head[300];
 	size_t bytes = metrics_head(head, sizeof(head), "200 OK", 42);
 
-	(void)state;
 	assert_int_equal(bytes, strlen(head));
 	assert_memory_equal(head, "HTTP/1.1 200 OK\r\n", 17);
 	assert_non_null(strstr(head, "\r\nContent-Length: 42\r\n"));
@@ -80,16 +69,4 @@ static void a_head_says_how_long_the_body_is(void **state)
 	metrics_head(head, sizeof(head), "405 Method Not Allowed", 0);
 	assert_non_null(strstr(head, "\r\nAllow: GET, HEAD\r\n"));
 	assert_int_equal(metrics_head(head, 20, "200 OK", 42), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(requests_are_what_they_are),
-		cmocka_unit_test(an_incomplete_head_waits),
-		cmocka_unit_test(an_endless_head_is_refused),
-		cmocka_unit_test(a_head_says_how_long_the_body_is),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* ctl/metrics/openmetrics.c: what Prometheus gets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "openmetrics.h"
+#include "unit.h"
 
 #define LISTENER                                                                                   \
 	"{\"name\":\"e\\\"1\\\\\\n\",\"engine\":\"epoll\",\"service\":\"echo\",\"bytes_in\":42,"   \
@@ -42,11 +35,10 @@ static void assert_line(const char *text, const char *line)
 		fail_msg("no line '%s' in:\n%s", line, text);
 }
 
-static void counters_have_total_labels_and_exact_seconds(void **state)
+TEST(counters_have_total_labels_and_exact_seconds)
 {
 	char *text = text_of("{\"listeners\":[" LISTENER "]}");
 
-	(void)state;
 	assert_line(text, "# HELP nbserved_received_bytes_total Bytes received.\n"
 			  "# TYPE nbserved_received_bytes_total counter\n"
 			  "nbserved_received_bytes_total{" LABELS "} 42\n");
@@ -59,14 +51,13 @@ static void counters_have_total_labels_and_exact_seconds(void **state)
 	free(text);
 }
 
-static void rdma_is_there_if_a_listener_has_it(void **state)
+TEST(rdma_is_there_if_a_listener_has_it)
 {
 	char *without = text_of("{\"listeners\":[" LISTENER "]}");
 	char *with = text_of("{\"listeners\":[{\"name\":\"r\",\"engine\":\"rdma\",\"service\":"
 			     "\"echo\",\"rdma\":{\"posted\":{\"send\":7},\"sleeps\":3,"
 			     "\"errors\":{\"rnr\":2}}}]}");
 
-	(void)state;
 	assert_null(strstr(without, "rdma"));
 	assert_line(with, "nbserved_rdma_work_requests_posted_total{listener=\"r\",engine=\"rdma\","
 			  "service=\"echo\",opcode=\"send\"} 7\n");
@@ -76,7 +67,7 @@ static void rdma_is_there_if_a_listener_has_it(void **state)
 	free(with);
 }
 
-static void unavailable_listeners_show_their_state_and_no_zeros(void **state)
+TEST(unavailable_listeners_show_their_state_and_no_zeros)
 {
 	static const char *const far =
 		"{\"name\":\"f\",\"engine\":\"epoll\",\"service\":\"echo\",\"transport\":\"tcp\","
@@ -85,7 +76,6 @@ static void unavailable_listeners_show_their_state_and_no_zeros(void **state)
 	char document[2000], *text;
 	const char *found;
 
-	(void)state;
 	snprintf(document, sizeof(document),
 		 "{\"listeners\":[%s," LISTENER "],\"exports\":[{\"name\":\"d\",\"path\":\"/d\","
 		 "\"state\":\"unavailable\",\"store\":\"null\",\"size\":0}]}",
@@ -107,7 +97,7 @@ static void unavailable_listeners_show_their_state_and_no_zeros(void **state)
 }
 
 /* A bucket whose upper bound lies above a `le` counts under the next one. */
-static void histogram_is_cumulative(void **state)
+TEST(histogram_is_cumulative)
 {
 	char *text = text_of("{\"listeners\":[" LISTENER "]}");
 	const char *prefix = "nbserved_operation_latency_seconds";
@@ -122,7 +112,6 @@ static void histogram_is_cumulative(void **state)
 		"_sum{" LABELS ",operation=\"echo\"} 1.500000007\n",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
 		snprintf(line, sizeof(line), "%s%s", prefix, expected[i]);
 		assert_line(text, line);
@@ -132,7 +121,7 @@ static void histogram_is_cumulative(void **state)
 
 /* The operations of an export's listeners add up to those of the export: one of the two is enough.
  */
-static void exports_are_told_by_listener(void **state)
+TEST(exports_are_told_by_listener)
 {
 	char *text = text_of("{\"exports\":[{\"name\":\"d\",\"path\":\"/d\",\"state\":\"ok\","
 			     "\"store\":\"io_uring\",\"size\":512,\"bytes_read\":9,\"listeners\":[{"
@@ -141,7 +130,6 @@ static void exports_are_told_by_listener(void **state)
 			     "\"errors\":2,\"latency_ns\":{\"count\":1,\"sum\":1500,"
 			     "\"buckets\":[[1503,1]]}}}}]}]}");
 
-	(void)state;
 	assert_line(text, "nbserved_export_info{export=\"d\",state=\"ok\",store=\"io_uring\","
 			  "path=\"/d\"} 1\n");
 	assert_line(text, "nbserved_export_size_bytes{export=\"d\"} 512\n");
@@ -158,14 +146,13 @@ static void exports_are_told_by_listener(void **state)
 }
 
 /* All samples of a metric stand together, and its header comes once. */
-static void families_are_not_interleaved(void **state)
+TEST(families_are_not_interleaved)
 {
 	char *text = text_of("{\"uptime_ns\":5,\"listeners\":[" LISTENER "," LISTENER "]}");
 	char family[100] = "", *line, *rest;
 	unsigned headers = 0;
 	json_t *seen = json_object();
 
-	(void)state;
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		if (!strncmp(line, "# TYPE ", 7)) {
 			sscanf(line, "# TYPE %99s", family);
@@ -181,29 +168,13 @@ static void families_are_not_interleaved(void **state)
 	free(text);
 }
 
-static void empty_document_ends_well(void **state)
+TEST(empty_document_ends_well)
 {
 	char *text = text_of("{}");
 	size_t bytes = strlen(text);
 
-	(void)state;
 	assert_true(bytes > 6);
 	assert_string_equal(text + bytes - 6, "# EOF\n");
 	assert_null(strstr(text, "nbserved_generation 0"));
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counters_have_total_labels_and_exact_seconds),
-		cmocka_unit_test(rdma_is_there_if_a_listener_has_it),
-		cmocka_unit_test(unavailable_listeners_show_their_state_and_no_zeros),
-		cmocka_unit_test(histogram_is_cumulative),
-		cmocka_unit_test(exports_are_told_by_listener),
-		cmocka_unit_test(families_are_not_interleaved),
-		cmocka_unit_test(empty_document_ends_well),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "top_case.h"
 
-static void rows_are_those_of_the_last_interval(void **state)
+TEST_WITH(rows_are_those_of_the_last_interval, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -18,7 +18,7 @@ static void rows_are_those_of_the_last_interval(void **state)
 	assert_true(isnan(top_value(top->rows.rows[2], TOP_P50)));
 }
 
-static void every_column_sorts_and_unknown_goes_last(void **state)
+TEST_WITH(every_column_sorts_and_unknown_goes_last, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -46,7 +46,7 @@ static void every_column_sorts_and_unknown_goes_last(void **state)
 	assert_int_equal(top->sort, TOP_LISTENER);
 }
 
-static void selection_stays_with_its_listener(void **state)
+TEST_WITH(selection_stays_with_its_listener, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -68,7 +68,7 @@ static void selection_stays_with_its_listener(void **state)
 	assert_string_equal(top->selected, "c");
 }
 
-static void another_listener_is_selected_when_the_selected_one_is_removed(void **state)
+TEST_WITH(another_listener_is_selected_when_the_selected_one_is_removed, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	json_t *stats;
@@ -92,7 +92,7 @@ static void type(struct top *top, const char *text)
 		assert_true(top_key(top, *text));
 }
 
-static void a_filter_shows_what_has_its_text(void **state)
+TEST_WITH(a_filter_shows_what_has_its_text, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *text;
@@ -121,7 +121,7 @@ static void a_filter_shows_what_has_its_text(void **state)
 	assert_false(top_key(top, 'q'));
 }
 
-static void pause_keeps_the_screen(void **state)
+TEST_WITH(pause_keeps_the_screen, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *before, *after;
@@ -142,7 +142,7 @@ static void pause_keeps_the_screen(void **state)
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 1000, 0.01);
 }
 
-static void a_restart_is_reported(void **state)
+TEST_WITH(a_restart_is_reported, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *text;
@@ -161,7 +161,7 @@ static void a_restart_is_reported(void **state)
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
 }
 
-static void keys_go_in_and_out(void **state)
+TEST_WITH(keys_go_in_and_out, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -186,7 +186,7 @@ static json_t *by_worker(int at)
 	return stats;
 }
 
-static void rows_by_worker_begin_with_their_own_documents(void **state)
+TEST_WITH(rows_by_worker_begin_with_their_own_documents, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -198,21 +198,4 @@ static void rows_by_worker_begin_with_their_own_documents(void **state)
 	feed(top, by_worker(5));
 	assert_string_equal(name_at(top, 1), "a/1");
 	assert_float_equal(top_value(top->rows.rows[1], TOP_RATE), 1000, 0.01);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TOP_TEST(rows_by_worker_begin_with_their_own_documents),
-		TOP_TEST(rows_are_those_of_the_last_interval),
-		TOP_TEST(every_column_sorts_and_unknown_goes_last),
-		TOP_TEST(selection_stays_with_its_listener),
-		TOP_TEST(another_listener_is_selected_when_the_selected_one_is_removed),
-		TOP_TEST(a_filter_shows_what_has_its_text),
-		TOP_TEST(pause_keeps_the_screen),
-		TOP_TEST(a_restart_is_reported),
-		TOP_TEST(keys_go_in_and_out),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "top_case.h"
 #include "util.h"
 
-static void the_table_has_a_row_for_each_listener(void **state)
+TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *text;
@@ -20,7 +20,7 @@ static void the_table_has_a_row_for_each_listener(void **state)
 }
 
 /* At every size screen_of() checks that no line is too wide; the sanitizers check the memory. */
-static void any_size_is_drawn(void **state)
+TEST_WITH(any_size_is_drawn, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -35,7 +35,7 @@ static void any_size_is_drawn(void **state)
 	top->help = false;
 }
 
-static void the_table_scrolls_with_the_selection(void **state)
+TEST_WITH(the_table_scrolls_with_the_selection, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *text;
@@ -64,7 +64,7 @@ static void the_table_scrolls_with_the_selection(void **state)
 	free(text);
 }
 
-static void at_80_columns_the_engine_stays(void **state)
+TEST_WITH(at_80_columns_the_engine_stays, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *text;
@@ -96,7 +96,7 @@ static char *titles_of(char *text)
 }
 
 /* Whatever the rows are sorted by, and whichever of them are on the screen. */
-static void columns_stay_where_they_are(void **state)
+TEST_WITH(columns_stay_where_they_are, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -131,7 +131,7 @@ static void columns_stay_where_they_are(void **state)
 }
 
 /* Also by a column that has no room. */
-static void the_column_that_sorts_the_rows_is_marked(void **state)
+TEST_WITH(the_column_that_sorts_the_rows_is_marked, setup, teardown, NULL)
 {
 	static const char *const titles[] = { "listener", "engine", "conns", "ops", "MB", "p50",
 					      "p99",      "CPU/op", "calls", "ops", "CPU" };
@@ -157,7 +157,7 @@ static void the_column_that_sorts_the_rows_is_marked(void **state)
 	}
 }
 
-static void the_keys_fit_80x24(void **state)
+TEST_WITH(the_keys_fit_80x24, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *narrow, *wide;
@@ -172,7 +172,7 @@ static void the_keys_fit_80x24(void **state)
 	free(wide);
 }
 
-static void without_utf8_all_is_ascii(void **state)
+TEST_WITH(without_utf8_all_is_ascii, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
@@ -188,7 +188,7 @@ static void without_utf8_all_is_ascii(void **state)
 	}
 }
 
-static void a_listener_that_is_not_served_says_so(void **state)
+TEST_WITH(a_listener_that_is_not_served_says_so, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *text;
@@ -207,21 +207,4 @@ static void a_listener_that_is_not_served_says_so(void **state)
 		"\nb             unavailable        -         -      -      -       -       -      - "
 		"     -     -\n");
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TOP_TEST(the_table_has_a_row_for_each_listener),
-		TOP_TEST(any_size_is_drawn),
-		TOP_TEST(the_table_scrolls_with_the_selection),
-		TOP_TEST(at_80_columns_the_engine_stays),
-		TOP_TEST(columns_stay_where_they_are),
-		TOP_TEST(the_column_that_sorts_the_rows_is_marked),
-		TOP_TEST(the_keys_fit_80x24),
-		TOP_TEST(without_utf8_all_is_ascii),
-		TOP_TEST(a_listener_that_is_not_served_says_so),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

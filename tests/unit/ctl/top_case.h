@@ -1,15 +1,7 @@
 /* Shared by the tests of `nbctl top`: documents as the daemon's, and the screen as text. */
 #pragma once
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "top_view.h"
+#include "unit.h"
 
 enum { SECOND = 1000000000 };
 
@@ -113,5 +105,3 @@ static inline int teardown(void **state)
 	free(*state);
 	return 0;
 }
-
-#define TOP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

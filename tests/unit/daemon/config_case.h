@@ -1,16 +1,9 @@
 /* Shared by the tests of the configuration: a good listener, and the errors of a text. */
 #pragma once
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "config.h"
+#include "unit.h"
 #include "util.h"
 
 /* A listener without errors; keys may follow. */

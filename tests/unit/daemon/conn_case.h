@@ -2,15 +2,9 @@
  * set-up. */
 #pragma once
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fake_engine.h"
+#include "unit.h"
 #include "util.h"
 #include "worker_owner.h"
 
@@ -55,8 +49,7 @@ static inline int stop(void **state)
 	return 0;
 }
 
-#define TEST(name, start, service)                                                                 \
-	cmocka_unit_test_prestate_setup_teardown(name, start, stop, (void *)&(service))
+#define CONN_TEST(name, start, service) TEST_WITH(name, start, stop, &(service))
 
 static inline int fill_data(void **state)
 {

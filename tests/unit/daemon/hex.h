@@ -1,13 +1,6 @@
 /* Messages as hexadecimal digits. */
 #pragma once
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 struct bytes {
 	uint8_t data[1024];

@@ -1,19 +1,12 @@
 /* One connection of a service, fed and drained by hand: no socket, no thread. */
 #pragma once
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "by_hand.h"
 #include "pressure.h"
 #include "remote.h"
+#include "unit.h"
 
 struct service_case {
 	struct worker worker;

@@ -4,20 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "conn.h"
 #include "file.h"
@@ -27,6 +19,7 @@
 #include "slices.h"
 #include "store.h"
 #include "syscall.h"
+#include "unit.h"
 #include "util.h"
 #include "worker_owner.h"
 #include "worker_stop.h"

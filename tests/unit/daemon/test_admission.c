@@ -5,19 +5,13 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "admission.h"
 #include "transport.h"
+#include "unit.h"
 #include "util.h"
 
 enum { THREADS = 8, ROUNDS = 2000 };
@@ -92,12 +86,11 @@ static struct admission *admission_with(uint64_t max, uint64_t max_per_address, 
 	return a;
 }
 
-static void the_total_is_limited_and_a_refusal_costs_nothing(void **state)
+TEST(the_total_is_limited_and_a_refusal_costs_nothing)
 {
 	struct admission *a = admission_with(2, 0, NULL);
 	void *tickets[2], *ticket;
 
-	(void)state;
 	assert_int_equal(admission_enter(a, -1, NULL, &tickets[0]), 0);
 	assert_int_equal(admission_enter(a, -1, NULL, &tickets[1]), 0);
 	for (unsigned i = 0; i < 10; i++)
@@ -110,12 +103,11 @@ static void the_total_is_limited_and_a_refusal_costs_nothing(void **state)
 	admission_free(a);
 }
 
-static void no_limit_lets_everyone_in(void **state)
+TEST(no_limit_lets_everyone_in)
 {
 	struct admission *a = admission_with(0, 0, NULL);
 	void *ticket;
 
-	(void)state;
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(admission_enter(a, -1, NULL, &ticket), 0);
 	for (unsigned i = 0; i < 1000; i++)
@@ -123,13 +115,12 @@ static void no_limit_lets_everyone_in(void **state)
 	admission_free(a);
 }
 
-static void each_address_has_its_own_limit(void **state)
+TEST(each_address_has_its_own_limit)
 {
 	struct admission *a = admission_with(0, 2, NULL);
 	int one = accept_from(1, false), two = accept_from(2, false);
 	void *tickets[4], *ticket;
 
-	(void)state;
 	assert_int_equal(admission_enter(a, one, NULL, &tickets[0]), 0);
 	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
 	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS);
@@ -146,13 +137,12 @@ static void each_address_has_its_own_limit(void **state)
 	close(two);
 }
 
-static void ipv4_and_its_mapped_form_are_one_address(void **state)
+TEST(ipv4_and_its_mapped_form_are_one_address)
 {
 	struct admission *a = admission_with(0, 1, NULL);
 	int plain = accept_from(1, false), mapped = accept_from(1, true);
 	void *ticket, *other;
 
-	(void)state;
 	assert_int_equal(admission_enter(a, plain, NULL, &ticket), 0);
 	assert_int_equal(admission_enter(a, mapped, NULL, &other), -EUSERS);
 	admission_release(a, ticket);
@@ -163,7 +153,7 @@ static void ipv4_and_its_mapped_form_are_one_address(void **state)
 	close(mapped);
 }
 
-static void the_allow_list_lets_only_its_networks_in(void **state)
+TEST(the_allow_list_lets_only_its_networks_in)
 {
 	static const struct {
 		const char *allow;
@@ -182,7 +172,6 @@ static void the_allow_list_lets_only_its_networks_in(void **state)
 		{ "local", 9, 0 },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct admission *a = admission_with(1, 1, cases[i].allow);
 
@@ -221,7 +210,7 @@ static int enter_from(struct admission *a, const char *host)
 }
 
 /* Loopback, and whatever addresses its interfaces have, of which the tests' host may have none. */
-static void local_lets_this_host_in(void **state)
+TEST(local_lets_this_host_in)
 {
 	static const char *const others[] = { "192.0.2.1", "198.51.100.7",
 					      "0.0.0.0",   "255.255.255.255",
@@ -230,7 +219,6 @@ static void local_lets_this_host_in(void **state)
 	struct admission *a = admission_with(1, 0, "local");
 	struct ifaddrs *own;
 
-	(void)state;
 	assert_int_equal(getifaddrs(&own), 0);
 	for (const struct ifaddrs *i = own; i; i = i->ifa_next) {
 		char host[INET6_ADDRSTRLEN];
@@ -260,13 +248,12 @@ static int accept_local(void)
 	return fds[0];
 }
 
-static void on_unix_sockets_a_user_takes_the_place_of_an_address(void **state)
+TEST(on_unix_sockets_a_user_takes_the_place_of_an_address)
 {
 	struct admission *a = admission_with(0, 1, "127.0.0.0/8");
 	int ours[2] = { accept_local(), accept_local() }, remote = accept_from(1, false), theirs;
 	void *tickets[3], *ticket;
 
-	(void)state;
 	assert_int_equal(admission_enter(a, ours[0], NULL, &tickets[0]), 0); /* `allow` is of IP */
 	assert_int_equal(admission_enter(a, ours[1], NULL, &ticket), -EUSERS);
 	assert_int_equal(admission_enter(a, remote, NULL, &tickets[1]), 0);
@@ -290,26 +277,24 @@ static void on_unix_sockets_a_user_takes_the_place_of_an_address(void **state)
 	close(remote);
 }
 
-static void a_client_that_has_left_already_is_refused(void **state)
+TEST(a_client_that_has_left_already_is_refused)
 {
 	struct admission *a = admission_with(0, 1, NULL);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	void *ticket;
 
-	(void)state;
 	assert_int_equal(admission_enter(a, fd, NULL, &ticket), -EACCES);
 	admission_free(a);
 	close(fd);
 }
 
-static void a_changed_limit_counts_those_that_are_open(void **state)
+TEST(a_changed_limit_counts_those_that_are_open)
 {
 	struct admission *a = admission_with(0, 0, NULL);
 	struct listener_config *config = config_with(3, 1, "127.0.0.0/8");
 	int one = accept_from(1, false);
 	void *tickets[3], *ticket;
 
-	(void)state;
 	assert_int_equal(admission_enter(a, one, NULL, &tickets[0]), 0);
 	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
 	admission_set(a, config);
@@ -381,28 +366,9 @@ static void check_crowd(uint64_t max, uint64_t max_per_address, unsigned limit)
 	close(crowd.fd);
 }
 
-static void threads_coming_and_going_end_at_zero(void **state)
+TEST(threads_coming_and_going_end_at_zero)
 {
-	(void)state;
 	check_crowd(3, 0, 3);
 	check_crowd(0, 2, 2);
 	check_crowd(5, 4, 4);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_total_is_limited_and_a_refusal_costs_nothing),
-		cmocka_unit_test(no_limit_lets_everyone_in),
-		cmocka_unit_test(each_address_has_its_own_limit),
-		cmocka_unit_test(ipv4_and_its_mapped_form_are_one_address),
-		cmocka_unit_test(the_allow_list_lets_only_its_networks_in),
-		cmocka_unit_test(local_lets_this_host_in),
-		cmocka_unit_test(on_unix_sockets_a_user_takes_the_place_of_an_address),
-		cmocka_unit_test(a_client_that_has_left_already_is_refused),
-		cmocka_unit_test(a_changed_limit_counts_those_that_are_open),
-		cmocka_unit_test(threads_coming_and_going_end_at_zero),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

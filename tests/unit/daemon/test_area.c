@@ -58,7 +58,7 @@ static void fill(struct area_case *t, struct bufq *q, uint64_t offset, uint32_t 
 	bufq_push(q, view_new(&t->pool, k, t->memory + offset, bytes));
 }
 
-static void a_page_goes_back_once_for_each_time_it_was_filled(void **state)
+TEST_WITH(a_page_goes_back_once_for_each_time_it_was_filled, start, stop, NULL)
 {
 	struct area_case *t = *state;
 	struct bufq q = { 0 };
@@ -83,7 +83,7 @@ static void a_page_goes_back_once_for_each_time_it_was_filled(void **state)
 	assert_int_equal(t->pool.free_count, PAGES); /* and none went to the pool */
 }
 
-static void a_page_whose_view_was_split_waits_for_both_halves(void **state)
+TEST_WITH(a_page_whose_view_was_split_waits_for_both_halves, start, stop, NULL)
 {
 	struct area_case *t = *state;
 	struct bufq q = { 0 }, sent = { 0 };
@@ -97,7 +97,7 @@ static void a_page_whose_view_was_split_waits_for_both_halves(void **state)
 	assert_int_equal(t->given[0], 1);
 }
 
-static void looking_is_due_when_a_quarter_went_out(void **state)
+TEST_WITH(looking_is_due_when_a_quarter_went_out, start, stop, NULL)
 {
 	struct area_case *t = *state;
 	struct bufq held = { 0 }, q = { 0 };
@@ -141,7 +141,7 @@ static void small_input(struct service_case *s, char byte, uint32_t bytes)
 }
 
 /* Behind it is another page, which may be another connection's. */
-static void nothing_is_written_behind_a_view_in_a_page(void **state)
+TEST_WITH(nothing_is_written_behind_a_view_in_a_page, start, stop, NULL)
 {
 	struct area_case *t = *state;
 	struct service_case *s = case_new(&keeping, PAGES, 4 * PAGE);
@@ -160,7 +160,7 @@ static void nothing_is_written_behind_a_view_in_a_page(void **state)
 }
 
 /* Others wait for pages: little input moves to the pool, and its page is free. */
-static void a_little_input_leaves_its_page_when_others_wait(void **state)
+TEST_WITH(a_little_input_leaves_its_page_when_others_wait, start, stop, NULL)
 {
 	struct area_case *t = *state;
 	struct service_case *s = case_new(&keeping, PAGES, 4 * PAGE);
@@ -176,19 +176,4 @@ static void a_little_input_leaves_its_page_when_others_wait(void **state)
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(s->conn->rx.head->data[i], 'a');
 	case_free(s);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
-	const struct CMUnitTest tests[] = {
-		TEST(a_page_goes_back_once_for_each_time_it_was_filled),
-		TEST(a_page_whose_view_was_split_waits_for_both_halves),
-		TEST(looking_is_due_when_a_quarter_went_out),
-		TEST(nothing_is_written_behind_a_view_in_a_page),
-		TEST(a_little_input_leaves_its_page_when_others_wait),
-	};
-#undef TEST
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

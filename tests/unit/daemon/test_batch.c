@@ -1,12 +1,6 @@
 /* When requests gather: core/batch.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "batch.h"
+#include "unit.h"
 
 static const struct service service_requests = { .name = "requests",
 						 .flags = SERVICE_COUNTS_REQUESTS };
@@ -35,20 +29,18 @@ static unsigned turns_to_look(struct worker *w, bool pending, uint32_t most)
 	return turns;
 }
 
-static void only_requests_gather(void **unused)
+TEST(only_requests_gather)
 {
-	(void)unused;
 	assert_true(worker_of(&service_requests, UINT64_MAX)->batch.on);
 	assert_false(worker_of(&service_requests, 0)->batch.on);
 	assert_false(worker_of(&service_bytes, UINT64_MAX)->batch.on);
 }
 
-static void one_request_at_a_time_does_not_wait(void **unused)
+TEST(one_request_at_a_time_does_not_wait)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 	unsigned turns = 0, looks = 0;
 
-	(void)unused;
 	for (; looks < 20; looks++) {
 		turns += turns_to_look(w, false, 1);
 		assert_int_equal(batch_delay(w), 0);
@@ -58,11 +50,10 @@ static void one_request_at_a_time_does_not_wait(void **unused)
 }
 
 /* Many clients that wait for each answer: input of other clients is always there. */
-static void many_with_one_request_each_stop_at_the_first_look(void **unused)
+TEST(many_with_one_request_each_stop_at_the_first_look)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
-	(void)unused;
 	turns_to_look(w, true, 1);
 	assert_int_equal(batch_delay(w), BATCH_FIRST_NS);
 	assert_int_equal(turns_to_look(w, true, 1), BATCH_TURNS);
@@ -70,11 +61,10 @@ static void many_with_one_request_each_stop_at_the_first_look(void **unused)
 	assert_int_equal(turns_to_look(w, false, 1), BATCH_IDLE_TURNS);
 }
 
-static void a_useful_delay_grows_to_its_bound(void **unused)
+TEST(a_useful_delay_grows_to_its_bound)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
-	(void)unused;
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
 	assert_int_equal(batch_delay(w), BATCH_AUTO_NS);
@@ -85,11 +75,10 @@ static void a_useful_delay_grows_to_its_bound(void **unused)
 	assert_int_equal(batch_delay(w), 5000);
 }
 
-static void a_delay_that_is_no_longer_useful_ends(void **unused)
+TEST(a_delay_that_is_no_longer_useful_ends)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
-	(void)unused;
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
 	for (unsigned i = 0; i < 3; i++)
@@ -97,11 +86,10 @@ static void a_delay_that_is_no_longer_useful_ends(void **unused)
 	assert_int_equal(batch_delay(w), 0);
 }
 
-static void answers_of_a_store_are_not_delayed(void **unused)
+TEST(answers_of_a_store_are_not_delayed)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
-	(void)unused;
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
 	w->io.count = 1;
@@ -110,11 +98,10 @@ static void answers_of_a_store_are_not_delayed(void **unused)
 		assert_false(batch_must_look(w));
 }
 
-static void a_turn_that_brings_many_does_not_wait_for_more(void **unused)
+TEST(a_turn_that_brings_many_does_not_wait_for_more)
 {
 	struct worker *w = worker_of(&service_requests, UINT64_MAX);
 
-	(void)unused;
 	for (unsigned i = 0; i < 10; i++)
 		turns_to_look(w, true, 4);
 	batch_delay(w);
@@ -125,19 +112,4 @@ static void a_turn_that_brings_many_does_not_wait_for_more(void **unused)
 	assert_int_equal(batch_delay(w), 0);
 	batch_requests(w, BATCH_ENOUGH - 1, 0);
 	assert_int_equal(batch_delay(w), BATCH_AUTO_NS);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_requests_gather),
-		cmocka_unit_test(one_request_at_a_time_does_not_wait),
-		cmocka_unit_test(many_with_one_request_each_stop_at_the_first_look),
-		cmocka_unit_test(a_useful_delay_grows_to_its_bound),
-		cmocka_unit_test(a_delay_that_is_no_longer_useful_ends),
-		cmocka_unit_test(answers_of_a_store_are_not_delayed),
-		cmocka_unit_test(a_turn_that_brings_many_does_not_wait_for_more),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

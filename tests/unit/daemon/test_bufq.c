@@ -1,17 +1,10 @@
 /* core/bufq.c: whatever is done to queues, no chunk and no view is lost, and the bytes are right.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
-
 #include "bufq.h"
+#include "unit.h"
 #include "util.h"
 
 enum { CHUNKS = 64, CHUNK = 256, QUEUES = 3, MODEL_MAX = 64 * 1024 };
@@ -184,9 +177,8 @@ static void random_step(struct buf_case *t)
 	}
 }
 
-static void random_operations_keep_bytes_views_and_references(void **state)
+TEST(random_operations_keep_bytes_views_and_references)
 {
-	(void)state;
 	for (unsigned seed = 1; seed <= 20; seed++) {
 		struct buf_case *t = buf_case_new(seed);
 
@@ -198,13 +190,12 @@ static void random_operations_keep_bytes_views_and_references(void **state)
 	}
 }
 
-static void a_chunk_returns_with_its_last_reference(void **state)
+TEST(a_chunk_returns_with_its_last_reference)
 {
 	struct buf_case *t = buf_case_new(1);
 	struct chunk *k = chunk_get(&t->pool);
 	struct view *v = view_new(&t->pool, k, k->base, 10), *w;
 
-	(void)state;
 	assert_int_equal(k->refs, 2);
 	chunk_put(&t->pool, k);
 	assert_int_equal(t->pool.free_count, CHUNKS - 1);
@@ -216,12 +207,11 @@ static void a_chunk_returns_with_its_last_reference(void **state)
 	buf_case_free(t);
 }
 
-static void an_exhausted_pool_gives_null_and_recovers(void **state)
+TEST(an_exhausted_pool_gives_null_and_recovers)
 {
 	struct buf_case *t = buf_case_new(1);
 	struct chunk *chunks[CHUNKS];
 
-	(void)state;
 	for (unsigned i = 0; i < CHUNKS; i++) {
 		chunks[i] = chunk_get(&t->pool);
 		assert_non_null(chunks[i]);
@@ -238,11 +228,10 @@ static void an_exhausted_pool_gives_null_and_recovers(void **state)
 	buf_case_free(t);
 }
 
-static void chunks_do_not_overlap(void **state)
+TEST(chunks_do_not_overlap)
 {
 	struct buf_case *t = buf_case_new(1);
 
-	(void)state;
 	for (unsigned i = 0; i < CHUNKS; i++) {
 		assert_int_equal(t->pool.chunks[i].id, i);
 		assert_ptr_equal(t->pool.chunks[i].base, t->pool.slab + i * CHUNK);
@@ -250,12 +239,11 @@ static void chunks_do_not_overlap(void **state)
 	buf_case_free(t);
 }
 
-static void a_split_shares_the_chunk_and_copies_nothing(void **state)
+TEST(a_split_shares_the_chunk_and_copies_nothing)
 {
 	struct buf_case *t = buf_case_new(1);
 	struct chunk *k = chunk_get(&t->pool);
 
-	(void)state;
 	bufq_push(&t->q[0], view_new(&t->pool, k, k->base, 100));
 	chunk_put(&t->pool, k);
 	bufq_take(&t->pool, &t->q[1], &t->q[0], 30);
@@ -267,11 +255,10 @@ static void a_split_shares_the_chunk_and_copies_nothing(void **state)
 	buf_case_free(t);
 }
 
-static void nothing_moved_changes_nothing(void **state)
+TEST(nothing_moved_changes_nothing)
 {
 	struct buf_case *t = buf_case_new(1);
 
-	(void)state;
 	bufq_splice(&t->q[1], &t->q[0]);
 	bufq_take(&t->pool, &t->q[1], &t->q[0], 0);
 	bufq_drop(&t->pool, &t->q[0], 0);
@@ -284,13 +271,12 @@ static void nothing_moved_changes_nothing(void **state)
 	buf_case_free(t);
 }
 
-static void iov_names_the_first_views_in_order(void **state)
+TEST(iov_names_the_first_views_in_order)
 {
 	struct buf_case *t = buf_case_new(7);
 	struct iovec iov[4];
 	size_t bytes = 1, sum = 0;
 
-	(void)state;
 	assert_int_equal(bufq_iov(&t->q[0], iov, 4, &bytes), 0);
 	assert_int_equal(bytes, 0);
 	for (unsigned i = 0; i < 6; i++)
@@ -306,12 +292,11 @@ static void iov_names_the_first_views_in_order(void **state)
 	buf_case_free(t);
 }
 
-static void more_views_than_a_block_are_made_when_needed(void **state)
+TEST(more_views_than_a_block_are_made_when_needed)
 {
 	struct buf_case *t = buf_case_new(1);
 	struct chunk *k = chunk_get(&t->pool);
 
-	(void)state;
 	for (unsigned i = 0; i < 3 * POOL_BLOCK_VIEWS; i++) {
 		k->base[i % CHUNK] = t->model[0][t->bytes[0]++] = (uint8_t)(i % CHUNK);
 		bufq_push(&t->q[0], view_new(&t->pool, k, k->base + i % CHUNK, 1));
@@ -323,10 +308,9 @@ static void more_views_than_a_block_are_made_when_needed(void **state)
 
 /* Limits the address space of the process: spare views are used, and then no input may be received
  * until there is memory again. */
-static void without_memory_there_are_spare_views(void **state)
+TEST(without_memory_there_are_spare_views)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	(void)state;
 	skip(); /* a sanitizer's own memory counts */
 #else
 	struct rlimit limit, none;
@@ -334,7 +318,6 @@ static void without_memory_there_are_spare_views(void **state)
 	struct chunk *k;
 	struct bufq q = { 0 };
 
-	(void)state;
 	assert_int_equal(pool_init(&p, 1, CHUNK, 0), 0);
 	k = chunk_get(&p);
 	assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
@@ -353,21 +336,4 @@ static void without_memory_there_are_spare_views(void **state)
 	chunk_put(&p, k);
 	pool_fini(&p);
 #endif
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_operations_keep_bytes_views_and_references),
-		cmocka_unit_test(a_chunk_returns_with_its_last_reference),
-		cmocka_unit_test(an_exhausted_pool_gives_null_and_recovers),
-		cmocka_unit_test(chunks_do_not_overlap),
-		cmocka_unit_test(a_split_shares_the_chunk_and_copies_nothing),
-		cmocka_unit_test(nothing_moved_changes_nothing),
-		cmocka_unit_test(iov_names_the_first_views_in_order),
-		cmocka_unit_test(more_views_than_a_block_are_made_when_needed),
-		cmocka_unit_test(without_memory_there_are_spare_views),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,13 +15,12 @@ static struct service_case *busy(const uint8_t *piece)
 }
 
 /* The worker may have thousands of silent connections: it does not look at them for the sink. */
-static void only_a_bulk_receiver_arms_the_timer(void **state)
+TEST(only_a_bulk_receiver_arms_the_timer)
 {
 	static uint8_t piece[2 * BULK_PIECE];
 	struct service_case *t = busy(piece);
 	struct worker *w = &t->worker;
 
-	(void)state;
 	assert_false(deadline_is_armed(&t->conn->due.timer));
 	assert_int_equal(w->bulk.timer.ns, w->turn.now_ns + BULK_MS * NS_PER_MS);
 	w->turn.now_ns += BULK_MS * NS_PER_MS / 2;
@@ -36,12 +35,11 @@ static void only_a_bulk_receiver_arms_the_timer(void **state)
 	case_free(t);
 }
 
-static void nothing_is_looked_at_after_the_end(void **state)
+TEST(nothing_is_looked_at_after_the_end)
 {
 	static uint8_t piece[2 * BULK_PIECE];
 	struct service_case *t = busy(piece);
 
-	(void)state;
 	conn_close(t->conn, CONN_END_RESET);
 	case_turns(t);
 	assert_null(t->conn);
@@ -103,13 +101,12 @@ static void close_all(struct service_case *t)
 	case_free(t);
 }
 
-static void the_connection_that_waited_longest_receives(void **state)
+TEST(the_connection_that_waited_longest_receives)
 {
 	struct service_case *t = case_new(registry_service("discard"), 4, PIECE);
 	struct conn *conns[SINKS];
 	unsigned pieces[SINKS] = { 0 };
 
-	(void)state;
 	open_more(t, conns);
 	turn_of(t, conns, SINKS, pieces); /* shows how many they are */
 	for (unsigned turn = 0; turn < TURNS; turn++) {
@@ -121,11 +118,10 @@ static void the_connection_that_waited_longest_receives(void **state)
 	close_all(t);
 }
 
-static void a_lone_bulk_receiver_has_the_whole_turn(void **state)
+TEST(a_lone_bulk_receiver_has_the_whole_turn)
 {
 	struct service_case *t = case_new(registry_service("discard"), 4, PIECE);
 
-	(void)state;
 	for (unsigned turn = 0; turn < 3; turn++) {
 		stat_always_add(t->worker.stats.turns, 1);
 		t->worker.turn.ran = 1;
@@ -134,12 +130,11 @@ static void a_lone_bulk_receiver_has_the_whole_turn(void **state)
 	case_free(t);
 }
 
-static void a_new_bulk_receiver_has_not_waited(void **state)
+TEST(a_new_bulk_receiver_has_not_waited)
 {
 	static uint8_t piece[2 * BULK_PIECE];
 	struct service_case *t = case_new(registry_service("discard"), 4, 2 * BULK_PIECE);
 
-	(void)state;
 	stat_always_add(t->worker.stats.turns, 1000);
 	for (unsigned i = 0; i < 2; i++) {
 		case_input(t, piece, 2 * BULK_PIECE, 2 * BULK_PIECE);
@@ -151,13 +146,12 @@ static void a_new_bulk_receiver_has_not_waited(void **state)
 }
 
 /* The receiver whose turn it would be has ended, or its input is paused. */
-static void a_client_that_has_left_stops_no_other(void **state)
+TEST(a_client_that_has_left_stops_no_other)
 {
 	struct service_case *t = case_new(registry_service("discard"), 4, PIECE);
 	struct conn *conns[SINKS];
 	unsigned pieces[SINKS] = { 0 };
 
-	(void)state;
 	open_more(t, conns);
 	for (unsigned turn = 0; turn < 2 || pieces[SINKS - 1] == pieces[0]; turn++)
 		turn_of(t, conns, SINKS, pieces);
@@ -166,18 +160,4 @@ static void a_client_that_has_left_stops_no_other(void **state)
 	for (unsigned turn = 0; turn < TURNS; turn++)
 		assert_true(turn_of(t, conns, SINKS - 1, pieces) > 0);
 	close_all(t);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_a_bulk_receiver_arms_the_timer),
-		cmocka_unit_test(nothing_is_looked_at_after_the_end),
-		cmocka_unit_test(the_connection_that_waited_longest_receives),
-		cmocka_unit_test(a_lone_bulk_receiver_has_the_whole_turn),
-		cmocka_unit_test(a_new_bulk_receiver_has_not_waited),
-		cmocka_unit_test(a_client_that_has_left_stops_no_other),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,12 @@
 
 /* ---- Values ---- */
 
-static void defaults_are_those_of_the_documentation(void **state)
+TEST(defaults_are_those_of_the_documentation)
 {
 	struct config *c = load(GOOD);
 	const struct listener_config *l = &c->listeners[0];
 	const struct ring_options *ring = ring_options(&l->options);
 
-	(void)state;
 	assert_string_equal(c->server.control, "/run/nbserved/control.sock");
 	assert_string_equal(c->server.control_group, "nbserved");
 	assert_int_equal(c->server.log_level, LOG_INFO);
@@ -37,7 +36,7 @@ static void defaults_are_those_of_the_documentation(void **state)
 	config_free(c);
 }
 
-static void every_key_sets_its_field(void **state)
+TEST(every_key_sets_its_field)
 {
 	struct config *c = load("[server]\ncontrol = /tmp/c\ncontrol-group = g-1\n"
 				"log-level = debug\ndrain-timeout = 1min\n"
@@ -51,7 +50,6 @@ static void every_key_sets_its_field(void **state)
 	const struct listener_config *l = &c->listeners[0];
 	const struct ring_options *ring = ring_options(&l->options);
 
-	(void)state;
 	assert_string_equal(c->server.control, "/tmp/c");
 	assert_string_equal(c->server.control_group, "g-1");
 	assert_int_equal(c->server.log_level, LOG_DEBUG);
@@ -80,18 +78,16 @@ static void every_key_sets_its_field(void **state)
 	config_free(c);
 }
 
-static void a_configuration_without_listeners_is_fine(void **state)
+TEST(a_configuration_without_listeners_is_fine)
 {
 	struct config *c = load("");
 
-	(void)state;
 	assert_int_equal(c->listener_count, 0);
 	config_free(c);
 }
 
-static void values_out_of_range_name_the_range(void **state)
+TEST(values_out_of_range_name_the_range)
 {
-	(void)state;
 	assert_string_equal(refusal("workers = 0"),
 			    "workers: expected a number from 1 to 64 or auto, got '0'\n");
 	assert_string_equal(refusal("workers = 65"),
@@ -112,9 +108,8 @@ static void values_out_of_range_name_the_range(void **state)
 		"zero-copy-min: expected a size (K, M, G, T) from 0 to 1G, got '1GB'\n");
 }
 
-static void buffer_size_is_a_power_of_two(void **state)
+TEST(buffer_size_is_a_power_of_two)
 {
-	(void)state;
 	assert_string_equal(
 		refusal("buffer-size = 5K"),
 		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '5K'\n");
@@ -126,9 +121,8 @@ static void buffer_size_is_a_power_of_two(void **state)
 		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '2M'\n");
 }
 
-static void an_empty_value_is_an_error(void **state)
+TEST(an_empty_value_is_an_error)
 {
-	(void)state;
 	assert_string_equal(refusal("optional ="), "optional: expected yes or no, got ''\n");
 	assert_string_equal(refusal("allow ="),
 			    "allow: expected a network such as 127.0.0.0/8 or ::1 (no bits behind "
@@ -137,12 +131,11 @@ static void an_empty_value_is_an_error(void **state)
 	assert_non_null(strstr(refusal("allow = ::1,"), "got ''\n"));
 }
 
-static void cpus_beyond_this_host_are_an_error(void **state)
+TEST(cpus_beyond_this_host_are_an_error)
 {
 	long last = sysconf(_SC_NPROCESSORS_CONF) - 1;
 	char text[64], expected[256];
 
-	(void)state;
 	snprintf(text, sizeof(text), "sqpoll = %ld", last + 1);
 	snprintf(expected, sizeof(expected),
 		 "sqpoll: expected the number of a CPU of this host, yes or no, got '%ld' "
@@ -158,9 +151,8 @@ static void cpus_beyond_this_host_are_an_error(void **state)
 }
 
 /* A transport, its engines and its services go together. */
-static void transports_keep_to_their_own(void **state)
+TEST(transports_keep_to_their_own)
 {
-	(void)state;
 	assert_errors("[listener a]\naddress = 127.0.0.1:1\nservice = rping\n",
 		      "f:3: [listener a] service: expected one for transport tcp, got 'rping' (it "
 		      "needs `transport = rdma`)\n");
@@ -189,9 +181,8 @@ static void transports_keep_to_their_own(void **state)
 }
 
 /* A key that depends on a refused value is not judged by that value's default. */
-static void a_refused_value_is_one_error(void **state)
+TEST(a_refused_value_is_one_error)
 {
-	(void)state;
 	assert_errors(
 		"[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
 		"qp-type = ud\n",
@@ -210,9 +201,8 @@ static void a_refused_value_is_one_error(void **state)
 		"f:5: [export x] direct: expected no, yes or poll, got 'ye' (did you mean 'yes'?)\n");
 }
 
-static void words_are_suggested(void **state)
+TEST(words_are_suggested)
 {
-	(void)state;
 	assert_string_equal(refusal("optional = yess"),
 			    "optional: expected yes or no, got 'yess' (did you mean 'yes'?)\n");
 	assert_non_null(
@@ -229,11 +219,10 @@ static void words_are_suggested(void **state)
 		      "(did you mean 'echo'?)\n");
 }
 
-static void paths_are_absolute_and_fit_a_socket_address(void **state)
+TEST(paths_are_absolute_and_fit_a_socket_address)
 {
 	char text[256];
 
-	(void)state;
 	assert_errors("[server]\ncontrol = run/c\n",
 		      "f:2: [server] control: expected an absolute path in ASCII, no white space, "
 		      "up to 107 bytes, got 'run/c'\n");
@@ -257,11 +246,10 @@ static void make_cpus(char *text, size_t bytes)
 		strcat(text, ",0");
 }
 
-static void a_value_has_at_most_180_bytes(void **state)
+TEST(a_value_has_at_most_180_bytes)
 {
 	char value[200], text[512];
 
-	(void)state;
 	make_cpus(value, 179);
 	snprintf(text, sizeof(text), GOOD "cpus=%s\n", value);
 	config_free(load(text));
@@ -272,11 +260,10 @@ static void a_value_has_at_most_180_bytes(void **state)
 
 /* ---- Lists ---- */
 
-static void lists_have_a_limit(void **state)
+TEST(lists_have_a_limit)
 {
 	char text[4096] = GOOD;
 
-	(void)state;
 	for (unsigned i = 0; i < CONFIG_NETWORKS_MAX + 1; i++)
 		sprintf(text + strlen(text), "allow = 10.0.%u.0/24\n", i);
 	assert_errors(text, "f:68: [listener a] allow: expected at most 64 entries, got "
@@ -288,11 +275,10 @@ static void lists_have_a_limit(void **state)
 			    "'127.0.0.1:16' as well\n");
 }
 
-static void an_allow_list_with_any_has_no_other_entry(void **state)
+TEST(an_allow_list_with_any_has_no_other_entry)
 {
 	struct config *c = load(GOOD "allow = any\n");
 
-	(void)state;
 	assert_int_equal(c->listeners[0].allow_count, 0);
 	config_free(c);
 	c = load(GOOD "allow = 0.0.0.0/0\n");
@@ -304,9 +290,8 @@ static void an_allow_list_with_any_has_no_other_entry(void **state)
 			    "allow: expected either 'any' or networks, got 'any' as well\n");
 }
 
-static void a_listener_has_at_most_256_ports(void **state)
+TEST(a_listener_has_at_most_256_ports)
 {
-	(void)state;
 	config_free(load("[listener a]\nservice = echo\naddress = 127.0.0.1:1-256\n"));
 	assert_errors("[listener a]\nservice = echo\naddress = 127.0.0.1:1-200\n"
 		      "address = 127.0.0.1:1001-1057\n",
@@ -334,9 +319,8 @@ static const char *overlap(const char *a, const char *b)
 	return joined;
 }
 
-static void two_listeners_cannot_share_an_address(void **state)
+TEST(two_listeners_cannot_share_an_address)
 {
-	(void)state;
 	assert_string_equal(
 		overlap("127.0.0.1:7008", "127.0.0.1:7008"),
 		"f:6: [listener b] address: '127.0.0.1:7008' is already used by [listener a] (f:3: 127.0.0.1:7008)\n");
@@ -350,12 +334,11 @@ static void two_listeners_cannot_share_an_address(void **state)
 }
 
 #ifdef NB_RDMA
-static void datagrams_of_rdma_have_ports_of_their_own(void **state)
+TEST(datagrams_of_rdma_have_ports_of_their_own)
 {
 	static const char rdma[] = "address = 127.0.0.1:1\ntransport = rdma\nengine = rdma\n";
 	char text[512];
 
-	(void)state;
 	snprintf(text, sizeof(text),
 		 "[listener a]\nservice = echo\n%s[listener b]\nservice = echo\n%s%s", rdma, rdma,
 		 "qp-type = ud\n");
@@ -375,9 +358,8 @@ static void datagrams_of_rdma_have_ports_of_their_own(void **state)
 }
 #endif
 
-static void wildcards_overlap_within_their_family(void **state)
+TEST(wildcards_overlap_within_their_family)
 {
-	(void)state;
 	assert_string_not_equal(overlap("0.0.0.0:1", "127.0.0.1:1"), "");
 	assert_string_not_equal(overlap("127.0.0.1:1", "0.0.0.0:1"), "");
 	assert_string_not_equal(overlap("[::]:1", "[::1]:1"), "");
@@ -386,24 +368,21 @@ static void wildcards_overlap_within_their_family(void **state)
 	assert_string_equal(overlap("0.0.0.0:1", "127.0.0.1:2"), "");
 }
 
-static void port_0_overlaps_nothing(void **state)
+TEST(port_0_overlaps_nothing)
 {
-	(void)state;
 	assert_string_equal(overlap("127.0.0.1:0", "127.0.0.1:0"), "");
 	assert_string_equal(overlap("0.0.0.0:0", "127.0.0.1:7008"), "");
 }
 
-static void one_listener_cannot_have_an_address_twice(void **state)
+TEST(one_listener_cannot_have_an_address_twice)
 {
-	(void)state;
 	assert_string_equal(
 		refusal("address = 0.0.0.0:7008"),
 		"address: '0.0.0.0:7008' is already used by [listener a] (f:2: 127.0.0.1:7008)\n");
 }
 
-static void features_of_io_uring_need_that_engine(void **state)
+TEST(features_of_io_uring_need_that_engine)
 {
-	(void)state;
 	assert_errors(
 		GOOD "engine = epoll\nsqpoll = yes\nzero-copy-min = 8K\n",
 		"f:5: [listener a] sqpoll: requires engine = io_uring (engine is epoll)\n"
@@ -418,9 +397,8 @@ static void features_of_io_uring_need_that_engine(void **state)
 }
 
 #ifdef NB_RDMA
-static void queue_pairs_have_three_types(void **state)
+TEST(queue_pairs_have_three_types)
 {
-	(void)state;
 	config_free(load(GOOD "transport = rdma\nengine = rdma\nqp-type = uc\n"));
 	assert_errors(GOOD "transport = rdma\nqp-type = xrc\n",
 		      "f:5: [listener a] qp-type: expected rc, ud or uc, got 'xrc' (did you mean "
@@ -428,46 +406,10 @@ static void queue_pairs_have_three_types(void **state)
 }
 #endif
 
-static void freeing_nothing_is_fine(void **state)
+TEST(freeing_nothing_is_fine)
 {
 	struct config_errors errors = { 0 };
 
-	(void)state;
 	config_free(NULL);
 	config_errors_free(&errors);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults_are_those_of_the_documentation),
-		cmocka_unit_test(every_key_sets_its_field),
-		cmocka_unit_test(a_configuration_without_listeners_is_fine),
-		cmocka_unit_test(values_out_of_range_name_the_range),
-		cmocka_unit_test(buffer_size_is_a_power_of_two),
-		cmocka_unit_test(an_empty_value_is_an_error),
-		cmocka_unit_test(cpus_beyond_this_host_are_an_error),
-		cmocka_unit_test(transports_keep_to_their_own),
-		cmocka_unit_test(a_refused_value_is_one_error),
-		cmocka_unit_test(words_are_suggested),
-		cmocka_unit_test(paths_are_absolute_and_fit_a_socket_address),
-		cmocka_unit_test(a_value_has_at_most_180_bytes),
-		cmocka_unit_test(lists_have_a_limit),
-		cmocka_unit_test(an_allow_list_with_any_has_no_other_entry),
-		cmocka_unit_test(a_listener_has_at_most_256_ports),
-		cmocka_unit_test(two_listeners_cannot_share_an_address),
-		cmocka_unit_test(wildcards_overlap_within_their_family),
-#ifdef NB_RDMA
-		cmocka_unit_test(datagrams_of_rdma_have_ports_of_their_own),
-#endif
-		cmocka_unit_test(port_0_overlaps_nothing),
-		cmocka_unit_test(one_listener_cannot_have_an_address_twice),
-		cmocka_unit_test(features_of_io_uring_need_that_engine),
-#ifdef NB_RDMA
-		cmocka_unit_test(queue_pairs_have_three_types),
-#endif
-		cmocka_unit_test(freeing_nothing_is_fine),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,18 +31,16 @@ static void check(const char *from, const char *to, const char *expected)
 	config_diff_free(&diff);
 }
 
-static void equal(void **state)
+TEST(equal)
 {
-	(void)state;
 	check(GOOD OTHER, GOOD OTHER, "");
 	check(GOOD OTHER, OTHER GOOD, "");
 	check(GOOD "idle-timeout = 60s\n", "; moved\n" GOOD "idle-timeout = 1min\n", "");
 	check(GOOD, GOOD "max-connections = 10000\nallow = any\n", "");
 }
 
-static void keys(void **state)
+TEST(keys)
 {
-	(void)state;
 	check(GOOD, GOOD "idle-timeout = 5s\n", "f:4: [listener a] idle-timeout: 0 -> 5s (live)\n");
 	check(GOOD "idle-timeout = 5s\n", GOOD, "f:4: [listener a] idle-timeout: 5s -> 0 (live)\n");
 	check(GOOD, GOOD "allow = 10.0.0.0/8, ::1\n",
@@ -55,18 +53,16 @@ static void keys(void **state)
 	      "f:3: [server] log-level: info -> debug (live)\n");
 }
 
-static void sections(void **state)
+TEST(sections)
 {
-	(void)state;
 	check(GOOD, GOOD OTHER, "f:4: [listener b]: added (listener)\n");
 	check(GOOD OTHER, GOOD, "f:4: [listener b]: removed (listener)\n");
 	check(GOOD, OTHER,
 	      "f:1: [listener b]: added (listener)\nf:1: [listener a]: removed (listener)\n");
 }
 
-static void exports(void **state)
+TEST(exports)
 {
-	(void)state;
 	check(NBD "[export x]\nstore = null\nsize = 1M\n",
 	      NBD "[export x]\nstore = null\nsize = 2M\nread-only = yes\n",
 	      "f:7: [export x] size: 1M -> 2M (export)\n"
@@ -77,9 +73,8 @@ static void exports(void **state)
 	      "f:4: [listener n] exports: x -> x, y (listener)\nf:9: [export y]: added (export)\n");
 }
 
-static void classes(void **state)
+TEST(classes)
 {
-	(void)state;
 	compare(GOOD OTHER, GOOD "buffers = 64\n" OTHER "idle-timeout = 1s\n");
 	assert_true(config_diff_has(&diff, CONFIG_LISTENER, "a", CONFIG_REPLACE));
 	assert_false(config_diff_has(&diff, CONFIG_LISTENER, "a", CONFIG_LIVE));
@@ -88,14 +83,4 @@ static void classes(void **state)
 	assert_true(config_diff_has(&diff, CONFIG_LISTENER, NULL, CONFIG_LIVE));
 	assert_false(config_diff_has(&diff, CONFIG_SERVER, NULL, CONFIG_RESTART));
 	config_diff_free(&diff);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equal),   cmocka_unit_test(keys),    cmocka_unit_test(sections),
-		cmocka_unit_test(exports), cmocka_unit_test(classes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,12 +35,11 @@ static char *without_comments(char *text)
 	return text;
 }
 
-static void a_dump_says_origin_and_class(void **state)
+TEST(a_dump_says_origin_and_class)
 {
 	struct config *c = load("\n" GOOD "address = 127.0.0.1:0\nallow = ::1, 10.0.0.0/8\n");
 	char *text = dump(c);
 
-	(void)state;
 	assert_non_null(
 		strstr(text, "log-level = info                             ; default, live\n"));
 	assert_non_null(strstr(text,
@@ -55,7 +54,7 @@ static void a_dump_says_origin_and_class(void **state)
 	config_free(c);
 }
 
-static void a_dump_parses_back_to_the_same(void **state)
+TEST(a_dump_parses_back_to_the_same)
 {
 	struct config *c = load(
 		GOOD "address = [::1]:7-9\ncpus = 0\nallow = ::1, 10.0.0.0/8\nworkers = auto\n"
@@ -65,7 +64,6 @@ static void a_dump_parses_back_to_the_same(void **state)
 	char *first = dump(c), *second;
 	struct config *again = load(first);
 
-	(void)state;
 	second = dump(again);
 	assert_string_equal(without_comments(first), without_comments(second));
 	assert_int_equal(ring_options(&c->listeners[0].options)->sqpoll, KEY_CPU_FIRST);
@@ -78,13 +76,12 @@ static void a_dump_parses_back_to_the_same(void **state)
 	config_free(again);
 }
 
-static void a_dump_parses_back_even_with_long_origins(void **state)
+TEST(a_dump_parses_back_even_with_long_origins)
 {
 	struct config_errors errors = { 0 };
 	struct config *c, *again;
 	char name[400], *first, *second;
 
-	(void)state;
 	memset(name, 'n', sizeof(name));
 	memcpy(name, "a\n[b]", 5);
 	name[sizeof(name) - 1] = '\0';
@@ -100,17 +97,16 @@ static void a_dump_parses_back_even_with_long_origins(void **state)
 	config_free(again);
 }
 
-static void no_two_keys_of_a_section_have_the_same_name(void **state)
+TEST(no_two_keys_of_a_section_have_the_same_name)
 {
 	const struct config_key *key;
 
-	(void)state;
 	for (unsigned i = 0; (key = config_key_at(i)); i++)
 		assert_ptr_equal(config_key_find(key->section, key->name), key);
 }
 
 /* The order of the keys in the file, `service` after the service's own, does not matter. */
-static void each_listener_has_the_values_of_its_own_service(void **state)
+TEST(each_listener_has_the_values_of_its_own_service)
 {
 	struct config *c =
 		load("[listener a]\naddress = [::1]:1\nblock-size = 512\nexports = e\n"
@@ -119,7 +115,6 @@ static void each_listener_has_the_values_of_its_own_service(void **state)
 	const struct nvme_options *a = options_of(&c->listeners[0].options, &nvme_key_table);
 	const struct nvme_options *b = options_of(&c->listeners[1].options, &nvme_key_table);
 
-	(void)state;
 	assert_string_equal(a->nqn, "nqn.unit");
 	assert_int_equal(a->block_size, 512);
 	assert_string_equal(b->nqn, "");
@@ -128,12 +123,11 @@ static void each_listener_has_the_values_of_its_own_service(void **state)
 }
 
 /* A ring of a store has the options of rings, whichever engine the worker has. */
-static void a_listener_has_the_keys_of_all_engines(void **state)
+TEST(a_listener_has_the_keys_of_all_engines)
 {
 	struct config *c = load(GOOD "engine = epoll\n");
 	const struct worker_options *options = &c->listeners[0].options;
 
-	(void)state;
 	assert_int_equal(ring_options(options)->sqpoll, KEY_CPU_NONE);
 	assert_ptr_equal(registry_variant(registry_engine("io_uring"), options),
 			 registry_engine("io_uring"));
@@ -150,13 +144,12 @@ static unsigned count_keys(enum config_section section)
 	return count;
 }
 
-static void json_has_value_origin_and_class_of_each_key(void **state)
+TEST(json_has_value_origin_and_class_of_each_key)
 {
 	struct config *c = load(GOOD "allow = ::1, ::2\n");
 	json_t *json = config_to_json(c), *listener, *key;
 	const char *value, *origin, *class;
 
-	(void)state;
 	assert_int_equal(json_unpack(json, "{s:{s:{s:s, s:s, s:s !}}}", "server", "log-level",
 				     "value", &value, "origin", &origin, "class", &class),
 			 0);
@@ -174,7 +167,7 @@ static void json_has_value_origin_and_class_of_each_key(void **state)
 	config_free(c);
 }
 
-static void the_man_page_table_has_every_key(void **state)
+TEST(the_man_page_table_has_every_key)
 {
 	struct config *c = load(GOOD);
 	json_t *json = config_to_json(c), *keys, *value;
@@ -183,7 +176,6 @@ static void the_man_page_table_has_every_key(void **state)
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
 
-	(void)state;
 	config_dump_keys(to);
 	fclose(to);
 	keys = json_object_get(json_array_get(json_object_get(json, "listeners"), 0), "keys");
@@ -197,20 +189,4 @@ static void the_man_page_table_has_every_key(void **state)
 	free(text);
 	json_decref(json);
 	config_free(c);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_dump_says_origin_and_class),
-		cmocka_unit_test(a_dump_parses_back_to_the_same),
-		cmocka_unit_test(a_dump_parses_back_even_with_long_origins),
-		cmocka_unit_test(no_two_keys_of_a_section_have_the_same_name),
-		cmocka_unit_test(each_listener_has_the_values_of_its_own_service),
-		cmocka_unit_test(a_listener_has_the_keys_of_all_engines),
-		cmocka_unit_test(json_has_value_origin_and_class_of_each_key),
-		cmocka_unit_test(the_man_page_table_has_every_key),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

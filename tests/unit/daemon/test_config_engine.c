@@ -4,9 +4,8 @@
 
 #define RING GOOD "engine = io_uring\n"
 
-static void zero_copy_receive_needs_the_ring_of_its_engine(void **state)
+TEST(zero_copy_receive_needs_the_ring_of_its_engine)
 {
-	(void)state;
 	config_free(load(RING "zero-copy-receive = copy\nbuffers = 16\n"));
 	config_free(load(GOOD "engine = epoll\nzero-copy-receive = no\n"));
 	assert_errors(GOOD "zero-copy-receive = copy\n",
@@ -30,15 +29,14 @@ static void zero_copy_receive_needs_the_ring_of_its_engine(void **state)
 		"socket)\n");
 }
 
-static void zero_copy_receive_has_no_ring_of_buffers(void **state)
+TEST(zero_copy_receive_has_no_ring_of_buffers)
 {
-	(void)state;
 	assert_errors(RING "zero-copy-receive = copy\nfeatures = -buffer_ring\n",
 		      "f:6: [listener a] features: engine io_uring has no buffer_ring to do "
 		      "without\n");
 }
 
-static void a_device_has_a_queue_and_a_bound_for_its_clients(void **state)
+TEST(a_device_has_a_queue_and_a_bound_for_its_clients)
 {
 	struct config *c = load(RING "zero-copy-receive = enp1s0f0np0:14\nmax-connections = 128\n");
 	struct zero_copy_receive key = ring_zero_copy_receive(&c->listeners[0].options);
@@ -46,7 +44,6 @@ static void a_device_has_a_queue_and_a_bound_for_its_clients(void **state)
 					     "eth0:x", "et h0:4", "a/b:1", "abcdefghijklmnop:1",
 					     "copies" };
 
-	(void)state;
 	assert_int_equal(key.mode, ZERO_COPY_DEVICE);
 	assert_string_equal(key.interface, "enp1s0f0np0");
 	assert_int_equal(key.queue, 14);
@@ -69,7 +66,7 @@ static void a_device_has_a_queue_and_a_bound_for_its_clients(void **state)
 		      "from 1 to 128, one for each 128K of `buffers` times `buffer-size`\n");
 }
 
-static void the_area_is_as_large_as_the_pool(void **state)
+TEST(the_area_is_as_large_as_the_pool)
 {
 	static const struct {
 		uint64_t buffers, buffer_size, area;
@@ -79,23 +76,10 @@ static void the_area_is_as_large_as_the_pool(void **state)
 		      { 31, 65536, 1 << 20 },
 		      { 32768, 1 << 20, 1 << 30 } };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct worker_options options = { .buffers = (unsigned)cases[i].buffers,
 						  .buffer_size = (uint32_t)cases[i].buffer_size };
 
 		assert_int_equal(ring_area_bytes(&options), cases[i].area);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(zero_copy_receive_needs_the_ring_of_its_engine),
-		cmocka_unit_test(zero_copy_receive_has_no_ring_of_buffers),
-		cmocka_unit_test(a_device_has_a_queue_and_a_bound_for_its_clients),
-		cmocka_unit_test(the_area_is_as_large_as_the_pool),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,12 +11,11 @@ extern const struct store store_file_uring, store_file_threads, store_memory;
 
 /* ---- Exports ---- */
 
-static void an_export_has_defaults(void **state)
+TEST(an_export_has_defaults)
 {
 	struct config *c = load(FILE_X);
 	const struct export_options *o = &c->exports[0].options;
 
-	(void)state;
 	assert_int_equal(c->export_count, 1);
 	assert_string_equal(c->exports[0].name, "x");
 	assert_string_equal(o->path, "/x");
@@ -28,7 +27,7 @@ static void an_export_has_defaults(void **state)
 	config_free(c);
 }
 
-static void an_export_reads_every_key(void **state)
+TEST(an_export_reads_every_key)
 {
 	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = threads\ndirect = poll\n"
 				       "queue-depth = 1024\nthreads = 64\n"
@@ -36,7 +35,6 @@ static void an_export_reads_every_key(void **state)
 				       "path = /y\nread-only = yes\n" RAM);
 	const struct export_options *o = &c->exports[0].options;
 
-	(void)state;
 	assert_int_equal(o->size, 3ULL << 30);
 	assert_ptr_equal(o->store, &store_file_threads);
 	assert_int_equal(o->queue_depth, 1024);
@@ -47,9 +45,8 @@ static void an_export_reads_every_key(void **state)
 	config_free(c);
 }
 
-static void a_file_needs_a_path_and_memory_a_size(void **state)
+TEST(a_file_needs_a_path_and_memory_a_size)
 {
-	(void)state;
 	assert_errors(
 		"[export x]\n",
 		"f:1: [export x] path: expected an absolute path, got none (store is auto)\n");
@@ -65,9 +62,8 @@ static void a_file_needs_a_path_and_memory_a_size(void **state)
 		      "f:4: [export x] size: expected 1 or more with create, got '0'\n");
 }
 
-static void keys_for_files_are_refused_without_one(void **state)
+TEST(keys_for_files_are_refused_without_one)
 {
-	(void)state;
 	assert_errors(
 		RAM "path = /x\ncreate = yes\ndirect = yes\nthreads = 1\n"
 		    "sync-writes = yes\n",
@@ -78,27 +74,24 @@ static void keys_for_files_are_refused_without_one(void **state)
 		"f:8: [export ram] sync-writes: requires an export that is a file (store is memory)\n");
 }
 
-static void keys_that_contradict_each_other_are_errors(void **state)
+TEST(keys_that_contradict_each_other_are_errors)
 {
-	(void)state;
 	assert_errors(FILE_X "size = 1M\ncreate = yes\nread-only = yes\n",
 		      "f:4: [export x] create: requires read-only = no (read-only is yes)\n");
 }
 
-static void a_path_belongs_to_one_export(void **state)
+TEST(a_path_belongs_to_one_export)
 {
-	(void)state;
 	assert_errors(
 		FILE_X "[export y]\npath = /x\n",
 		"f:4: [export y] path: expected a unique path, or `read-only = yes`, got '/x' (f:1: already used "
 		"by [export x]; listeners may share an export, each with its own `store`)\n");
 }
 
-static void errors_of_an_export_read_like_those_of_a_listener(void **state)
+TEST(errors_of_an_export_read_like_those_of_a_listener)
 {
 	static char text[32 * (CONFIG_EXPORTS_MAX + 1)];
 
-	(void)state;
 	assert_errors(FILE_X "pth = /y\n", "f:3: [export x] pth: expected a key of [export NAME], "
 					   "got 'pth' (did you mean 'path'?)\n");
 	assert_errors(
@@ -115,11 +108,10 @@ static void errors_of_an_export_read_like_those_of_a_listener(void **state)
 	assert_errors(text, "f:513: [export e256]: expected at most 256 exports, got one more\n");
 }
 
-static void a_listener_may_have_the_name_of_an_export(void **state)
+TEST(a_listener_may_have_the_name_of_an_export)
 {
 	struct config *c = load("[export l]\npath = /x\n" DISK "exports = l\n");
 
-	(void)state;
 	assert_int_equal(c->listener_count, 1);
 	assert_int_equal(c->export_count, 1);
 	config_free(c);
@@ -127,13 +119,12 @@ static void a_listener_may_have_the_name_of_an_export(void **state)
 
 /* ---- Listeners ---- */
 
-static void a_listener_finds_its_exports_wherever_they_are(void **state)
+TEST(a_listener_finds_its_exports_wherever_they_are)
 {
 	struct config *c = load(DISK "exports = ram, x\nexports = z\n" FILE_X RAM
 				     "[export z]\nstore = null\nsize = 1\n");
 	const struct listener_config *l = &c->listeners[0];
 
-	(void)state;
 	assert_int_equal(l->export_count, 3);
 	assert_ptr_equal(l->exports[0].config, &c->exports[1]);
 	assert_ptr_equal(l->exports[1].config, &c->exports[0]);
@@ -142,9 +133,8 @@ static void a_listener_finds_its_exports_wherever_they_are(void **state)
 	config_free(c);
 }
 
-static void exports_are_given_where_the_service_has_them_and_nowhere_else(void **state)
+TEST(exports_are_given_where_the_service_has_them_and_nowhere_else)
 {
-	(void)state;
 	assert_errors(DISK, "f:1: [listener l] exports: expected the NAME of an [export NAME], got "
 			    "nothing\n");
 	assert_errors(
@@ -153,20 +143,18 @@ static void exports_are_given_where_the_service_has_them_and_nowhere_else(void *
 		"f:5: [listener a] store: requires a service with exports (service is echo)\n");
 }
 
-static void exports_exist_and_come_once(void **state)
+TEST(exports_exist_and_come_once)
 {
-	(void)state;
 	assert_errors(DISK "exports = rum, x, x\n" FILE_X RAM,
 		      "f:4: [listener l] exports: expected the NAME of an [export NAME], got 'rum' "
 		      "(did you mean 'ram'?)\n"
 		      "f:4: [listener l] exports: expected each export once, got 'x' as well\n");
 }
 
-static void a_listener_reaches_files_through_a_store_of_its_own(void **state)
+TEST(a_listener_reaches_files_through_a_store_of_its_own)
 {
 	struct config *c = load(DISK "exports = x\nstore = threads\n" FILE_X "store = io_uring\n");
 
-	(void)state;
 	assert_ptr_equal(c->listeners[0].store, &store_file_threads);
 	config_free(c);
 	assert_errors(DISK "exports = x, ram\nstore = threads\n" FILE_X RAM,
@@ -178,9 +166,8 @@ static void a_listener_reaches_files_through_a_store_of_its_own(void **state)
 }
 
 /* The errors that follow from one wrong word are not repeated. */
-static void one_mistake_is_one_error(void **state)
+TEST(one_mistake_is_one_error)
 {
-	(void)state;
 	assert_errors(
 		GOOD "exports = ry\n" RAM,
 		"f:4: [listener a] exports: requires a service with exports (service is echo)\n");
@@ -199,25 +186,4 @@ static void one_mistake_is_one_error(void **state)
 	assert_errors("[export x]\nstore = memory\nsiz = 1M\n",
 		      "f:3: [export x] siz: expected a key of [export NAME], got 'siz' (did you "
 		      "mean 'size'?)\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_export_has_defaults),
-		cmocka_unit_test(an_export_reads_every_key),
-		cmocka_unit_test(a_file_needs_a_path_and_memory_a_size),
-		cmocka_unit_test(keys_for_files_are_refused_without_one),
-		cmocka_unit_test(keys_that_contradict_each_other_are_errors),
-		cmocka_unit_test(a_path_belongs_to_one_export),
-		cmocka_unit_test(errors_of_an_export_read_like_those_of_a_listener),
-		cmocka_unit_test(a_listener_may_have_the_name_of_an_export),
-		cmocka_unit_test(a_listener_finds_its_exports_wherever_they_are),
-		cmocka_unit_test(exports_are_given_where_the_service_has_them_and_nowhere_else),
-		cmocka_unit_test(exports_exist_and_come_once),
-		cmocka_unit_test(one_mistake_is_one_error),
-		cmocka_unit_test(a_listener_reaches_files_through_a_store_of_its_own),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,11 +73,10 @@ static const char *errors_of_files(const char *name)
 	return joined;
 }
 
-static void a_drop_in_overrides_and_extends(void **state)
+TEST_WITH(a_drop_in_overrides_and_extends, make_folder, remove_folder, NULL)
 {
 	struct config *c;
 
-	(void)state;
 	write_file("main.ini", GOOD "workers = 2\nbuffers = 64\n[server]\nlog-level = info\n");
 	write_file("conf.d/10.ini", "[listener a]\nworkers = 3\n[listener b]\nservice = echo\n");
 	write_file("conf.d/9.ini", "[listener b]\naddress = 127.0.0.1:7009\n"
@@ -93,11 +92,10 @@ static void a_drop_in_overrides_and_extends(void **state)
 	config_free(c);
 }
 
-static void a_list_in_a_drop_in_replaces_the_whole_list(void **state)
+TEST_WITH(a_list_in_a_drop_in_replaces_the_whole_list, make_folder, remove_folder, NULL)
 {
 	struct config *c;
 
-	(void)state;
 	write_file("main.ini", GOOD "address = 127.0.0.1:1\nallow = ::1\n");
 	write_file("conf.d/a.ini", "[listener a]\naddress = 127.0.0.1:2\naddress = 127.0.0.1:3\n"
 				   "address = 127.0.0.1:4\nallow = any\n");
@@ -108,11 +106,10 @@ static void a_list_in_a_drop_in_replaces_the_whole_list(void **state)
 	config_free(c);
 }
 
-static void only_visible_ini_files_are_drop_ins(void **state)
+TEST_WITH(only_visible_ini_files_are_drop_ins, make_folder, remove_folder, NULL)
 {
 	struct config *c;
 
-	(void)state;
 	write_file("main.ini", GOOD);
 	write_file("conf.d/.hidden.ini", "junk\n");
 	write_file("conf.d/a.ini~", "junk\n");
@@ -123,11 +120,10 @@ static void only_visible_ini_files_are_drop_ins(void **state)
 	config_free(c);
 }
 
-static void a_file_without_drop_ins_is_fine(void **state)
+TEST_WITH(a_file_without_drop_ins_is_fine, make_folder, remove_folder, NULL)
 {
 	struct config *c;
 
-	(void)state;
 	assert_int_equal(rmdir(path_of("conf.d")), 0);
 	write_file("main.ini", GOOD);
 	c = load_files();
@@ -135,9 +131,8 @@ static void a_file_without_drop_ins_is_fine(void **state)
 	config_free(c);
 }
 
-static void errors_of_all_files_come_in_their_order(void **state)
+TEST_WITH(errors_of_all_files_come_in_their_order, make_folder, remove_folder, NULL)
 {
-	(void)state;
 	write_file("main.ini", "[listener a]\naddress = 127.0.0.1:1\n[server]\nx = 1\n");
 	write_file("conf.d/1.ini", "[listener a]\nworkers = 0\n[listener a]\n");
 	write_file("conf.d/2.ini", "[listener b]\nservice = echo\naddress = 127.0.0.1:1\n");
@@ -150,9 +145,8 @@ static void errors_of_all_files_come_in_their_order(void **state)
 		"conf.d/2.ini:3: [listener b] address: '127.0.0.1:1' is already used by [listener a] (main.ini:2: 127.0.0.1:1)\n");
 }
 
-static void a_file_that_cannot_be_read_is_an_error(void **state)
+TEST_WITH(a_file_that_cannot_be_read_is_an_error, make_folder, remove_folder, NULL)
 {
-	(void)state;
 	assert_string_equal(errors_of_files("none.ini"), "none.ini: No such file or directory\n");
 	assert_string_equal(errors_of_files("conf.d"), "conf.d: Is a directory\n");
 	write_file("main.ini", GOOD);
@@ -166,17 +160,3 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
 }
 
 #define with_folder(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		with_folder(a_drop_in_overrides_and_extends),
-		with_folder(a_list_in_a_drop_in_replaces_the_whole_list),
-		with_folder(only_visible_ini_files_are_drop_ins),
-		with_folder(a_file_without_drop_ins_is_fine),
-		with_folder(errors_of_all_files_come_in_their_order),
-		with_folder(a_file_that_cannot_be_read_is_an_error),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -5,9 +5,8 @@
 
 /* ---- Sections and keys ---- */
 
-static void unknown_keys_are_errors_with_a_suggestion(void **state)
+TEST(unknown_keys_are_errors_with_a_suggestion)
 {
-	(void)state;
 	assert_string_equal(refusal("adress = 127.0.0.1:1"),
 			    "adress: expected a key of [listener NAME], got 'adress' "
 			    "(did you mean 'address'?)\n");
@@ -20,9 +19,8 @@ static void unknown_keys_are_errors_with_a_suggestion(void **state)
 		      "f:2: [server] workers: expected a key of [server], got 'workers'\n");
 }
 
-static void unknown_sections_are_errors_with_a_suggestion(void **state)
+TEST(unknown_sections_are_errors_with_a_suggestion)
 {
-	(void)state;
 	assert_errors("[listner a]\nk = v\n", "f:1: expected " SECTIONS ", got '[listner a]' "
 					      "(did you mean 'listener'?)\n");
 	assert_errors("[Server]\n", "f:1: expected " SECTIONS ", got '[Server]' "
@@ -35,11 +33,10 @@ static void unknown_sections_are_errors_with_a_suggestion(void **state)
 	assert_errors("[server x]\n", "f:1: expected " SECTIONS ", got '[server x]'\n");
 }
 
-static void names_of_listeners_are_plain_and_short(void **state)
+TEST(names_of_listeners_are_plain_and_short)
 {
 	char text[256];
 
-	(void)state;
 	assert_errors("[listener a b]\n",
 		      "f:1: expected [listener NAME] with a name of A-Z, a-z, 0-9, '_', '.', '-', "
 		      "up to 63 bytes, got 'a b'\n");
@@ -51,12 +48,11 @@ static void names_of_listeners_are_plain_and_short(void **state)
 	errors_of(text);
 }
 
-static void names_that_differ_at_the_end_are_two_listeners(void **state)
+TEST(names_that_differ_at_the_end_are_two_listeners)
 {
 	char text[512];
 	struct config *c;
 
-	(void)state;
 	snprintf(text, sizeof(text),
 		 "[listener %062da]\naddress = [::1]:1\nservice = echo\n"
 		 "[listener %062db]\naddress = [::1]:2\nservice = discard\n",
@@ -66,9 +62,8 @@ static void names_that_differ_at_the_end_are_two_listeners(void **state)
 	config_free(c);
 }
 
-static void a_key_is_set_once_in_a_file(void **state)
+TEST(a_key_is_set_once_in_a_file)
 {
-	(void)state;
 	assert_errors(GOOD "service = discard\nworkers = 1\nworkers = 1\n",
 		      "f:4: [listener a] service: expected one value, got 'discard' as well "
 		      "(first in line 3)\n"
@@ -76,9 +71,8 @@ static void a_key_is_set_once_in_a_file(void **state)
 		      "(first in line 5)\n");
 }
 
-static void a_section_is_opened_once_in_a_file(void **state)
+TEST(a_section_is_opened_once_in_a_file)
 {
-	(void)state;
 	assert_errors(
 		GOOD "[server]\n[listener a]\nworkers = none\n[server]\n",
 		"f:5: [listener a]: duplicate section, first at line 1\n"
@@ -86,17 +80,15 @@ static void a_section_is_opened_once_in_a_file(void **state)
 		"f:7: [server]: duplicate section, first at line 4\n");
 }
 
-static void a_listener_needs_an_address_and_a_service(void **state)
+TEST(a_listener_needs_an_address_and_a_service)
 {
-	(void)state;
 	assert_errors("\n[listener a]\nworkers = 1\n",
 		      "f:2: [listener a] address: expected " ADDRESS ", got nothing\n"
 		      "f:2: [listener a] service: expected " SERVICES ", got nothing\n");
 }
 
-static void a_path_is_an_address_with_unix_before_it(void **state)
+TEST(a_path_is_an_address_with_unix_before_it)
 {
-	(void)state;
 	assert_errors("[listener a]\nservice = echo\naddress = /run/nbd.sock\n"
 		      "address = unix:run/nbd.sock\naddress = unix:/run//nbd.sock\n"
 		      "address = unix:nbd.sock\n",
@@ -108,9 +100,8 @@ static void a_path_is_an_address_with_unix_before_it(void **state)
 		      "f:6: [listener a] address: expected " ADDRESS ", got 'unix:nbd.sock'\n");
 }
 
-static void a_unix_socket_belongs_to_one_address(void **state)
+TEST(a_unix_socket_belongs_to_one_address)
 {
-	(void)state;
 	assert_errors(
 		"[server]\ncontrol = /run/c\n[listener a]\nservice = echo\n"
 		"address = unix:/run/a, unix:@a, 127.0.0.1:0\naddress = unix:/run/a\n"
@@ -121,9 +112,8 @@ static void a_unix_socket_belongs_to_one_address(void **state)
 		"f:10: [listener b] address: 'unix:/run/c' is already used by [server] control\n");
 }
 
-static void a_wrong_address_is_not_a_missing_one(void **state)
+TEST(a_wrong_address_is_not_a_missing_one)
 {
-	(void)state;
 	assert_errors("[listener a]\nservice = echo\naddress = example.com:1\n",
 		      "f:3: [listener a] address: expected " ADDRESS ", got 'example.com:1' (names "
 		      "are not looked up; localhost:PORT is 127.0.0.1:PORT)\n");
@@ -131,9 +121,8 @@ static void a_wrong_address_is_not_a_missing_one(void **state)
 
 /* ---- Errors ---- */
 
-static void all_errors_come_at_once_in_the_order_of_the_lines(void **state)
+TEST(all_errors_come_at_once_in_the_order_of_the_lines)
 {
-	(void)state;
 	assert_errors(
 		"x = 1\n[server]\nlog-level = loud\n[listener a]\n  address = 127.0.0.1:1\n"
 		"engine = epoll\nsqpoll = yes\n[broken\nk = v\n[listener b]\nservice = x\n",
@@ -149,13 +138,12 @@ static void all_errors_come_at_once_in_the_order_of_the_lines(void **state)
 		"f:11: [listener b] service: expected " SERVICES ", got 'x'\n");
 }
 
-static void errors_beyond_the_limit_are_counted(void **state)
+TEST(errors_beyond_the_limit_are_counted)
 {
 	struct config_errors errors = { 0 };
 	struct config *config = NULL;
 	char text[4096] = "";
 
-	(void)state;
 	for (unsigned i = 0; i < CONFIG_ERRORS_MAX + 50; i++)
 		strcat(text, "junk\n");
 	assert_int_equal(config_load_text("f", text, strlen(text), &config, &errors), -EINVAL);
@@ -166,13 +154,12 @@ static void errors_beyond_the_limit_are_counted(void **state)
 	assert_int_equal(errors.count, 0);
 }
 
-static void errors_are_ascii_whatever_the_file_holds(void **state)
+TEST(errors_are_ascii_whatever_the_file_holds)
 {
 	struct config_errors errors = { 0 };
 	struct config *config = NULL;
 	const char *text = "[listener \xff]\n\x80\n";
 
-	(void)state;
 	assert_int_equal(config_load_text("a\nb", text, strlen(text), &config, &errors), -EINVAL);
 	assert_string_equal(join(&errors),
 			    "a\\x0ab:1: expected [listener NAME] with a name of A-Z, a-z, 0-9, "
@@ -181,36 +168,13 @@ static void errors_are_ascii_whatever_the_file_holds(void **state)
 	config_errors_free(&errors);
 }
 
-static void too_many_listeners_are_an_error(void **state)
+TEST(too_many_listeners_are_an_error)
 {
 	static char text[64 * (CONFIG_LISTENERS_MAX + 1)];
 
-	(void)state;
 	for (unsigned i = 0; i <= CONFIG_LISTENERS_MAX; i++)
 		sprintf(text + strlen(text),
 			"[listener l%u]\naddress = 127.0.0.1:%u\nservice = echo\n", i, i + 1);
 	assert_errors(text, "f:769: [listener l256]: expected at most 256 listeners, got one "
 			    "more\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unknown_keys_are_errors_with_a_suggestion),
-		cmocka_unit_test(unknown_sections_are_errors_with_a_suggestion),
-		cmocka_unit_test(names_of_listeners_are_plain_and_short),
-		cmocka_unit_test(names_that_differ_at_the_end_are_two_listeners),
-		cmocka_unit_test(a_key_is_set_once_in_a_file),
-		cmocka_unit_test(a_section_is_opened_once_in_a_file),
-		cmocka_unit_test(a_listener_needs_an_address_and_a_service),
-		cmocka_unit_test(a_path_is_an_address_with_unix_before_it),
-		cmocka_unit_test(a_unix_socket_belongs_to_one_address),
-		cmocka_unit_test(a_wrong_address_is_not_a_missing_one),
-		cmocka_unit_test(all_errors_come_at_once_in_the_order_of_the_lines),
-		cmocka_unit_test(errors_beyond_the_limit_are_counted),
-		cmocka_unit_test(errors_are_ascii_whatever_the_file_holds),
-		cmocka_unit_test(too_many_listeners_are_an_error),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static const struct service refusing = {
 
 /* ---- Fate ---- */
 
-static void half_close_answers_everything(void **state)
+CONN_TEST(half_close_answers_everything, start, answering)
 {
 	struct fake *f = *state;
 
@@ -66,7 +66,7 @@ static void half_close_answers_everything(void **state)
 	assert_int_equal(stat_load(f->worker.stats.closed_peer), 2);
 }
 
-static void half_close_waits_for_operations_in_flight(void **state)
+CONN_TEST(half_close_waits_for_operations_in_flight, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -81,7 +81,7 @@ static void half_close_waits_for_operations_in_flight(void **state)
 	assert_null(p->conn);
 }
 
-static void eof_of_a_silent_client_ends_it(void **state)
+CONN_TEST(eof_of_a_silent_client_ends_it, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -92,7 +92,7 @@ static void eof_of_a_silent_client_ends_it(void **state)
 	assert_int_equal(stat_load(f->worker.stats.closed_peer), 1);
 }
 
-static void close_is_idempotent_and_the_first_reason_stays(void **state)
+CONN_TEST(close_is_idempotent_and_the_first_reason_stays, start, hanging)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -112,7 +112,7 @@ static void close_is_idempotent_and_the_first_reason_stays(void **state)
 	assert_int_equal(stat_load(f->worker.stats.closed_reset), 0);
 }
 
-static void it_is_freed_only_when_nothing_is_pending(void **state)
+CONN_TEST(it_is_freed_only_when_nothing_is_pending, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -134,7 +134,7 @@ static void it_is_freed_only_when_nothing_is_pending(void **state)
 	assert_int_equal(f->released, 1);
 }
 
-static void a_reset_while_sending_frees_what_was_queued(void **state)
+CONN_TEST(a_reset_while_sending_frees_what_was_queued, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -153,7 +153,7 @@ static void a_reset_while_sending_frees_what_was_queued(void **state)
 	assert_int_equal(stat_load(f->worker.stats.closed_reset), 1);
 }
 
-static void a_connection_is_uncounted_after_it_released_everything(void **state)
+CONN_TEST(a_connection_is_uncounted_after_it_released_everything, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -168,7 +168,7 @@ static void a_connection_is_uncounted_after_it_released_everything(void **state)
 	assert_int_equal(stat_load(f->worker.stats.open), 0);
 }
 
-static void input_after_the_end_is_counted_and_dropped(void **state)
+CONN_TEST(input_after_the_end_is_counted_and_dropped, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -181,7 +181,7 @@ static void input_after_the_end_is_counted_and_dropped(void **state)
 	assert_int_equal(fake_chunks_used(f), 0);
 }
 
-static void a_service_that_does_not_open_drops_the_connection(void **state)
+CONN_TEST(a_service_that_does_not_open_drops_the_connection, start, refusing)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -194,7 +194,7 @@ static void a_service_that_does_not_open_drops_the_connection(void **state)
 	assert_int_equal(stat_load(f->worker.stats.closed_error), 1);
 }
 
-static void a_refused_connection_is_not_released(void **state)
+CONN_TEST(a_refused_connection_is_not_released, start, answering)
 {
 	struct fake *f = *state;
 
@@ -212,7 +212,7 @@ static void a_refused_connection_is_not_released(void **state)
 
 /* ---- Sources, drain, time ---- */
 
-static void a_source_runs_again_when_tx_has_drained(void **state)
+CONN_TEST(a_source_runs_again_when_tx_has_drained, start, pouring)
 {
 	struct fake *f = *state;
 
@@ -232,7 +232,7 @@ static void a_source_runs_again_when_tx_has_drained(void **state)
 	}
 }
 
-static void drain_answers_what_was_received(void **state)
+CONN_TEST(drain_answers_what_was_received, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -254,7 +254,7 @@ static void drain_answers_what_was_received(void **state)
 	assert_int_equal(f->drained, 1);
 }
 
-static void drain_of_an_idle_worker_is_said_once(void **state)
+CONN_TEST(drain_of_an_idle_worker_is_said_once, start, answering)
 {
 	struct fake *f = *state;
 
@@ -264,7 +264,7 @@ static void drain_of_an_idle_worker_is_said_once(void **state)
 	assert_int_equal(f->drained, 1);
 }
 
-static void the_drain_deadline_ends_even_a_busy_connection(void **state)
+CONN_TEST(the_drain_deadline_ends_even_a_busy_connection, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -289,13 +289,12 @@ static void await_end(struct fake *f, const struct fake_peer *p)
 	assert_null(p->conn);
 }
 
-static void a_silent_connection_ends_after_its_idle_timeout(void **state)
+TEST(a_silent_connection_ends_after_its_idle_timeout)
 {
 	struct fake *f = fake_start(&answering, CHUNKS, CHUNK, 20 * MS);
 	uint64_t before = clock_ns();
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	assert_true(f->worker.deadlines.wake_ns > 0);
 	await_end(f, p);
 	assert_true(clock_ns() - before >= 20 * MS);
@@ -305,7 +304,7 @@ static void a_silent_connection_ends_after_its_idle_timeout(void **state)
 	fake_stop(f);
 }
 
-static void an_idle_timeout_that_is_set_later_counts(void **state)
+CONN_TEST(an_idle_timeout_that_is_set_later_counts, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -318,7 +317,7 @@ static void an_idle_timeout_that_is_set_later_counts(void **state)
 	assert_int_equal(p->service_end, 1 + CONN_END_IDLE);
 }
 
-static void without_timers_the_worker_sleeps_for_ever(void **state)
+CONN_TEST(without_timers_the_worker_sleeps_for_ever, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -330,27 +329,4 @@ static void without_timers_the_worker_sleeps_for_ever(void **state)
 	assert_int_equal(fake_settle(f), 1);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(half_close_answers_everything, start, answering),
-		TEST(half_close_waits_for_operations_in_flight, start, answering),
-		TEST(eof_of_a_silent_client_ends_it, start, keeping),
-		TEST(close_is_idempotent_and_the_first_reason_stays, start, hanging),
-		TEST(it_is_freed_only_when_nothing_is_pending, start, answering),
-		TEST(a_reset_while_sending_frees_what_was_queued, start, answering),
-		TEST(a_connection_is_uncounted_after_it_released_everything, start, keeping),
-		TEST(input_after_the_end_is_counted_and_dropped, start, keeping),
-		TEST(a_service_that_does_not_open_drops_the_connection, start, refusing),
-		TEST(a_refused_connection_is_not_released, start, answering),
-		TEST(a_source_runs_again_when_tx_has_drained, start, pouring),
-		TEST(drain_answers_what_was_received, start, answering),
-		TEST(drain_of_an_idle_worker_is_said_once, start, answering),
-		TEST(the_drain_deadline_ends_even_a_busy_connection, start, answering),
-		cmocka_unit_test(a_silent_connection_ends_after_its_idle_timeout),
-		TEST(an_idle_timeout_that_is_set_later_counts, start, answering),
-		TEST(without_timers_the_worker_sleeps_for_ever, start, answering),
-	};
-
-	return cmocka_run_group_tests(tests, fill_data, NULL);
-}
+ALL_TESTS_WITH(fill_data, NULL)

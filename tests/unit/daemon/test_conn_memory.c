@@ -29,7 +29,7 @@ static int start_large(void **state)
 	return 0;
 }
 
-static void a_closing_connection_that_starves_is_freed_at_once(void **state)
+CONN_TEST(a_closing_connection_that_starves_is_freed_at_once, start, hoarding)
 {
 	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
@@ -48,7 +48,7 @@ static void a_closing_connection_that_starves_is_freed_at_once(void **state)
 
 /* ---- Backpressure ---- */
 
-static void input_is_paused_at_held_max_and_resumed_at_half(void **state)
+CONN_TEST(input_is_paused_at_held_max_and_resumed_at_half, start_large, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -73,7 +73,7 @@ static void input_is_paused_at_held_max_and_resumed_at_half(void **state)
 	assert_memory_equal(p->out, data, sent);
 }
 
-static void many_small_views_pause_input_too(void **state)
+CONN_TEST(many_small_views_pause_input_too, start_large, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -88,7 +88,7 @@ static void many_small_views_pause_input_too(void **state)
 	assert_true(p->receiving);
 }
 
-static void a_paused_client_that_ends_is_answered(void **state)
+CONN_TEST(a_paused_client_that_ends_is_answered, start_large, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -105,7 +105,7 @@ static void a_paused_client_that_ends_is_answered(void **state)
 	assert_int_equal(p->out_bytes, sent);
 }
 
-static void single_bytes_that_the_service_keeps_share_chunks(void **state)
+CONN_TEST(single_bytes_that_the_service_keeps_share_chunks, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -118,7 +118,7 @@ static void single_bytes_that_the_service_keeps_share_chunks(void **state)
 	assert_int_equal(stat_load(f->worker.stats.bytes_copied), CHUNK - 1);
 }
 
-static void packing_never_writes_into_a_shared_chunk(void **state)
+CONN_TEST(packing_never_writes_into_a_shared_chunk, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -135,7 +135,7 @@ static void packing_never_writes_into_a_shared_chunk(void **state)
 
 /* ---- Starvation ---- */
 
-static void starved_connections_continue_when_the_pool_recovers(void **state)
+CONN_TEST(starved_connections_continue_when_the_pool_recovers, start, hoarding)
 {
 	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
@@ -156,7 +156,7 @@ static void starved_connections_continue_when_the_pool_recovers(void **state)
 	assert_int_equal(p->out_bytes, 100);
 }
 
-static void a_starved_service_runs_again_without_new_input(void **state)
+CONN_TEST(a_starved_service_runs_again_without_new_input, start, hoarding)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -174,7 +174,7 @@ static void a_starved_service_runs_again_without_new_input(void **state)
 	assert_true(stat_load(f->worker.stats.starved) >= 1);
 }
 
-static void an_exhausted_pool_lets_the_worker_sleep(void **state)
+CONN_TEST(an_exhausted_pool_lets_the_worker_sleep, start, hoarding)
 {
 	struct fake *f = *state;
 	struct fake_peer *peers[8];
@@ -193,7 +193,7 @@ static void an_exhausted_pool_lets_the_worker_sleep(void **state)
 	}
 }
 
-static void chunks_that_the_kernel_holds_feed_no_service(void **state)
+CONN_TEST(chunks_that_the_kernel_holds_feed_no_service, start, hoarding)
 {
 	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
@@ -219,7 +219,7 @@ static void chunks_that_the_kernel_holds_feed_no_service(void **state)
 
 /* As an engine with an area (zero-copy receive) has it: the pool is empty of input, and does not
  * count. */
-static void receives_wait_for_the_pages_of_an_area(void **state)
+CONN_TEST(receives_wait_for_the_pages_of_an_area, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p[3];
@@ -242,7 +242,7 @@ static void receives_wait_for_the_pages_of_an_area(void **state)
 	assert_int_equal(f->worker.pressure.waiting, 0);
 }
 
-static void one_connection_cannot_hold_the_whole_pool(void **state)
+CONN_TEST(one_connection_cannot_hold_the_whole_pool, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
@@ -255,7 +255,7 @@ static void one_connection_cannot_hold_the_whole_pool(void **state)
 	assert_int_equal(p->out_bytes, 100);
 }
 
-static void one_byte_messages_cannot_hold_the_whole_pool(void **state)
+CONN_TEST(one_byte_messages_cannot_hold_the_whole_pool, start, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
@@ -266,7 +266,7 @@ static void one_byte_messages_cannot_hold_the_whole_pool(void **state)
 	assert_int_equal(p->out_bytes, 100);
 }
 
-static void slow_readers_leave_room_for_others(void **state)
+CONN_TEST(slow_readers_leave_room_for_others, start_large, answering)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -283,7 +283,7 @@ static void slow_readers_leave_room_for_others(void **state)
 
 /* ---- conn_write() ---- */
 
-static void writes_are_sent_in_order_and_packed(void **state)
+CONN_TEST(writes_are_sent_in_order_and_packed, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -302,7 +302,7 @@ static void writes_are_sent_in_order_and_packed(void **state)
 	assert_memory_equal(p->out, data, written);
 }
 
-static void an_exhausted_pool_writes_nothing_rather_than_a_part(void **state)
+CONN_TEST(an_exhausted_pool_writes_nothing_rather_than_a_part, start, keeping)
 {
 	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
@@ -319,26 +319,4 @@ static void an_exhausted_pool_writes_nothing_rather_than_a_part(void **state)
 	assert_int_equal(p->conn->tx.bytes, 4 * CHUNK);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(a_closing_connection_that_starves_is_freed_at_once, start, hoarding),
-		TEST(input_is_paused_at_held_max_and_resumed_at_half, start_large, answering),
-		TEST(many_small_views_pause_input_too, start_large, answering),
-		TEST(a_paused_client_that_ends_is_answered, start_large, answering),
-		TEST(single_bytes_that_the_service_keeps_share_chunks, start, keeping),
-		TEST(packing_never_writes_into_a_shared_chunk, start, keeping),
-		TEST(starved_connections_continue_when_the_pool_recovers, start, hoarding),
-		TEST(a_starved_service_runs_again_without_new_input, start, hoarding),
-		TEST(an_exhausted_pool_lets_the_worker_sleep, start, hoarding),
-		TEST(chunks_that_the_kernel_holds_feed_no_service, start, hoarding),
-		TEST(receives_wait_for_the_pages_of_an_area, start, keeping),
-		TEST(one_connection_cannot_hold_the_whole_pool, start, answering),
-		TEST(one_byte_messages_cannot_hold_the_whole_pool, start, answering),
-		TEST(slow_readers_leave_room_for_others, start_large, answering),
-		TEST(writes_are_sent_in_order_and_packed, start, keeping),
-		TEST(an_exhausted_pool_writes_nothing_rather_than_a_part, start, keeping),
-	};
-
-	return cmocka_run_group_tests(tests, fill_data, NULL);
-}
+ALL_TESTS_WITH(fill_data, NULL)

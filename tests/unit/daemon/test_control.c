@@ -1,20 +1,12 @@
 /* ListConnections and the documents over workers that have no thread: the test answers for them,
  * when it likes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "control.h"
 #include "document.h"
 #include "server.h"
+#include "unit.h"
 #include "util.h"
 
 enum { WORKERS = 2, ANSWER_MAX = 65536 };
@@ -127,7 +119,7 @@ static void answer(struct world *w, unsigned worker)
 
 #define LIST "{\"method\":\"org.nbserved.Control.ListConnections\"}"
 
-static void workers_are_asked_one_after_the_other(void **state)
+TEST_WITH(workers_are_asked_one_after_the_other, setup, teardown, NULL)
 {
 	struct world *w = *state;
 	int fd;
@@ -144,7 +136,7 @@ static void workers_are_asked_one_after_the_other(void **state)
 	close(fd);
 }
 
-static void a_worker_that_does_not_answer_is_an_error(void **state)
+TEST_WITH(a_worker_that_does_not_answer_is_an_error, setup, teardown, NULL)
 {
 	struct world *w = *state;
 	int fd = ask(w, LIST);
@@ -159,7 +151,7 @@ static void a_worker_that_does_not_answer_is_an_error(void **state)
 	close(fd);
 }
 
-static void an_answer_for_a_client_that_left_is_dropped(void **state)
+TEST_WITH(an_answer_for_a_client_that_left_is_dropped, setup, teardown, NULL)
 {
 	struct world *w = *state;
 
@@ -170,7 +162,7 @@ static void an_answer_for_a_client_that_left_is_dropped(void **state)
 	pump(w);
 }
 
-static void a_reload_meanwhile_is_an_error(void **state)
+TEST_WITH(a_reload_meanwhile_is_an_error, setup, teardown, NULL)
 {
 	struct world *w = *state;
 	int fd = ask(w, LIST);
@@ -181,7 +173,7 @@ static void a_reload_meanwhile_is_an_error(void **state)
 	close(fd);
 }
 
-static void unanswered_requests_to_workers_are_limited(void **state)
+TEST_WITH(unanswered_requests_to_workers_are_limited, setup, teardown, NULL)
 {
 	struct world *w = *state;
 	unsigned calls = 0;
@@ -207,7 +199,7 @@ static void unanswered_requests_to_workers_are_limited(void **state)
 	close(fd);
 }
 
-static void counters_saturate_and_sum_over_workers(void **state)
+TEST_WITH(counters_saturate_and_sum_over_workers, setup, teardown, NULL)
 {
 	struct world *w = *state;
 	json_t *stats, *l;
@@ -232,20 +224,4 @@ static void counters_saturate_and_sum_over_workers(void **state)
 	assert_int_equal(json_integer_value(json_object_get(l, "max")), 3000);
 	assert_int_equal(json_array_size(json_object_get(l, "buckets")), 2);
 	json_decref(stats);
-}
-
-#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		test(workers_are_asked_one_after_the_other),
-		test(a_worker_that_does_not_answer_is_an_error),
-		test(an_answer_for_a_client_that_left_is_dropped),
-		test(a_reload_meanwhile_is_an_error),
-		test(unanswered_requests_to_workers_are_limited),
-		test(counters_saturate_and_sum_over_workers),
-	};
-
-	return cmocka_run_group_tests_name("control", tests, NULL, NULL);
 }

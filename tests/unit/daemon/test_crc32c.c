@@ -1,19 +1,11 @@
 /* CRC-32C: the values of RFC 3720 B.4, and the same sum for every way to cut the bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "crc32c.h"
+#include "unit.h"
 
-static void the_values_of_rfc_3720(void **state)
+TEST(the_values_of_rfc_3720)
 {
 	uint8_t data[32];
 
-	(void)state;
 	assert_int_equal(crc32c(0, "", 0), 0);
 	assert_int_equal(crc32c(0, "123456789", 9), 0xe3069283);
 	memset(data, 0, sizeof(data));
@@ -41,11 +33,10 @@ static uint32_t by_bits(const uint8_t *data, size_t bytes)
 	return ~crc;
 }
 
-static void every_length_and_alignment_and_cut(void **state)
+TEST(every_length_and_alignment_and_cut)
 {
 	uint8_t data[600];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 131 + i / 7);
 	for (size_t at = 0; at < 16; at++)
@@ -58,14 +49,4 @@ static void every_length_and_alignment_and_cut(void **state)
 				crc32c(crc32c(0, data + at, half), data + at + half, bytes - half),
 				whole);
 		}
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_values_of_rfc_3720),
-		cmocka_unit_test(every_length_and_alignment_and_cut),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* core/deadline.c beside a plain list of timers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "deadline.h"
+#include "unit.h"
 #include "util.h"
 
 enum { TIMERS = 500, STEPS = 400 * 1000 };
@@ -108,9 +100,8 @@ static void run_and_check(unsigned max)
 	check(max == UINT32_MAX);
 }
 
-static void random_steps_are_as_with_a_plain_list(void **state)
+TEST(random_steps_are_as_with_a_plain_list)
 {
-	(void)state;
 	for (seed = 1; seed <= 10; seed++) {
 		unsigned ran = 0;
 
@@ -156,11 +147,10 @@ static void nothing(struct timer *t, uint64_t now_ns)
 }
 
 /* Thousands of timers with the same deadline must not delay a turn. */
-static void a_run_ends_after_its_limit_of_timers(void **state)
+TEST(a_run_ends_after_its_limit_of_timers)
 {
 	unsigned runs = 0;
 
-	(void)state;
 	begin();
 	for (unsigned i = 0; i < TIMERS; i++) {
 		all[i].timer.due = nothing;
@@ -177,11 +167,10 @@ static void a_run_ends_after_its_limit_of_timers(void **state)
 }
 
 /* A timer that is postponed at each request stays in its slot. */
-static void a_later_deadline_moves_nothing(void **state)
+TEST(a_later_deadline_moves_nothing)
 {
 	struct timer before;
 
-	(void)state;
 	begin();
 	deadline_arm(&d, &all[0].timer, now + 100 * TICK, now);
 	before = all[0].timer;
@@ -190,15 +179,4 @@ static void a_later_deadline_moves_nothing(void **state)
 	assert_memory_equal(&all[0].timer, &before, sizeof(before));
 	deadline_drop(&d, &all[0].timer);
 	assert_int_equal(d.wake_ns, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_steps_are_as_with_a_plain_list),
-		cmocka_unit_test(a_run_ends_after_its_limit_of_timers),
-		cmocka_unit_test(a_later_deadline_moves_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,7 @@ static char *path_of(const char *name)
 static int make_folder(void **state)
 {
 	(void)state;
+	log_set_level(LOG_CRIT);
 	strcpy(folder + strlen(folder) - 6, "XXXXXX");
 	return mkdtemp(folder) ? 0 : -1;
 }
@@ -69,9 +70,9 @@ static void close_all(struct exports *e, struct config *config)
 #define MAKES "create = yes\nsize = 1M\n"
 
 /* Two threads open the file at the same time, so that each run may end otherwise. */
-static void a_refused_export_leaves_the_file_that_another_one_serves(void **state)
+TEST_WITH(a_refused_export_leaves_the_file_that_another_one_serves, make_folder, remove_folder,
+	  NULL)
 {
-	(void)state;
 	for (unsigned i = 0; i < 200; i++) {
 		struct config *config = two_exports("disk\n" MAKES, "./disk\n" MAKES);
 		struct exports e = { 0 };
@@ -87,12 +88,11 @@ static void a_refused_export_leaves_the_file_that_another_one_serves(void **stat
 	}
 }
 
-static void a_file_that_nobody_served_is_emptied_by_its_last_user(void **state)
+TEST_WITH(a_file_that_nobody_served_is_emptied_by_its_last_user, make_folder, remove_folder, NULL)
 {
 	struct config *config = two_exports("disk\n" MAKES, "./disk\nread-only = yes\n");
 	struct exports e = { 0 };
 
-	(void)state;
 	assert_int_equal(exports_open(&e, config), 0);
 	assert_int_equal(e.list[0]->error, 0);
 	assert_int_equal(e.list[1]->error,
@@ -105,13 +105,13 @@ static void a_file_that_nobody_served_is_emptied_by_its_last_user(void **state)
 }
 
 /* As when a reload is refused after it has opened its exports. */
-static void a_served_file_is_not_emptied_after_a_refused_reload_made_it_again(void **state)
+TEST_WITH(a_served_file_is_not_emptied_after_a_refused_reload_made_it_again, make_folder,
+	  remove_folder, NULL)
 {
 	struct config *config = two_exports("disk\n" MAKES, "./disk\nread-only = yes\n");
 	struct config *refused = two_exports("disk\n" MAKES, "./disk\nread-only = yes\n");
 	struct exports served = { 0 }, candidates = { 0 };
 
-	(void)state;
 	assert_int_equal(exports_open(&served, config), 0);
 	exports_keep(&served);
 	assert_int_equal(truncate(path_of("disk"), 0), 0);
@@ -123,13 +123,12 @@ static void a_served_file_is_not_emptied_after_a_refused_reload_made_it_again(vo
 	assert_int_equal(size_of("disk"), 1 << 20);
 }
 
-static void a_file_that_was_there_is_never_emptied(void **state)
+TEST_WITH(a_file_that_was_there_is_never_emptied, make_folder, remove_folder, NULL)
 {
 	struct config *config = two_exports("disk\n" MAKES, "./disk\n" MAKES);
 	struct exports e = { 0 };
 	FILE *file = fopen(path_of("disk"), "w");
 
-	(void)state;
 	assert_int_equal(ftruncate(fileno(file), 1 << 20), 0);
 	fclose(file);
 	assert_int_equal(exports_open(&e, config), 0);
@@ -137,13 +136,12 @@ static void a_file_that_was_there_is_never_emptied(void **state)
 	assert_int_equal(size_of("disk"), 1 << 20);
 }
 
-static void two_names_of_a_file_have_one_writer(void **state)
+TEST_WITH(two_names_of_a_file_have_one_writer, make_folder, remove_folder, NULL)
 {
 	struct config *config;
 	struct exports e = { 0 };
 	FILE *file = fopen(path_of("disk"), "w");
 
-	(void)state;
 	assert_int_equal(ftruncate(fileno(file), 1 << 20), 0);
 	fclose(file);
 	assert_int_equal(symlink("disk", path_of("link")), 0);
@@ -170,7 +168,7 @@ static void other_user(int in, int out)
 	_exit(had);
 }
 
-static void a_lock_is_held_while_it_becomes_exclusive(void **state)
+TEST_WITH(a_lock_is_held_while_it_becomes_exclusive, make_folder, remove_folder, NULL)
 {
 	int to[2], from[2], status, fd = open(path_of("disk"), O_RDWR | O_CREAT, 0600);
 	int reader = open(path_of("disk"), O_RDONLY);
@@ -179,7 +177,6 @@ static void a_lock_is_held_while_it_becomes_exclusive(void **state)
 	pid_t pid;
 	char c;
 
-	(void)state;
 	assert_true(fd >= 0 && reader >= 0 && pipe(to) == 0 && pipe(from) == 0);
 	assert_int_equal(file_lock_get(reader, "disk", false, &shared, &reason), 0);
 	pid = fork();
@@ -196,20 +193,4 @@ static void a_lock_is_held_while_it_becomes_exclusive(void **state)
 	file_lock_put(exclusive, true);
 	file_lock_put(shared, false);
 	close(to[0]), close(from[0]), close(from[1]), close(fd), close(reader);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-		T(a_refused_export_leaves_the_file_that_another_one_serves),
-		T(a_file_that_nobody_served_is_emptied_by_its_last_user),
-		T(a_served_file_is_not_emptied_after_a_refused_reload_made_it_again),
-		T(a_file_that_was_there_is_never_emptied),
-		T(a_lock_is_held_while_it_becomes_exclusive),
-		T(two_names_of_a_file_have_one_writer),
-	};
-
-	log_set_level(LOG_CRIT);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,9 +46,8 @@ static void request(struct service_case *t, uint32_t mode, uint32_t buffers, uin
 	case_input(t, message, sizeof(message), sizeof(message));
 }
 
-static void every_buffer_has_its_own_place(void **state)
+TEST(every_buffer_has_its_own_place)
 {
-	(void)state;
 	for (unsigned mode = FIO_WRITE; mode <= FIO_READ; mode++) {
 		struct service_case *t = start();
 
@@ -71,11 +70,10 @@ static void every_buffer_has_its_own_place(void **state)
 	}
 }
 
-static void small_region_is_shared_by_buffers(void **state)
+TEST(small_region_is_shared_by_buffers)
 {
 	struct service_case *t = start();
 
-	(void)state;
 	request(t, FIO_READ, FIO_BUFFERS_MAX, 20000);
 	assert_int_equal(t->region.bytes, 3 * 20000);
 	assert_int_equal(word(t, 4), FIO_BUFFERS_MAX);
@@ -84,7 +82,7 @@ static void small_region_is_shared_by_buffers(void **state)
 	case_free(t);
 }
 
-static void large_blocks_are_told_what_fits(void **state)
+TEST(large_blocks_are_told_what_fits)
 {
 	static const struct {
 		uint32_t mode, block, fits;
@@ -92,7 +90,6 @@ static void large_blocks_are_told_what_fits(void **state)
 		      { FIO_READ, UINT32_MAX, REGION },
 		      { FIO_SEND, CHUNK + 1, CHUNK } };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct service_case *t = start();
 
@@ -104,11 +101,10 @@ static void large_blocks_are_told_what_fits(void **state)
 	}
 }
 
-static void memory_of_all_clients_is_bounded(void **state)
+TEST(memory_of_all_clients_is_bounded)
 {
 	struct service_case *t[4];
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(t); i++)
 		t[i] = start();
 	request(t[0], FIO_WRITE, 16, 4096);
@@ -128,12 +124,11 @@ static void memory_of_all_clients_is_bounded(void **state)
 		case_free(t[i]);
 }
 
-static void messages_of_a_send_test_are_dropped(void **state)
+TEST(messages_of_a_send_test_are_dropped)
 {
 	static const uint8_t block[CHUNK];
 	struct service_case *t = start();
 
-	(void)state;
 	request(t, FIO_SEND, 8, CHUNK);
 	assert_null(t->region.base);
 	for (unsigned i = 1; i <= CHUNK; i *= 2)
@@ -144,7 +139,7 @@ static void messages_of_a_send_test_are_dropped(void **state)
 	case_free(t);
 }
 
-static void other_requests_end_the_connection(void **state)
+TEST(other_requests_end_the_connection)
 {
 	static const struct {
 		uint32_t mode, buffers, block;
@@ -156,7 +151,6 @@ static void other_requests_end_the_connection(void **state)
 	static const uint8_t zeros[FIO_MESSAGE + 1];
 	struct service_case *t;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		t = start();
 		request(t, bad[i].mode, bad[i].buffers, bad[i].block);
@@ -172,23 +166,20 @@ static void other_requests_end_the_connection(void **state)
 	}
 }
 
-int main(void)
+static int share(void **state)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_buffer_has_its_own_place),
-		cmocka_unit_test(small_region_is_shared_by_buffers),
-		cmocka_unit_test(large_blocks_are_told_what_fits),
-		cmocka_unit_test(memory_of_all_clients_is_bounded),
-		cmocka_unit_test(messages_of_a_send_test_are_dropped),
-		cmocka_unit_test(other_requests_end_the_connection),
-	};
-
 	struct reason reason;
-	int failed;
 
+	(void)state;
 	shared = registry_service("fio")->shared_new(NULL, NULL, &reason);
-	assert(shared);
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	registry_service("fio")->shared_free(shared);
-	return failed;
+	return shared ? 0 : -1;
 }
+
+static int stop_sharing(void **state)
+{
+	(void)state;
+	registry_service("fio")->shared_free(shared);
+	return 0;
+}
+
+ALL_TESTS_WITH(share, stop_sharing)

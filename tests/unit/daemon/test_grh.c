@@ -1,15 +1,10 @@
 /* engine/rdma/ud/grh.c: the sender of a datagram. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "grh.h"
 #include "parse.h"
+#include "unit.h"
 
 /* An IPv4 header from 10.9.0.1 to 10.9.0.2, as on the wire. */
 static const uint8_t ipv4[20] = { 0x45, 0x00, 0x00, 0x5c, 0x12, 0x34, 0x40, 0x00, 0x40, 0x11,
@@ -33,20 +28,18 @@ static void assert_source(const uint8_t grh[GRH_BYTES], const char *expected)
 	assert_string_equal(text, expected);
 }
 
-static void ipv6_is_the_header_itself(void **state)
+TEST(ipv6_is_the_header_itself)
 {
 	uint8_t grh[GRH_BYTES];
 
-	(void)state;
 	put_ipv6(grh, "fd09::1");
 	assert_source(grh, "[fd09::1]:0");
 }
 
-static void ipv4_is_behind_whatever_was_there(void **state)
+TEST(ipv4_is_behind_whatever_was_there)
 {
 	uint8_t grh[GRH_BYTES];
 
-	(void)state;
 	for (unsigned junk = 0; junk < 256; junk++) {
 		memset(grh, (int)junk, 20);
 		memcpy(grh + 20, ipv4, sizeof(ipv4));
@@ -55,33 +48,30 @@ static void ipv4_is_behind_whatever_was_there(void **state)
 }
 
 /* An IPv6 header whose addresses look like an IPv4 header, but for the checksum. */
-static void addresses_that_look_like_ipv4_are_ipv6(void **state)
+TEST(addresses_that_look_like_ipv4_are_ipv6)
 {
 	uint8_t grh[GRH_BYTES];
 
-	(void)state;
 	put_ipv6(grh, "fd09::1");
 	memcpy(grh + 20, ipv4, sizeof(ipv4));
 	grh[39] ^= 1;
 	assert_source(grh, "[fd09::4500:5c]:0");
 }
 
-static void anything_else_is_refused(void **state)
+TEST(anything_else_is_refused)
 {
 	uint8_t grh[GRH_BYTES] = { 0 };
 	struct sockaddr_storage source;
 
-	(void)state;
 	assert_int_equal(grh_source(grh, &source), -EINVAL);
 	grh[20] = 0x46; /* with options, which no sender uses here */
 	assert_int_equal(grh_source(grh, &source), -EINVAL);
 }
 
-static void groups_are_told_by_the_target(void **state)
+TEST(groups_are_told_by_the_target)
 {
 	uint8_t grh[GRH_BYTES] = { 0 };
 
-	(void)state;
 	memcpy(grh + 20, ipv4, sizeof(ipv4));
 	assert_false(grh_is_to_group(grh));
 	grh[36] = 239;
@@ -90,17 +80,4 @@ static void groups_are_told_by_the_target(void **state)
 	assert_false(grh_is_to_group(grh));
 	assert_int_equal(inet_pton(AF_INET6, "ff05::1", grh + 24), 1);
 	assert_true(grh_is_to_group(grh));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ipv6_is_the_header_itself),
-		cmocka_unit_test(ipv4_is_behind_whatever_was_there),
-		cmocka_unit_test(addresses_that_look_like_ipv4_are_ipv6),
-		cmocka_unit_test(anything_else_is_refused),
-		cmocka_unit_test(groups_are_told_by_the_target),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,9 +72,8 @@ static void assert_refused(const char *request, size_t bytes, const char *status
 
 #define refused(request, status) assert_refused(request, sizeof(request) - 1, status)
 
-static void get_and_head(void **state)
+TEST(get_and_head)
 {
-	(void)state;
 	assert_replies("GET / HTTP/1.1\r\n" H "\r\n", ROOT_REPLY(""));
 	assert_replies("\r\nGET /?a=b HTTP/1.1\r\nA: b\r\nHost:\r\n\r\n", ROOT_REPLY(""));
 	assert_replies("GET http://x:1 HTTP/1.1\r\n" H "\r\n", ROOT_REPLY(""));
@@ -101,9 +100,8 @@ static void get_and_head(void **state)
 		       ROOT_REPLY("") BINARY "Content-Length: 1\r\n\r\n0" ROOT_REPLY(""));
 }
 
-static void keep_alive_follows_the_version(void **state)
+TEST(keep_alive_follows_the_version)
 {
-	(void)state;
 	assert_replies("GET / HTTP/1.0\r\n\r\nGET / HTTP/1.0\r\n\r\n", ROOT_REPLY(CLOSE));
 	assert_replies("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
 		       "GET / HTTP/1.0\r\n\r\n",
@@ -117,9 +115,8 @@ static void keep_alive_follows_the_version(void **state)
 	assert_replies("GET / HTTP/1.7\r\n" H "\r\n", ROOT_REPLY(""));
 }
 
-static void posts(void **state)
+TEST(posts)
 {
-	(void)state;
 	assert_replies(POST "Content-Length: 5\r\n\r\nhello" POST "Content-Length: 0\r\n\r\n" POST
 			    "\r\n",
 		       BINARY "Content-Length: 5\r\n\r\nhello" BINARY
@@ -138,20 +135,18 @@ static void posts(void **state)
 
 /* Empty elements of a list are ignored (RFC 9110, 5.6.1.2); extensions of chunks as RFC
  * 9112, 7.1.1. */
-static void lists_and_extensions_have_any_valid_form(void **state)
+TEST(lists_and_extensions_have_any_valid_form)
 {
-	(void)state;
 	assert_replies(POST "Transfer-Encoding: , Chunked\t,,\r\nTransfer-Encoding:\r\n\r\n"
 			    "1;a;b=c \t; d = \"e;\\\" =\x80\";f\r\nx\r\n0;z\r\n\r\n",
 		       BINARY CHUNKED "\r\n1\r\nx\r\n0\r\n\r\n");
 }
 
-static void expect_continue(void **state)
+TEST(expect_continue)
 {
 	struct service_case *t = http_new();
 	static const char head[] = POST "Content-Length: 2\r\nExpect: 100-Continue\r\n\r\n";
 
-	(void)state;
 	case_input(t, head, sizeof(head) - 1, CHUNK);
 	assert_sent(t, "HTTP/1.1 100 Continue\r\n\r\n", "asks for the body");
 	case_input(t, "ab", 2, 1);
@@ -166,7 +161,7 @@ static void expect_continue(void **state)
 	case_free(t);
 }
 
-static void refusals_that_keep_the_connection(void **state)
+TEST(refusals_that_keep_the_connection)
 {
 #define REFUSAL(status, reason, length, fields)                                                    \
 	"HTTP/1.1 " status " " reason "\r\nContent-Type: text/plain\r\nContent-Length: " length    \
@@ -178,7 +173,6 @@ static void refusals_that_keep_the_connection(void **state)
 					     "//",           "/bytes/99999999999999999999999",
 					     "/echo/" };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		char request[200];
 
@@ -201,9 +195,8 @@ static void refusals_that_keep_the_connection(void **state)
 }
 
 /* A method that no standard has is not implemented (RFC 9110, 9.1), for any target. */
-static void unknown_methods_keep_the_connection(void **state)
+TEST(unknown_methods_keep_the_connection)
 {
-	(void)state;
 	assert_replies(
 		"get / HTTP/1.1\r\n" H "\r\nFOO /x HTTP/1.1\r\n" H
 		"Content-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n" H "\r\n",
@@ -211,10 +204,9 @@ static void unknown_methods_keep_the_connection(void **state)
 			"501", "Not Implemented", "16", "") "Not Implemented\n" ROOT_REPLY(""));
 }
 
-static void options_are_told(void **state)
+TEST(options_are_told)
 {
 #define ALLOWED(methods, option) "HTTP/1.1 204 No Content\r\nAllow: " methods "\r\n" option "\r\n"
-	(void)state;
 	assert_replies("OPTIONS * HTTP/1.1\r\n" H "\r\nOPTIONS / HTTP/1.1\r\n" H
 		       "Content-Length: 3\r\n\r\nabcOPTIONS /bytes/5 HTTP/1.0\r\n" KEEP
 		       "\r\nOPTIONS /echo HTTP/1.1\r\n" H CLOSE "\r\n",
@@ -224,9 +216,8 @@ static void options_are_told(void **state)
 		       REFUSAL("404", "Not Found", "10", "") "Not Found\n");
 }
 
-static void invalid_requests_are_refused_and_end_the_connection(void **state)
+TEST(invalid_requests_are_refused_and_end_the_connection)
 {
-	(void)state;
 	refused("GET / HTTP/1.1\n", "400");
 	refused("GET / HTTP/1.1\r\n" H "\n", "400");
 	refused("GET / HTTP/1.1\r\nHost: x\n\r\n", "400");
@@ -271,9 +262,8 @@ static void invalid_requests_are_refused_and_end_the_connection(void **state)
 
 #define REQUEST_TO(host) "GET / HTTP/1.1\r\nHost:" host "\r\n\r\n"
 
-static void the_value_of_host_is_looked_at(void **state)
+TEST(the_value_of_host_is_looked_at)
 {
-	(void)state;
 	assert_replies(REQUEST_TO(""), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO("  "), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO(" \tExample.org:8080\t "), ROOT_REPLY(""));
@@ -298,9 +288,8 @@ static void the_value_of_host_is_looked_at(void **state)
 	refused("GET / HTTP/1.0\r\nHost: a b\r\n\r\n", "400");
 }
 
-static void smuggling_is_refused(void **state)
+TEST(smuggling_is_refused)
 {
-	(void)state;
 	refused(POST "Content-Length: 3\r\n" CHUNKED "\r\n0\r\n\r\n", "400");
 	refused(POST CHUNKED "Content-Length: 3\r\n\r\n0\r\n\r\n", "400");
 	refused(POST "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", "400");
@@ -356,14 +345,13 @@ static void smuggling_is_refused(void **state)
 
 /* The reply has begun, so only the end of the connection can show the error. */
 /* Chunks of a byte do not take a piece of memory each. */
-static void an_echo_of_single_bytes_is_bounded(void **state)
+TEST(an_echo_of_single_bytes_is_bounded)
 {
 	struct service_case *t = http_new();
 	static const char head[] = POST CHUNKED "\r\n", chunk[] = "1\r\nx\r\n";
 	char chunks[CHUNK / 6 * 6];
 	static const char answer[] = BINARY CHUNKED "\r\n1\r\nx\r\n1\r\nx";
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(chunks); i++)
 		chunks[i] = chunk[i % 6];
 	t->room = 0;
@@ -377,12 +365,11 @@ static void an_echo_of_single_bytes_is_bounded(void **state)
 	case_free(t);
 }
 
-static void a_bad_chunk_after_the_reply_began_ends_it(void **state)
+TEST(a_bad_chunk_after_the_reply_began_ends_it)
 {
 	static const char *const bad[] = { "2\r\nabc", "2\r\nab\n", "2\r\nab\r\r\n",
 					   "2\r\nab\r\nz" };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct service_case *t = http_new();
 
@@ -395,12 +382,11 @@ static void a_bad_chunk_after_the_reply_began_ends_it(void **state)
 	}
 }
 
-static void limits_are_met_exactly(void **state)
+TEST(limits_are_met_exactly)
 {
 	static char text[20000];
 	size_t n;
 
-	(void)state;
 	/* Bytes of a head. */
 	for (int over = 0; over <= 1; over++) {
 		n = (size_t)snprintf(text, sizeof(text), "GET / HTTP/1.1\r\n" H "A: ");
@@ -443,14 +429,13 @@ static void limits_are_met_exactly(void **state)
 	assert_refused(text, n + HTTP_EXTENSION_MAX + 1, "400");
 }
 
-static void a_pattern_is_sent_as_the_peer_takes_it(void **state)
+TEST(a_pattern_is_sent_as_the_peer_takes_it)
 {
 	static const char request[] = "GET /bytes/3M HTTP/1.1\r\n" H "\r\n";
 	static const char head[] = BINARY "Content-Length: 3145728\r\n\r\n";
 	size_t bytes = 3 * 1024 * 1024 + sizeof(head) - 1;
 	struct service_case *t = http_new();
 
-	(void)state;
 	t->room = 0;
 	case_input(t, request, sizeof(request) - 1, CHUNK);
 	case_input(t, request, sizeof(request) - 1, 1); /* pipelined */
@@ -473,14 +458,13 @@ static void a_pattern_is_sent_as_the_peer_takes_it(void **state)
 	case_free(t);
 }
 
-static void pipelined_replies_are_bounded(void **state)
+TEST(pipelined_replies_are_bounded)
 {
 	static const char request[] = "GET / HTTP/1.1\r\n" H "\r\n";
 	static const char reply[] = ROOT_REPLY("");
 	struct service_case *t = http_new();
 	size_t count = 0, before = (size_t)-1;
 
-	(void)state;
 	t->room = 0;
 	for (; count < 20000 && !t->recv_off; count++)
 		case_input(t, request, sizeof(request) - 1, CHUNK);
@@ -496,7 +480,7 @@ static void pipelined_replies_are_bounded(void **state)
 	case_free(t);
 }
 
-static void an_empty_pool_is_waited_for(void **state)
+TEST(an_empty_pool_is_waited_for)
 {
 	static const char request[] = "GET /bytes/9 HTTP/1.1\r\n" H "\r\n" POST CHUNKED
 				      "\r\n3\r\nabc\r\n0\r\n\r\nGET / HTTP/1.0\r\n\r\n";
@@ -504,7 +488,6 @@ static void an_empty_pool_is_waited_for(void **state)
 					      "\r\n3\r\nabc\r\n0\r\n\r\n" ROOT_REPLY(CLOSE);
 	struct chunk *taken[CHUNKS];
 
-	(void)state;
 	/* The pool is exhausted until `turn`, and has one chunk from then on, if any. */
 	for (unsigned given = 0; given < 6; given++) {
 		struct service_case *t = http_new();
@@ -529,11 +512,10 @@ static void an_empty_pool_is_waited_for(void **state)
 	}
 }
 
-static void a_slow_head_is_timed_out_and_a_slow_body_is_not(void **state)
+TEST(a_slow_head_is_timed_out_and_a_slow_body_is_not)
 {
 	struct service_case *t = http_new();
 
-	(void)state;
 	assert_int_equal(t->conn->due.ns, 0); /* idle-timeout's business */
 	case_input(t, "GET / HTTP/1.1\r\nHo", 18, 1);
 	assert_true(t->conn->due.ns > clock_ns());
@@ -555,11 +537,10 @@ static void a_slow_head_is_timed_out_and_a_slow_body_is_not(void **state)
 	case_free(t);
 }
 
-static void an_error_lingers_until_the_peer_has_ended_or_for_a_while(void **state)
+TEST(an_error_lingers_until_the_peer_has_ended_or_for_a_while)
 {
 	struct service_case *t = http_new();
 
-	(void)state;
 	case_input(t, "\n", 1, 1);
 	for (int i = 0; i < 1000; i++)
 		case_input(t, "more and more", 13, CHUNK);
@@ -571,7 +552,7 @@ static void an_error_lingers_until_the_peer_has_ended_or_for_a_while(void **stat
 	case_free(t);
 }
 
-static void operations_are_told_apart(void **state)
+TEST(operations_are_told_apart)
 {
 	static const char requests[] =
 		"GET / HTTP/1.1\r\n" H "\r\nGET /bytes/1K HTTP/1.1\r\n" H "\r\n"
@@ -581,38 +562,9 @@ static void operations_are_told_apart(void **state)
 	static const uint64_t counts[] = { 1, 1, 2, 2, 1, 1 };
 	struct service_case *t = http_new();
 
-	(void)state;
 	case_input(t, requests, sizeof(requests) - 1, 7);
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
 		assert_int_equal(stat_load(t->worker.stats.operations[i].count), counts[i]);
 	assert_int_equal(stat_load(t->worker.stats.operations[5].errors), 1);
 	case_free(t);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(get_and_head),
-		cmocka_unit_test(keep_alive_follows_the_version),
-		cmocka_unit_test(posts),
-		cmocka_unit_test(lists_and_extensions_have_any_valid_form),
-		cmocka_unit_test(expect_continue),
-		cmocka_unit_test(refusals_that_keep_the_connection),
-		cmocka_unit_test(unknown_methods_keep_the_connection),
-		cmocka_unit_test(options_are_told),
-		cmocka_unit_test(invalid_requests_are_refused_and_end_the_connection),
-		cmocka_unit_test(the_value_of_host_is_looked_at),
-		cmocka_unit_test(smuggling_is_refused),
-		cmocka_unit_test(an_echo_of_single_bytes_is_bounded),
-		cmocka_unit_test(a_bad_chunk_after_the_reply_began_ends_it),
-		cmocka_unit_test(limits_are_met_exactly),
-		cmocka_unit_test(a_pattern_is_sent_as_the_peer_takes_it),
-		cmocka_unit_test(pipelined_replies_are_bounded),
-		cmocka_unit_test(an_empty_pool_is_waited_for),
-		cmocka_unit_test(a_slow_head_is_timed_out_and_a_slow_body_is_not),
-		cmocka_unit_test(an_error_lingers_until_the_peer_has_ended_or_for_a_while),
-		cmocka_unit_test(operations_are_told_apart),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

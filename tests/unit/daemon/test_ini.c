@@ -1,14 +1,6 @@
 /* config/ini.c: the lines that are read, and that every trap of inih is an error with its line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ini.h"
+#include "unit.h"
 #include "util.h"
 
 /* The events as text, one a line: `2 [x]`, `3 key=value`, `4! expected ...`. */
@@ -63,67 +55,58 @@ static const char *read_bytes(const char *bytes, size_t length)
 #define assert_reads(bytes, expected)                                                              \
 	assert_string_equal(read_bytes(bytes, sizeof(bytes) - 1), expected)
 
-static void settings_come_with_their_section_and_line(void **state)
+TEST(settings_come_with_their_section_and_line)
 {
-	(void)state;
 	assert_reads("[a]\nk = v\n\nl=w\n[b c]\nk =\tx y\n",
 		     "1 [a]\n2 k=v\n4 l=w\n5 [b c]\n6 k=x y\n");
 }
 
-static void an_empty_file_is_fine(void **state)
+TEST(an_empty_file_is_fine)
 {
-	(void)state;
 	assert_reads("", "");
 	assert_reads("\n", "");
 	assert_reads("  \n\t\n", "");
 }
 
-static void the_last_line_needs_no_end(void **state)
+TEST(the_last_line_needs_no_end)
 {
-	(void)state;
 	assert_reads("[a]\nk = v", "1 [a]\n2 k=v\n");
 	assert_reads("[a]", "1 [a]\n");
 	assert_reads("[a] ", "1 [a]\n");
 }
 
-static void comments_stand_alone_or_behind_white_space(void **state)
+TEST(comments_stand_alone_or_behind_white_space)
 {
-	(void)state;
 	assert_reads(
 		"; x\n# x\n  ; x\n\t# x\n[a] ; x\n[b]\t;x\nk = v ; x = y\nl = v;w\nm = v # w\n",
 		"5 [a]\n6 [b]\n7 k=v\n8 l=v;w\n9 m=v # w\n");
 }
 
-static void an_empty_value_is_left_to_the_caller(void **state)
+TEST(an_empty_value_is_left_to_the_caller)
 {
-	(void)state;
 	assert_reads("[a]\nk =\nl = ; x\n", "1 [a]\n2 k=\n3 l=\n");
 }
 
-static void a_value_may_hold_equals_signs_and_brackets(void **state)
+TEST(a_value_may_hold_equals_signs_and_brackets)
 {
-	(void)state;
 	assert_reads("[a]\nk = [::1]:7008\nl = a = b\nm =: x\n",
 		     "1 [a]\n2 k=[::1]:7008\n3 l=a = b\n4 m=: x\n");
 }
 
-static void crlf_and_a_byte_order_mark_are_fine(void **state)
+TEST(crlf_and_a_byte_order_mark_are_fine)
 {
-	(void)state;
 	assert_reads("\xef\xbb\xbf[a]\r\nk = v\r\n\r\n; x\r\n", "1 [a]\n2 k=v\n");
 	assert_reads("\xef\xbb\xbf", "");
 }
 
-static void a_byte_order_mark_elsewhere_is_an_error(void **state)
+TEST(a_byte_order_mark_elsewhere_is_an_error)
 {
-	(void)state;
 	assert_reads("[a]\n\xef\xbb\xbfk = v\n",
 		     "1 [a]\n2! expected 'KEY = VALUE', got '\xef\xbb\xbfk = v'\n");
 }
 
-static void a_cr_alone_is_an_error(void **state)
+TEST(a_cr_alone_is_an_error)
 {
-	(void)state;
 	assert_reads("[a]\rk = v\r",
 		     "1! expected lines that end with LF or CR LF, got a CR alone\n");
 	assert_reads("[a]\nk = v\r",
@@ -132,18 +115,16 @@ static void a_cr_alone_is_an_error(void **state)
 		     "1 [a]\n2! expected lines that end with LF or CR LF, got a CR alone\n");
 }
 
-static void a_nul_byte_is_an_error(void **state)
+TEST(a_nul_byte_is_an_error)
 {
-	(void)state;
 	assert_reads("[a]\nk = v\0w\nl = w\n",
 		     "1 [a]\n2! expected text, got the byte 0x00\n3 l=w\n");
 	assert_reads("\0", "1! expected text, got the byte 0x00\n");
 	assert_reads("; \0\n", "1! expected text, got the byte 0x00\n");
 }
 
-static void control_characters_are_an_error(void **state)
+TEST(control_characters_are_an_error)
 {
-	(void)state;
 	assert_reads("[a]\nk = \x1b[2J\nl = \x7f\nm = \v\n",
 		     "1 [a]\n2! expected text, got the byte 0x1b\n"
 		     "3! expected text, got the byte 0x7f\n"
@@ -160,11 +141,10 @@ static const char *read_long_line(size_t bytes, const char *end)
 	return read_bytes(text, strlen(text));
 }
 
-static void a_line_of_198_bytes_is_read_whole(void **state)
+TEST(a_line_of_198_bytes_is_read_whole)
 {
 	const char *text;
 
-	(void)state;
 	text = read_long_line(INI_LINE_MAX, "\nl=w\n");
 	assert_int_equal(strcspn(text + strlen("1 [a]\n2 k="), "\n"), INI_LINE_MAX - 2);
 	assert_non_null(strstr(text, "v\n3 l=w\n"));
@@ -172,34 +152,30 @@ static void a_line_of_198_bytes_is_read_whole(void **state)
 	assert_non_null(strstr(text, "v\n3 l=w\n"));
 }
 
-static void a_longer_line_is_an_error_and_no_new_setting(void **state)
+TEST(a_longer_line_is_an_error_and_no_new_setting)
 {
-	(void)state;
 	assert_string_equal(read_long_line(INI_LINE_MAX + 1, "\nl=w\n"),
 			    "1 [a]\n2! expected at most 198 bytes in a line, got 199\n3 l=w\n");
 	assert_string_equal(read_long_line(500, " x=y"),
 			    "1 [a]\n2! expected at most 198 bytes in a line, got 504\n");
 }
 
-static void a_comment_may_exceed_the_limit_of_a_line(void **state)
+TEST(a_comment_may_exceed_the_limit_of_a_line)
 {
 	char text[600];
 
-	(void)state;
 	memset(text, ';', sizeof(text));
 	assert_string_equal(read_bytes(text, sizeof(text)), "");
 }
 
-static void a_long_section_name_is_not_cut(void **state)
+TEST(a_long_section_name_is_not_cut)
 {
-	(void)state;
 	assert_reads("[listener abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz]\nk = v\n",
 		     "1 [listener abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz]\n2 k=v\n");
 }
 
-static void an_indented_line_continues_nothing(void **state)
+TEST(an_indented_line_continues_nothing)
 {
-	(void)state;
 	assert_reads("[a]\nk = v\n w\n\tl = x\n  [b]\nm = y\n",
 		     "1 [a]\n2 k=v\n"
 		     "3! expected no white space at the start of a line, got ' w'\n"
@@ -208,24 +184,21 @@ static void an_indented_line_continues_nothing(void **state)
 		     "6 m=y\n");
 }
 
-static void nothing_may_stand_behind_a_section(void **state)
+TEST(nothing_may_stand_behind_a_section)
 {
-	(void)state;
 	assert_reads("[a] junk\n", "1! expected nothing behind [SECTION], got 'junk'\n");
 	assert_reads("[a];x\n", "1! expected nothing behind [SECTION], got ';x'\n");
 	assert_reads("[a] # x\n", "1! expected nothing behind [SECTION], got '# x'\n");
 	assert_reads("[a]]\n", "1! expected nothing behind [SECTION], got ']'\n");
 }
 
-static void an_empty_section_is_left_to_the_caller(void **state)
+TEST(an_empty_section_is_left_to_the_caller)
 {
-	(void)state;
 	assert_reads("[]\n[ ]\n[  a  ]\n", "1 []\n2 []\n3 [a]\n");
 }
 
-static void keys_behind_a_broken_section_land_nowhere(void **state)
+TEST(keys_behind_a_broken_section_land_nowhere)
 {
-	(void)state;
 	assert_reads("[a]\nk = 1\n[noclose\nk = 2\n[b] junk\nk = 3\nbad\n[c]\nk = 4\n",
 		     "1 [a]\n2 k=1\n3! expected [SECTION], got '[noclose'\n"
 		     "5! expected nothing behind [SECTION], got 'junk'\n"
@@ -233,9 +206,8 @@ static void keys_behind_a_broken_section_land_nowhere(void **state)
 		     "8 [c]\n9 k=4\n");
 }
 
-static void a_setting_needs_a_key_and_an_equals_sign(void **state)
+TEST(a_setting_needs_a_key_and_an_equals_sign)
 {
-	(void)state;
 	assert_reads("[a]\n=v\n = v\nkey\nkey: v\na b = c\nk;x = v\n\"k\" = v\n",
 		     "1 [a]\n"
 		     "2! expected 'KEY = VALUE', got '=v'\n"
@@ -247,38 +219,8 @@ static void a_setting_needs_a_key_and_an_equals_sign(void **state)
 		     "8! expected 'KEY = VALUE', got '\"k\" = v'\n");
 }
 
-static void a_key_outside_a_section_is_an_error(void **state)
+TEST(a_key_outside_a_section_is_an_error)
 {
-	(void)state;
 	assert_reads("k = v\n[a]\nk = v\n",
 		     "1! expected a [SECTION] before the first key, got 'k = v'\n2 [a]\n3 k=v\n");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(settings_come_with_their_section_and_line),
-		cmocka_unit_test(an_empty_file_is_fine),
-		cmocka_unit_test(the_last_line_needs_no_end),
-		cmocka_unit_test(comments_stand_alone_or_behind_white_space),
-		cmocka_unit_test(an_empty_value_is_left_to_the_caller),
-		cmocka_unit_test(a_value_may_hold_equals_signs_and_brackets),
-		cmocka_unit_test(crlf_and_a_byte_order_mark_are_fine),
-		cmocka_unit_test(a_byte_order_mark_elsewhere_is_an_error),
-		cmocka_unit_test(a_cr_alone_is_an_error),
-		cmocka_unit_test(a_nul_byte_is_an_error),
-		cmocka_unit_test(control_characters_are_an_error),
-		cmocka_unit_test(a_line_of_198_bytes_is_read_whole),
-		cmocka_unit_test(a_longer_line_is_an_error_and_no_new_setting),
-		cmocka_unit_test(a_comment_may_exceed_the_limit_of_a_line),
-		cmocka_unit_test(a_long_section_name_is_not_cut),
-		cmocka_unit_test(an_indented_line_continues_nothing),
-		cmocka_unit_test(nothing_may_stand_behind_a_section),
-		cmocka_unit_test(an_empty_section_is_left_to_the_caller),
-		cmocka_unit_test(keys_behind_a_broken_section_land_nowhere),
-		cmocka_unit_test(a_setting_needs_a_key_and_an_equals_sign),
-		cmocka_unit_test(a_key_outside_a_section_is_an_error),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,12 @@
  * nothing behind. */
 #include <endian.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fake_engine.h"
 #include "iperf/proto.h"
 #include "iperf/test.h"
 #include "registry.h"
+#include "unit.h"
 
 enum { CHUNKS = 128, CHUNK = 4096 };
 
@@ -152,7 +147,7 @@ static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsig
 		assert_null(s->streams[i]->conn);
 }
 
-static void forward_counts_however_it_is_cut(void **state)
+TEST_WITH(forward_counts_however_it_is_cut, scene_start, scene_stop, NULL)
 {
 	static const size_t pieces[] = { 1, 3, 36, 37, 4096 };
 	static const char data[5000];
@@ -171,7 +166,7 @@ static void forward_counts_however_it_is_cut(void **state)
 	}
 }
 
-static void reverse_sends_no_more_than_asked(void **state)
+TEST_WITH(reverse_sends_no_more_than_asked, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	uint64_t bytes[2];
@@ -187,7 +182,7 @@ static void reverse_sends_no_more_than_asked(void **state)
 }
 
 /* A client may read a whole block before it handles any other event. */
-static void senders_send_whole_blocks(void **state)
+TEST_WITH(senders_send_whole_blocks, scene_start, scene_stop, NULL)
 {
 	static const char *const params[] = {
 		"{\"reverse\":true,\"parallel\":2,\"num\":1,\"len\":1000}",
@@ -209,7 +204,7 @@ static void senders_send_whole_blocks(void **state)
 	}
 }
 
-static void a_client_that_does_not_read_costs_one_queue(void **state)
+TEST_WITH(a_client_that_does_not_read_costs_one_queue, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 
@@ -221,7 +216,7 @@ static void a_client_that_does_not_read_costs_one_queue(void **state)
 }
 
 /* However little is due at a time: here a byte each microsecond, and all at once. */
-static void small_blocks_share_views(void **state)
+TEST_WITH(small_blocks_share_views, scene_start, scene_stop, NULL)
 {
 	static const char *const params[] = {
 		"{\"reverse\":true,\"len\":1,\"bandwidth\":8000000}",
@@ -244,7 +239,7 @@ static void small_blocks_share_views(void **state)
 	}
 }
 
-static void data_before_the_start_ends_the_stream(void **state)
+TEST_WITH(data_before_the_start_ends_the_stream, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 
@@ -257,7 +252,7 @@ static void data_before_the_start_ends_the_stream(void **state)
 	assert_int_equal(stat_load(s->fake->worker.stats.closed_protocol), 1);
 }
 
-static void bidir_knows_receivers_by_their_data(void **state)
+TEST_WITH(bidir_knows_receivers_by_their_data, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	uint64_t bytes[4];
@@ -275,7 +270,7 @@ static void bidir_knows_receivers_by_their_data(void **state)
 	assert_int_equal(bytes[2] + bytes[3], 100000);
 }
 
-static void bidir_without_data_ends(void **state)
+TEST_WITH(bidir_without_data_ends, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	uint64_t bytes[2];
@@ -285,7 +280,7 @@ static void bidir_without_data_ends(void **state)
 	assert_int_equal(bytes[0] + bytes[1], 0);
 }
 
-static void refusals_say_why(void **state)
+TEST_WITH(refusals_say_why, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 
@@ -307,7 +302,7 @@ static void refusals_say_why(void **state)
 	expect_error(s, IPERF3_BUFFER_FAILED);
 }
 
-static void no_stream_too_many(void **state)
+TEST_WITH(no_stream_too_many, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	struct fake_peer *more;
@@ -328,7 +323,7 @@ static void pass_step(struct scene *s)
 }
 
 /* Each stream has the time limit, as a far client opens one after the other. */
-static void streams_may_come_one_by_one(void **state)
+TEST_WITH(streams_may_come_one_by_one, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 
@@ -344,7 +339,7 @@ static void streams_may_come_one_by_one(void **state)
 	assert_int_equal(stat_load(s->fake->worker.stats.operations[0].errors), 1);
 }
 
-static void streams_end_with_control(void **state)
+TEST_WITH(streams_end_with_control, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 
@@ -363,7 +358,7 @@ static void streams_end_with_control(void **state)
 	}
 }
 
-static void states_that_arrive_together_are_all_handled(void **state)
+TEST_WITH(states_that_arrive_together_are_all_handled, scene_start, scene_stop, NULL)
 {
 	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_START, IPERF3_TEST_END };
 	struct scene *s = *state;
@@ -380,7 +375,7 @@ static void states_that_arrive_together_are_all_handled(void **state)
 	assert_null(s->control->conn);
 }
 
-static void the_end_of_a_drain_ends_a_test(void **state)
+TEST_WITH(the_end_of_a_drain_ends_a_test, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	struct worker *w = &s->fake->worker;
@@ -399,7 +394,7 @@ static void the_end_of_a_drain_ends_a_test(void **state)
 
 /* Nothing comes for longer than a drain waits for idle connections: the client gets no CPU, or its
  * rate is low. */
-static void a_drain_lets_a_silent_test_end(void **state)
+TEST_WITH(a_drain_lets_a_silent_test_end, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	struct worker *w = &s->fake->worker;
@@ -418,7 +413,7 @@ static void a_drain_lets_a_silent_test_end(void **state)
 }
 
 /* Streams may be accepted in another order than they were opened. */
-static void streams_are_told_apart_by_the_bytes_sent(void **state)
+TEST_WITH(streams_are_told_apart_by_the_bytes_sent, scene_start, scene_stop, NULL)
 {
 	static const char data[5000];
 	struct scene *s = *state;
@@ -437,7 +432,7 @@ static void streams_are_told_apart_by_the_bytes_sent(void **state)
 	assert_int_equal(bytes[2], 4000);
 }
 
-static void lost_streams_keep_their_count(void **state)
+TEST_WITH(lost_streams_keep_their_count, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	uint64_t bytes[2];
@@ -457,7 +452,7 @@ static void lost_streams_keep_their_count(void **state)
 }
 
 /* However many tests a client begins, it does not get the places of others: see test_session.c. */
-static void a_client_without_a_place_is_denied(void **state)
+TEST_WITH(a_client_without_a_place_is_denied, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
 	struct worker *w = &s->fake->worker;
@@ -488,7 +483,7 @@ static void a_client_without_a_place_is_denied(void **state)
 }
 
 /* Also where the stream's worker has missed phases between: no stream ends without a begin. */
-static void counting_begins_once_for_each_phase_that_counts(void **state)
+TEST(counting_begins_once_for_each_phase_that_counts)
 {
 	static const bool begins[][IPERF3_DEAD + 1] = {
 		[IPERF3_SETUP] = { [IPERF3_OMIT] = true, [IPERF3_RUN] = true, [IPERF3_END] = true },
@@ -497,37 +492,7 @@ static void counting_begins_once_for_each_phase_that_counts(void **state)
 		[IPERF3_END] = { false },
 	};
 
-	(void)state;
 	for (unsigned seen = IPERF3_SETUP; seen <= IPERF3_END; seen++)
 		for (unsigned now = seen + 1; now <= IPERF3_DEAD; now++)
 			assert_int_equal(iperf3_begins_counting(seen, now), begins[seen][now]);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_start, scene_stop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(forward_counts_however_it_is_cut),
-		TEST(reverse_sends_no_more_than_asked),
-		TEST(senders_send_whole_blocks),
-		TEST(a_client_that_does_not_read_costs_one_queue),
-		TEST(small_blocks_share_views),
-		TEST(data_before_the_start_ends_the_stream),
-		TEST(bidir_knows_receivers_by_their_data),
-		TEST(bidir_without_data_ends),
-		TEST(refusals_say_why),
-		TEST(no_stream_too_many),
-		TEST(streams_may_come_one_by_one),
-		TEST(streams_end_with_control),
-		TEST(states_that_arrive_together_are_all_handled),
-		TEST(the_end_of_a_drain_ends_a_test),
-		TEST(a_drain_lets_a_silent_test_end),
-		TEST(streams_are_told_apart_by_the_bytes_sent),
-		TEST(lost_streams_keep_their_count),
-		TEST(a_client_without_a_place_is_denied),
-		cmocka_unit_test(counting_begins_once_for_each_phase_that_counts),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* service/iperf/proto.c: the messages of iperf3's protocol, without connections. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "iperf/proto.h"
+#include "unit.h"
 #include "util.h"
 
 static int parse(const char *json, struct iperf3_params *p)
@@ -15,11 +10,10 @@ static int parse(const char *json, struct iperf3_params *p)
 	return iperf3_parse_params(json, strlen(json), p);
 }
 
-static void cookies_are_printable(void **state)
+TEST(cookies_are_printable)
 {
 	uint8_t bytes[IPERF3_COOKIE] = "abcdefghijklmnopqrstuvwxyz234567abcd";
 
-	(void)state;
 	assert_true(iperf3_is_cookie(bytes));
 	bytes[IPERF3_COOKIE - 1] = 'x';
 	assert_false(iperf3_is_cookie(bytes));
@@ -30,9 +24,8 @@ static void cookies_are_printable(void **state)
 	assert_false(iperf3_is_cookie(bytes));
 }
 
-static void lengths_have_a_limit(void **state)
+TEST(lengths_have_a_limit)
 {
-	(void)state;
 	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\1", 10), 1);
 	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\12", 10), 10);
 	assert_int_equal(iperf3_parse_length((const uint8_t *)"\0\0\0\13", 10), -EPROTO);
@@ -40,11 +33,10 @@ static void lengths_have_a_limit(void **state)
 	assert_int_equal(iperf3_parse_length((const uint8_t *)"\377\377\377\377", 10), -EPROTO);
 }
 
-static void parameters_mean_what_they_say(void **state)
+TEST(parameters_mean_what_they_say)
 {
 	struct iperf3_params p;
 
-	(void)state;
 	assert_int_equal(parse("{}", &p), 0);
 	assert_true(p.receives && !p.sends);
 	assert_int_equal(p.parallel, 1);
@@ -76,7 +68,7 @@ static void parameters_mean_what_they_say(void **state)
 	assert_true(p.receives && p.limit_bytes <= UINT64_C(1) << 53);
 }
 
-static void wrong_parameters_get_the_error_that_says_so(void **state)
+TEST(wrong_parameters_get_the_error_that_says_so)
 {
 	static const struct {
 		const char *json;
@@ -107,13 +99,12 @@ static void wrong_parameters_get_the_error_that_says_so(void **state)
 	};
 	struct iperf3_params p;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(parse(wrong[i].json, &p), wrong[i].error);
 }
 
 /* As iperf3 counts: a datagram that is late or comes twice takes one from those that are lost. */
-static void datagrams_are_counted_by_their_numbers(void **state)
+TEST(datagrams_are_counted_by_their_numbers)
 {
 	static const struct {
 		uint64_t numbers[6], high, lost, order;
@@ -126,7 +117,6 @@ static void datagrams_are_counted_by_their_numbers(void **state)
 	};
 	uint8_t header[IPERF3_HEADER];
 
-	(void)state;
 	for (unsigned wide = 0; wide < 2; wide++)
 		for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 			struct iperf3_arrivals a = { 0 };
@@ -142,13 +132,12 @@ static void datagrams_are_counted_by_their_numbers(void **state)
 }
 
 /* RFC 1982: numbers of 32 bits begin again at 0; what is late is still known. */
-static void numbers_of_32_bits_begin_again(void **state)
+TEST(numbers_of_32_bits_begin_again)
 {
 	static const uint64_t numbers[] = { 0, 1, UINT32_MAX, 2, 5, 4 };
 	struct iperf3_arrivals a = { .high = UINT32_MAX - 1 };
 	uint8_t header[IPERF3_HEADER];
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++) {
 		iperf3_build_header(header, false, 0, (1ULL << 32) + numbers[i]);
 		iperf3_arrived(&a, header, false, 0);
@@ -166,14 +155,13 @@ static void numbers_of_32_bits_begin_again(void **state)
 }
 
 /* RFC 1889, 6.3.1; no clock of the client's is ours. */
-static void jitter_is_of_differences(void **state)
+TEST(jitter_is_of_differences)
 {
 	static const uint64_t ms = NS_PER_MS, zero = 5000 * (uint64_t)NS_PER_S;
 	struct iperf3_arrivals a = { 0 };
 	uint8_t header[IPERF3_HEADER];
 	double expected = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		uint64_t late = i % 2 ? 3 * ms : 0;
 
@@ -184,7 +172,7 @@ static void jitter_is_of_differences(void **state)
 	}
 }
 
-static void streams_of_datagrams_shake_hands(void **state)
+TEST(streams_of_datagrams_shake_hands)
 {
 	static const uint8_t begins[][4] = {
 		{ 0x39, 0x38, 0x37, 0x36 },
@@ -194,7 +182,6 @@ static void streams_of_datagrams_shake_hands(void **state)
 	};
 	uint8_t answer[IPERF3_HANDSHAKE];
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(begins); i++)
 		assert_true(iperf3_is_handshake(begins[i], 4, answer));
 	assert_memory_equal(answer, "\x3a\xde\x68\xb1", 4);
@@ -203,7 +190,7 @@ static void streams_of_datagrams_shake_hands(void **state)
 	assert_false(iperf3_is_handshake((const uint8_t *)"\0\0\0", 4, answer));
 }
 
-static void results_come_back_as_they_went(void **state)
+TEST(results_come_back_as_they_went)
 {
 	struct iperf3_stream_result streams[] = {
 		{ .bytes = 1, .seconds = 1, .datagrams = true, .packets = 77, .lost = 5 },
@@ -216,7 +203,6 @@ static void results_come_back_as_they_went(void **state)
 	size_t length;
 	char *text = iperf3_build_results(&r, &length);
 
-	(void)state;
 	assert_non_null(text);
 	assert_int_equal(iperf3_parse_results(text + 4, length - 4, counted, 4, &cpu), 0);
 	for (unsigned i = 0; i < 3; i++) {
@@ -233,21 +219,4 @@ static void results_come_back_as_they_went(void **state)
 	assert_int_equal(iperf3_stream_id(0), 1);
 	assert_int_equal(iperf3_stream_id(1), 3);
 	assert_int_equal(iperf3_stream_id(2), 4);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cookies_are_printable),
-		cmocka_unit_test(lengths_have_a_limit),
-		cmocka_unit_test(parameters_mean_what_they_say),
-		cmocka_unit_test(wrong_parameters_get_the_error_that_says_so),
-		cmocka_unit_test(results_come_back_as_they_went),
-		cmocka_unit_test(datagrams_are_counted_by_their_numbers),
-		cmocka_unit_test(numbers_of_32_bits_begin_again),
-		cmocka_unit_test(jitter_is_of_differences),
-		cmocka_unit_test(streams_of_datagrams_shake_hands),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

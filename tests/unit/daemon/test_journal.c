@@ -1,21 +1,13 @@
 /* base/journal.c: messages in journald's format, and a journald that has stopped: a socket of ours
  * that is not read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <endian.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "journal.h"
+#include "unit.h"
 
 enum { MESSAGES = 100 * 1000 }; /* 100 ms for each would be hours */
 
@@ -91,24 +83,22 @@ static void expect_next(const char *wanted)
 	free(text);
 }
 
-static void fields_hold_any_bytes(void **state)
+TEST(fields_hold_any_bytes)
 {
 	static const struct journal_field fields[] = { { "PRIORITY", "6" },
 						       { "PEER", NULL },
 						       { "MESSAGE", "a=b\nc" } };
 
-	(void)state;
 	journal_send(fields, 3);
 	expect_next("a=b\nc");
 	journal_send(fields, 3);
 	assert_null(next("PEER"));
 }
 
-static void fields_that_are_too_long_are_cut(void **state)
+TEST(fields_that_are_too_long_are_cut)
 {
 	char text[2 * JOURNAL_BYTES_MAX] = "", *got;
 
-	(void)state;
 	memset(text, 'x', sizeof(text) - 1);
 	say(text);
 	got = next("MESSAGE");
@@ -116,12 +106,11 @@ static void fields_that_are_too_long_are_cut(void **state)
 	free(got);
 }
 
-static void an_unread_journal_is_not_waited_for_and_losses_are_reported(void **state)
+TEST(an_unread_journal_is_not_waited_for_and_losses_are_reported)
 {
 	unsigned received = 0, lost = 0;
 	char *text;
 
-	(void)state;
 	for (unsigned i = 0; i < MESSAGES; i++)
 		say("again");
 	while ((text = next("MESSAGE"))) {
@@ -140,9 +129,8 @@ static void an_unread_journal_is_not_waited_for_and_losses_are_reported(void **s
 	expect_next("nothing more was lost");
 }
 
-static void without_journald_messages_are_counted(void **state)
+TEST(without_journald_messages_are_counted)
 {
-	(void)state;
 	close(journald);
 	unlink(address.sun_path);
 	say("lost");
@@ -153,14 +141,4 @@ static void without_journald_messages_are_counted(void **state)
 	expect_next("heard");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields_hold_any_bytes),
-		cmocka_unit_test(fields_that_are_too_long_are_cut),
-		cmocka_unit_test(an_unread_journal_is_not_waited_for_and_losses_are_reported),
-		cmocka_unit_test(without_journald_messages_are_counted),
-	};
-
-	return cmocka_run_group_tests(tests, begin, end);
-}
+ALL_TESTS_WITH(begin, end)

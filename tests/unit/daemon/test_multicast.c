@@ -9,14 +9,13 @@
 #define AT     "f:5: [listener a] groups: "
 #define EXPECT "a multicast group and its interface such as 239.1.2.3%eth0 or ff05::1%eth0 or none"
 
-static void a_group_is_an_address_and_an_interface(void **state)
+TEST(a_group_is_an_address_and_an_interface)
 {
 	static const char *const texts[] = { "239.1.2.3%eth0", "224.0.0.1", "ff02::1%br-0.7",
 					     "ff05::1:3", "239.255.255.255%fifteen-letters" };
 	char text[MULTICAST_TEXT_MAX];
 	struct multicast_group group;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		assert_int_equal(multicast_parse(texts[i], &group), 0);
 		assert_true(sockaddr_is_multicast(&group.sa));
@@ -24,7 +23,7 @@ static void a_group_is_an_address_and_an_interface(void **state)
 	}
 }
 
-static void other_texts_are_refused(void **state)
+TEST(other_texts_are_refused)
 {
 	static const char *const texts[] = {
 		"",
@@ -50,17 +49,15 @@ static void other_texts_are_refused(void **state)
 	};
 	struct multicast_group group = { .interface = "untouched" };
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		assert_int_equal(multicast_parse(texts[i], &group), -EINVAL);
 	assert_string_equal(group.interface, "untouched");
 }
 
-static void a_list_of_groups_is_read(void **state)
+TEST(a_list_of_groups_is_read)
 {
 	struct config *c = load(UDP "groups = 239.1.2.3%eth0, 239.1.2.3%eth1\ngroups = ff05::1\n");
 
-	(void)state;
 	assert_int_equal(c->listeners[0].group_count, 3);
 	assert_string_equal(c->listeners[0].groups[1].interface, "eth1");
 	config_free(c);
@@ -70,9 +67,8 @@ static void a_list_of_groups_is_read(void **state)
 	config_free(load(GOOD "groups = none\n"));
 }
 
-static void what_cannot_be_a_group_says_so(void **state)
+TEST(what_cannot_be_a_group_says_so)
 {
-	(void)state;
 	assert_errors(UDP "groups = 10.0.0.1%eth0\n",
 		      AT "expected " EXPECT ", got '10.0.0.1%eth0'\n");
 	assert_errors(UDP "groups = none, 239.1.2.3\n",
@@ -84,11 +80,10 @@ static void what_cannot_be_a_group_says_so(void **state)
 			 "rdma)\n");
 }
 
-static void the_number_of_groups_is_bounded(void **state)
+TEST(the_number_of_groups_is_bounded)
 {
 	char text[4096] = UDP;
 
-	(void)state;
 	for (unsigned i = 0; i < CONFIG_GROUPS_MAX; i++)
 		sprintf(text + strlen(text), "groups = 239.0.0.%u%%lo\n", i);
 	config_free(load(text));
@@ -128,11 +123,10 @@ static const char *together(const char *a, const char *groups_a, const char *b,
 }
 
 /* Over RDMA a group has no ports. */
-static void no_rdma_datagram_is_answered_twice(void **state)
+TEST(no_rdma_datagram_is_answered_twice)
 {
 	static const char *const RDMA = "rdma\noptional = yes\nqp-type = ud";
 
-	(void)state;
 	assert_string_equal(
 		together_over(RDMA, "10.0.0.1:7", "239.0.0.1%a", "10.0.0.1:8", "239.0.0.1%b"), "");
 	assert_non_null(strstr(
@@ -140,11 +134,10 @@ static void no_rdma_datagram_is_answered_twice(void **state)
 		"'239.0.0.1%a' is already served by [listener a]"));
 }
 
-static void no_datagram_is_answered_twice(void **state)
+TEST(no_datagram_is_answered_twice)
 {
 	static const char *const G = "239.0.0.1%lo";
 
-	(void)state;
 	assert_string_equal(together("127.0.0.1:7", G, "127.0.0.2:8", G), "");
 	assert_string_equal(together("127.0.0.1:0", G, "127.0.0.1:0", G), "");
 	assert_string_equal(together("127.0.0.1:7", G, "127.0.0.2:7", "239.0.0.1%eth0"), "");
@@ -160,7 +153,7 @@ static void no_datagram_is_answered_twice(void **state)
 }
 
 /* The name of a kept socket tells the interface, which the kernel does not. */
-static void a_kept_socket_knows_its_interface(void **state)
+TEST(a_kept_socket_knows_its_interface)
 {
 	static const char *const refused[] = { "a%=239.1.2.3 7007",   "a%0=239.1.2.3 7007",
 					       "a%1=127.0.0.1 7007",  "a%80000000=239.1.2.3 7",
@@ -170,7 +163,6 @@ static void a_kept_socket_knows_its_interface(void **state)
 	char text[SOCKET_NAME_TEXT_MAX];
 	struct address address;
 
-	(void)state;
 	assert_int_equal(parse_address("239.1.2.3:7007", &address), 0);
 	from.wanted = address.sa;
 	sockaddr_set_port(&from.wanted, 7007);
@@ -183,20 +175,4 @@ static void a_kept_socket_knows_its_interface(void **state)
 	assert_false(socket_name_fits(&from, &to, &to.wanted));
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
 		assert_int_equal(socket_name_parse(refused[i], &to), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_group_is_an_address_and_an_interface),
-		cmocka_unit_test(other_texts_are_refused),
-		cmocka_unit_test(a_list_of_groups_is_read),
-		cmocka_unit_test(what_cannot_be_a_group_says_so),
-		cmocka_unit_test(the_number_of_groups_is_bounded),
-		cmocka_unit_test(no_datagram_is_answered_twice),
-		cmocka_unit_test(no_rdma_datagram_is_answered_twice),
-		cmocka_unit_test(a_kept_socket_knows_its_interface),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -205,11 +205,10 @@ static struct service_case *serve(struct disk *d, const struct message *m, unsig
 	return t;
 }
 
-static void written_data_is_read_back_at_every_split(void **state)
+TEST(written_data_is_read_back_at_every_split)
 {
 	struct message m = hello(false);
 
-	(void)state;
 	put_request(&m, 0, NBD_CMD_WRITE, 1, 4096, 100000);
 	put_pattern(&m, 100000, 5);
 	put_request(&m, NBD_CMD_FLAG_FUA, NBD_CMD_WRITE, 2, 7, 3);
@@ -238,14 +237,13 @@ static void written_data_is_read_back_at_every_split(void **state)
 	free(m.data);
 }
 
-static void a_read_larger_than_the_pool_is_sent_in_order(void **state)
+TEST(a_read_larger_than_the_pool_is_sent_in_order)
 {
 	struct message m = hello(false), read = { 0 };
 	struct disk d;
 	struct service_case *t;
 	struct ear e;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		put_request(&m, 0, NBD_CMD_WRITE, i, i * 1000000, 1000000);
 		put_pattern(&m, 1000000, i);
@@ -279,14 +277,13 @@ static void a_read_larger_than_the_pool_is_sent_in_order(void **state)
 	free(read.data);
 }
 
-static void a_read_that_waited_for_room_continues(void **state)
+TEST(a_read_that_waited_for_room_continues)
 {
 	struct message m = hello(true), read = { 0 };
 	struct service_case *t = case_new(&service_nbd, 256, 16384);
 	struct disk d;
 	size_t before;
 
-	(void)state;
 	disk_open(&d, t);
 	memset(d.export.memory, 7, SIZE);
 	page_map_set(d.export.pages, 0, SIZE / PAGE_MAP_BYTES);
@@ -304,14 +301,13 @@ static void a_read_that_waited_for_room_continues(void **state)
 	free(read.data);
 }
 
-static void holes_are_sent_as_holes(void **state)
+TEST(holes_are_sent_as_holes)
 {
 	struct message m = hello(true);
 	struct disk d;
 	struct service_case *t;
 	struct ear e;
 
-	(void)state;
 	put_request(&m, 0, NBD_CMD_READ, 1, 65536, 8192);
 	t = serve(&d, &m, 0);
 	e = (struct ear){ .t = t };
@@ -351,12 +347,11 @@ static void hear_extended(struct ear *e, uint16_t flags, uint16_t type, uint64_t
 	assert_int_equal(hear_number(e, 8), length);
 }
 
-static void extended_headers_carry_64_bit_lengths(void **state)
+TEST(extended_headers_carry_64_bit_lengths)
 {
 	static const char query[] = "base:allocation";
 	struct message m = { 0 }, set = { 0 };
 
-	(void)state;
 	put32(&set, 0); /* the default export */
 	put32(&set, 1);
 	put32(&set, sizeof(query) - 1);
@@ -407,12 +402,11 @@ static void extended_headers_carry_64_bit_lengths(void **state)
 	free(set.data);
 }
 
-static void a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not(void **state)
+TEST(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not)
 {
 	const uint64_t second = NS_PER_S;
 	struct message m = hello(false);
 
-	(void)state;
 	put_request(&m, 0, NBD_CMD_WRITE, 1, 0, 1000);
 	for (size_t bytes = 0; bytes <= m.bytes; bytes++) {
 		struct disk d;
@@ -456,12 +450,11 @@ static unsigned drip(const struct message *m, size_t first, size_t rate)
 	return ended ? seconds : 0;
 }
 
-static void a_dripping_client_is_closed_like_a_silent_one(void **state)
+TEST(a_dripping_client_is_closed_like_a_silent_one)
 {
 	struct message m = hello(false);
 	size_t served = m.bytes;
 
-	(void)state;
 	put_request(&m, 0, NBD_CMD_WRITE, 1, 0, 1000);
 	put_pattern(&m, 1000, 1);
 	assert_in_range(drip(&m, 0, 1), 10, 15); /* its flags, and then an option */
@@ -472,12 +465,11 @@ static void a_dripping_client_is_closed_like_a_silent_one(void **state)
 	free(m.data);
 }
 
-static void each_request_has_its_time(void **state)
+TEST(each_request_has_its_time)
 {
 	struct message m = hello(false);
 	size_t served = m.bytes;
 
-	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
 		put_request(&m, 0, NBD_CMD_WRITE, i, i ? 0 : SIZE, 100); /* the first is refused */
 		put_pattern(&m, 100, i);
@@ -486,11 +478,10 @@ static void each_request_has_its_time(void **state)
 	free(m.data);
 }
 
-static void a_long_payload_has_the_time_that_it_needs_and_no_more(void **state)
+TEST(a_long_payload_has_the_time_that_it_needs_and_no_more)
 {
 	enum { LENGTH = SIZE / 2 };
 
-	(void)state;
 	for (unsigned refused = 0; refused < 2; refused++) {
 		struct message m = hello(false);
 		size_t served = m.bytes;
@@ -503,11 +494,10 @@ static void a_long_payload_has_the_time_that_it_needs_and_no_more(void **state)
 	}
 }
 
-static void a_refused_write_s_payload_is_dropped(void **state)
+TEST(a_refused_write_s_payload_is_dropped)
 {
 	struct message m = hello(false);
 
-	(void)state;
 	put_request(&m, 0, NBD_CMD_WRITE, 1, SIZE - 10, 50000);
 	put_pattern(&m, 50000, 1);
 	put_request(&m, 0, 77, 2, 0, 0);
@@ -533,14 +523,13 @@ static void a_refused_write_s_payload_is_dropped(void **state)
 	free(m.data);
 }
 
-static void a_refusal_follows_the_payload(void **state)
+TEST(a_refusal_follows_the_payload)
 {
 	struct message m = hello(false);
 	struct disk d;
 	struct service_case *t;
 	size_t heard;
 
-	(void)state;
 	put_request(&m, 0, NBD_CMD_WRITE, 1, SIZE - 10, 50000);
 	put_pattern(&m, 50000, 1);
 	t = serve(&d, &(struct message){ m.data, m.bytes - 1 }, 0);
@@ -553,13 +542,12 @@ static void a_refusal_follows_the_payload(void **state)
 	free(m.data);
 }
 
-static void a_wrong_magic_ends_the_connection(void **state)
+TEST(a_wrong_magic_ends_the_connection)
 {
 	struct message m = hello(false);
 	struct disk d;
 	struct service_case *t;
 
-	(void)state;
 	put(&m, "this is no request at all, is it?", 32);
 	t = serve(&d, &m, 0);
 	assert_null(t->conn);
@@ -569,14 +557,13 @@ static void a_wrong_magic_ends_the_connection(void **state)
 	free(m.data);
 }
 
-static void a_failed_export_answers_with_errors_and_admits_no_client(void **state)
+TEST(a_failed_export_answers_with_errors_and_admits_no_client)
 {
 	struct message m = hello(false), go = hello(false);
 	struct disk d;
 	struct service_case *t = case_new(&service_nbd, 64, 16384);
 	struct ear e = { .t = t };
 
-	(void)state;
 	disk_open(&d, t);
 	case_input(t, m.data, m.bytes, m.bytes);
 	hear_hello(&e);
@@ -599,25 +586,4 @@ static void a_failed_export_answers_with_errors_and_admits_no_client(void **stat
 	disk_close(&d);
 	free(m.data);
 	free(go.data);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(written_data_is_read_back_at_every_split),
-		cmocka_unit_test(a_read_larger_than_the_pool_is_sent_in_order),
-		cmocka_unit_test(a_read_that_waited_for_room_continues),
-		cmocka_unit_test(holes_are_sent_as_holes),
-		cmocka_unit_test(extended_headers_carry_64_bit_lengths),
-		cmocka_unit_test(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not),
-		cmocka_unit_test(a_dripping_client_is_closed_like_a_silent_one),
-		cmocka_unit_test(each_request_has_its_time),
-		cmocka_unit_test(a_long_payload_has_the_time_that_it_needs_and_no_more),
-		cmocka_unit_test(a_refused_write_s_payload_is_dropped),
-		cmocka_unit_test(a_refusal_follows_the_payload),
-		cmocka_unit_test(a_wrong_magic_ends_the_connection),
-		cmocka_unit_test(a_failed_export_answers_with_errors_and_admits_no_client),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

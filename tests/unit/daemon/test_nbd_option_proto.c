@@ -4,6 +4,7 @@
 
 #include "hex.h"
 #include "nbd/option_proto.h"
+#include "unit.h"
 #include "util.h"
 
 #define OPT "49484156454f5054"
@@ -21,11 +22,10 @@ static uint32_t option(const char *hex, enum nbd_mode mode, struct nbd_option *o
 	return nbd_parse_option_data(b.data + NBD_OPTION, mode, o);
 }
 
-static void client_flags_are_known(void **state)
+TEST(client_flags_are_known)
 {
 	uint32_t flags = 77;
 
-	(void)state;
 	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\3", &flags), 0);
 	assert_int_equal(flags, NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES);
 	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\0", &flags), 0);
@@ -35,11 +35,10 @@ static void client_flags_are_known(void **state)
 	assert_int_equal(flags, 0);
 }
 
-static void options_of_real_clients_are_read(void **state)
+TEST(options_of_real_clients_are_read)
 {
 	struct nbd_option o;
 
-	(void)state;
 	/* libnbd: nbdinfo's INFO, asking for all it knows; GO of nbdsh and qemu */
 	assert_int_equal(option(OPT "0000000600000010000000046469736b0003000300010002", 0, &o), 0);
 	assert_int_equal(o.type, NBD_OPT_INFO);
@@ -67,7 +66,7 @@ static void options_of_real_clients_are_read(void **state)
 #define BASE       "00000005626173653a"
 #define QEMU       "0000000671656d753a78" /* "qemu:x" */
 
-static void contexts_are_found(void **state)
+TEST(contexts_are_found)
 {
 	static const struct {
 		const char *hex;
@@ -99,7 +98,6 @@ static void contexts_are_found(void **state)
 	};
 	struct nbd_option o;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(option(cases[i].hex, NBD_STRUCTURED, &o), 0);
 		assert_int_equal(o.allocation, cases[i].found);
@@ -108,7 +106,7 @@ static void contexts_are_found(void **state)
 	}
 }
 
-static void options_that_do_not_add_up_are_invalid(void **state)
+TEST(options_that_do_not_add_up_are_invalid)
 {
 	static const char *const cases[] = {
 		OPT "000000030000000100",             /* LIST, and data */
@@ -153,7 +151,6 @@ static void options_that_do_not_add_up_are_invalid(void **state)
 	};
 	struct nbd_option o;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct bytes b = bytes_of(cases[i]);
 		struct nbd_option was;
@@ -167,13 +164,12 @@ static void options_that_do_not_add_up_are_invalid(void **state)
 	}
 }
 
-static void names_have_a_limit(void **state)
+TEST(names_have_a_limit)
 {
 	static const uint8_t most[] = { 0, 0, 16, 0 }, more[] = { 0, 0, 16, 1 };
 	static uint8_t data[NBD_OPTION_MAX];
 	struct nbd_option o = { .type = NBD_OPT_EXPORT_NAME, .length = NBD_NAME_MAX };
 
-	(void)state;
 	memset(data, 'x', sizeof(data));
 	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), 0);
 	assert_int_equal(o.name.bytes, NBD_NAME_MAX);
@@ -189,7 +185,7 @@ static void names_have_a_limit(void **state)
 	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), 0);
 }
 
-static void options_are_refused_by_their_header(void **state)
+TEST(options_are_refused_by_their_header)
 {
 	static const struct {
 		const char *hex;
@@ -215,7 +211,6 @@ static void options_are_refused_by_their_header(void **state)
 		  -EPROTO, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct nbd_option o = { .refusal = 0 };
 
@@ -225,7 +220,7 @@ static void options_are_refused_by_their_header(void **state)
 	}
 }
 
-static void tls_comes_before_all_other_options(void **state)
+TEST(tls_comes_before_all_other_options)
 {
 	static const struct {
 		const char *hex;
@@ -244,7 +239,6 @@ static void tls_comes_before_all_other_options(void **state)
 		{ OPT "0000000100000000", NBD_TLS_ON, 0, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct nbd_option o = { .refusal = 0 };
 
@@ -254,11 +248,10 @@ static void tls_comes_before_all_other_options(void **state)
 	}
 }
 
-static void extended_headers_take_precedence(void **state)
+TEST(extended_headers_take_precedence)
 {
 	struct nbd_option o;
 
-	(void)state;
 	assert_int_equal(option(OPT "0000000800000000", NBD_EXTENDED, &o),
 			 NBD_REP_ERR_EXT_HEADER_REQD);
 	assert_int_equal(option(OPT "00000001000000046469736b", NBD_EXTENDED, &o),
@@ -269,12 +262,11 @@ static void extended_headers_take_precedence(void **state)
 }
 
 /* As nbdkit and qemu-nbd answer the same. */
-static void handshake_replies_are_those_of_real_servers(void **state)
+TEST(handshake_replies_are_those_of_real_servers)
 {
 	uint8_t b[NBD_OPTION_REPLY_MAX], export[NBD_EXPORT_REPLY_MAX], zeros[124] = { 0 };
 	static char name[NBD_NAME_MAX + 2];
 
-	(void)state;
 	assert_bytes(b, nbd_build_greeting(b), "4e42444d4147494349484156454f50540003");
 	assert_bytes(b, nbd_build_ack(b, NBD_OPT_GO), REP "000000070000000100000000");
 	assert_bytes(b, nbd_build_server(b, ""), REP "00000003000000020000000400000000");
@@ -306,21 +298,4 @@ static void handshake_replies_are_those_of_real_servers(void **state)
 			 20 + 2 + NBD_NAME_MAX);
 	assert_int_equal(nbd_build_option_error(b, 1, NBD_REP_ERR_UNKNOWN, name),
 			 20 + NBD_TEXT_MAX);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(client_flags_are_known),
-		cmocka_unit_test(options_of_real_clients_are_read),
-		cmocka_unit_test(contexts_are_found),
-		cmocka_unit_test(options_that_do_not_add_up_are_invalid),
-		cmocka_unit_test(names_have_a_limit),
-		cmocka_unit_test(options_are_refused_by_their_header),
-		cmocka_unit_test(tls_comes_before_all_other_options),
-		cmocka_unit_test(extended_headers_take_precedence),
-		cmocka_unit_test(handshake_replies_are_those_of_real_servers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

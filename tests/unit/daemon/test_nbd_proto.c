@@ -4,6 +4,7 @@
 
 #include "hex.h"
 #include "nbd/proto.h"
+#include "unit.h"
 #include "util.h"
 
 /* ---- Requests ---- */
@@ -27,7 +28,7 @@ static const struct nbd_terms any = {
 	.size = 1 << 20, .block_min = 1, .flags = ALL_FLAGS, .block_status = true
 };
 
-static void requests_of_real_clients_are_read(void **state)
+TEST(requests_of_real_clients_are_read)
 {
 	static const struct {
 		enum nbd_mode mode;
@@ -68,7 +69,6 @@ static void requests_of_real_clients_are_read(void **state)
 		  { NO_HOLE, NBD_CMD_WRITE_ZEROES, 0, 2, 512, 512 } },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct bytes b = bytes_of(cases[i].hex);
 		struct nbd_terms terms = any;
@@ -84,7 +84,7 @@ static void requests_of_real_clients_are_read(void **state)
 	}
 }
 
-static void requests_that_lose_the_stream_end_it(void **state)
+TEST(requests_that_lose_the_stream_end_it)
 {
 	static const struct {
 		enum nbd_mode mode;
@@ -126,7 +126,6 @@ static void requests_that_lose_the_stream_end_it(void **state)
 		  0, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct nbd_request r = { .payload = 0 };
 
@@ -153,7 +152,7 @@ static uint32_t check(const struct nbd_terms *terms, unsigned type, unsigned fla
 static const enum nbd_mode modes[] = { NBD_SIMPLE, NBD_STRUCTURED, NBD_EXTENDED };
 
 /* Of each command the flags it may have, in any mode that negotiates them. */
-static void commands_have_their_own_flags(void **state)
+TEST(commands_have_their_own_flags)
 {
 	static const unsigned allowed[] = {
 		[NBD_CMD_READ] = FUA | DF,
@@ -166,7 +165,6 @@ static void commands_have_their_own_flags(void **state)
 		[NBD_CMD_BLOCK_STATUS] = FUA | REQ_ONE,
 	};
 
-	(void)state;
 	for (unsigned type = 0; type < ARRAY_SIZE(allowed); type++) {
 		for (unsigned i = 0; i < 16 * ARRAY_SIZE(modes); i++) {
 			unsigned flag = 1U << i / ARRAY_SIZE(modes), known = allowed[type];
@@ -186,7 +184,7 @@ static void commands_have_their_own_flags(void **state)
 	}
 }
 
-static void options_that_were_not_offered_are_refused(void **state)
+TEST(options_that_were_not_offered_are_refused)
 {
 	static const struct {
 		unsigned feature, type, flag;
@@ -202,7 +200,6 @@ static void options_that_were_not_offered_are_refused(void **state)
 	};
 	struct nbd_terms terms = any;
 
-	(void)state;
 	terms.mode = NBD_STRUCTURED;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t length = cases[i].type == NBD_CMD_FLUSH ? 0 : 512;
@@ -220,11 +217,10 @@ static void options_that_were_not_offered_are_refused(void **state)
 	assert_int_equal(check(&terms, 0xffff, 0, 0, 0), NBD_EINVAL);
 }
 
-static void a_read_only_export_is_only_read(void **state)
+TEST(a_read_only_export_is_only_read)
 {
 	struct nbd_terms terms = any;
 
-	(void)state;
 	terms.mode = NBD_STRUCTURED;
 	terms.flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_READ_ONLY | NBD_FLAG_SEND_FLUSH;
 	assert_int_equal(check(&terms, NBD_CMD_READ, 0, 0, 512), 0);
@@ -235,7 +231,7 @@ static void a_read_only_export_is_only_read(void **state)
 	assert_int_equal(check(&terms, NBD_CMD_WRITE_ZEROES, 0, 0, 512), NBD_EPERM);
 }
 
-static void ranges_stay_in_the_export(void **state)
+TEST(ranges_stay_in_the_export)
 {
 	static const struct {
 		unsigned type;
@@ -247,7 +243,6 @@ static void ranges_stay_in_the_export(void **state)
 	};
 	struct nbd_terms terms = any;
 
-	(void)state;
 	terms.mode = NBD_EXTENDED;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		unsigned type = cases[i].type;
@@ -273,11 +268,10 @@ static void ranges_stay_in_the_export(void **state)
 	assert_int_equal(check(&terms, NBD_CMD_DISC, 0, 1, 1), 0);
 }
 
-static void data_has_a_limit_and_other_lengths_none(void **state)
+TEST(data_has_a_limit_and_other_lengths_none)
 {
 	struct nbd_terms terms = any;
 
-	(void)state;
 	terms.size = 64 * GIB;
 	terms.mode = NBD_EXTENDED;
 	assert_int_equal(check(&terms, NBD_CMD_READ, 0, 0, MAX), 0);
@@ -293,11 +287,10 @@ static void data_has_a_limit_and_other_lengths_none(void **state)
 	assert_int_equal(check(&terms, NBD_CMD_BLOCK_STATUS, 0, 0, 64 * GIB), 0);
 }
 
-static void ranges_are_aligned(void **state)
+TEST(ranges_are_aligned)
 {
 	struct nbd_terms terms = any;
 
-	(void)state;
 	terms.mode = NBD_STRUCTURED;
 	terms.block_min = 4096;
 	for (unsigned type = 0; type <= NBD_CMD_BLOCK_STATUS; type++) {
@@ -310,9 +303,8 @@ static void ranges_are_aligned(void **state)
 	}
 }
 
-static void errors_are_those_of_the_protocol(void **state)
+TEST(errors_are_those_of_the_protocol)
 {
-	(void)state;
 	assert_int_equal(nbd_error_of(0), 0);
 	assert_int_equal(nbd_error_of(-EPERM), NBD_EPERM);
 	assert_int_equal(nbd_error_of(-EROFS), NBD_EPERM);
@@ -332,14 +324,13 @@ static void errors_are_those_of_the_protocol(void **state)
 /* ---- Replies ---- */
 
 /* As nbdkit and qemu-nbd answer the same. */
-static void replies_are_those_of_real_servers(void **state)
+TEST(replies_are_those_of_real_servers)
 {
 	const struct nbd_request r = { .cookie = 1, .offset = 0x10000000000, .length = 4 };
 	const struct nbd_request four = { .cookie = 1, .length = 4 };
 	const struct nbd_request df = { DF, NBD_CMD_READ, 0, 2, 0xffc, 8 };
 	uint8_t b[NBD_REPLY_MAX];
 
-	(void)state;
 	assert_bytes(b, nbd_build_reply(b, NBD_SIMPLE, &r, 0, NULL),
 		     "67446698000000000000000000000001");
 	assert_bytes(b, nbd_build_reply(b, NBD_SIMPLE, &r, NBD_EINVAL, "text"),
@@ -383,13 +374,12 @@ static void replies_are_those_of_real_servers(void **state)
 	assert_int_equal(nbd_build_hole(b, NBD_EXTENDED, &four, 512, 4096, true), NBD_CHUNK_MAX);
 }
 
-static void texts_of_errors_are_cut(void **state)
+TEST(texts_of_errors_are_cut)
 {
 	const struct nbd_request r = { .cookie = 1 };
 	static char text[2 * NBD_TEXT_MAX];
 	uint8_t b[NBD_REPLY_MAX];
 
-	(void)state;
 	memset(text, 'x', sizeof(text) - 1);
 	assert_int_equal(nbd_build_reply(b, NBD_STRUCTURED, &r, NBD_EIO, text),
 			 20 + 4 + 2 + NBD_TEXT_MAX);
@@ -400,13 +390,12 @@ enum { HOLE = NBD_STATE_HOLE | NBD_STATE_ZERO };
 #define STRUCTURED_STATUS "668e33ef000100050000000000000001"
 #define EXTENDED_STATUS   "6e8a278c0001000600000000000000010000000000000000"
 
-static void block_status_is_that_of_real_servers(void **state)
+TEST(block_status_is_that_of_real_servers)
 {
 	static const struct nbd_extent extents[] = { { 8192, 0 }, { 0xfe000, HOLE } };
 	struct nbd_request r = { .type = NBD_CMD_BLOCK_STATUS, .cookie = 1, .length = 1 << 20 };
 	uint8_t b[NBD_STATUS_HEADER_MAX + ARRAY_SIZE(extents) * NBD_STATUS_EXTENT_MAX];
 
-	(void)state;
 	assert_bytes(b, nbd_build_block_status(b, NBD_STRUCTURED, &r, extents, 2),
 		     STRUCTURED_STATUS "00000014000000010000200000000000000fe00000000003");
 	assert_bytes(b, nbd_build_block_status(b, NBD_EXTENDED, &r, extents, 2),
@@ -423,7 +412,7 @@ static void block_status_is_that_of_real_servers(void **state)
 				     "00000000000020000000000000000000");
 }
 
-static void block_status_keeps_to_the_request(void **state)
+TEST(block_status_keeps_to_the_request)
 {
 	static const struct nbd_extent extents[] = {
 		{ 4096, 0 }, { 4096, 0 }, { 4096, HOLE }, { 4096, 0 }
@@ -431,7 +420,6 @@ static void block_status_keeps_to_the_request(void **state)
 	struct nbd_request r = { .type = NBD_CMD_BLOCK_STATUS, .cookie = 1, .length = 8193 };
 	uint8_t b[NBD_STATUS_HEADER_MAX + ARRAY_SIZE(extents) * NBD_STATUS_EXTENT_MAX];
 
-	(void)state;
 	/* equal neighbours are one; the last one may reach further, none may begin there */
 	assert_bytes(b, nbd_build_block_status(b, NBD_STRUCTURED, &r, extents, 4),
 		     STRUCTURED_STATUS "0000001400000001"
@@ -453,14 +441,13 @@ static void block_status_keeps_to_the_request(void **state)
 				       "0000100000000000");
 }
 
-static void long_extents_are_cut_where_they_must(void **state)
+TEST(long_extents_are_cut_where_they_must)
 {
 	static const struct nbd_extent extents[] = { { 8 * GIB, HOLE }, { 8 * GIB, 0 } };
 	static const struct nbd_extent longer[] = { { 0xffff8000, HOLE }, { 4096, 0 } };
 	struct nbd_request r = { .type = NBD_CMD_BLOCK_STATUS, .cookie = 1, .length = 16 * GIB };
 	uint8_t b[NBD_STATUS_HEADER_MAX + ARRAY_SIZE(extents) * NBD_STATUS_EXTENT_MAX];
 
-	(void)state;
 	assert_bytes(b, nbd_build_block_status(b, NBD_EXTENDED, &r, extents, 2),
 		     EXTENDED_STATUS "0000000000000028"
 				     "00000001"
@@ -481,26 +468,4 @@ static void long_extents_are_cut_where_they_must(void **state)
 				     "00000001"
 				     "00000001"
 				     "00000000ffffffff0000000000000003");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(requests_of_real_clients_are_read),
-		cmocka_unit_test(requests_that_lose_the_stream_end_it),
-		cmocka_unit_test(commands_have_their_own_flags),
-		cmocka_unit_test(options_that_were_not_offered_are_refused),
-		cmocka_unit_test(a_read_only_export_is_only_read),
-		cmocka_unit_test(ranges_stay_in_the_export),
-		cmocka_unit_test(data_has_a_limit_and_other_lengths_none),
-		cmocka_unit_test(ranges_are_aligned),
-		cmocka_unit_test(errors_are_those_of_the_protocol),
-		cmocka_unit_test(replies_are_those_of_real_servers),
-		cmocka_unit_test(texts_of_errors_are_cut),
-		cmocka_unit_test(block_status_is_that_of_real_servers),
-		cmocka_unit_test(block_status_keeps_to_the_request),
-		cmocka_unit_test(long_extents_are_cut_where_they_must),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

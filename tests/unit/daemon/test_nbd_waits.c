@@ -78,7 +78,7 @@ static void late_finish(struct late *l, unsigned i)
 	case_turns(l->t);
 }
 
-static void an_answer_without_memory_does_not_delay_those_with_memory(void **state)
+TEST(an_answer_without_memory_does_not_delay_those_with_memory)
 {
 	struct late l;
 	struct worker *w;
@@ -86,7 +86,6 @@ static void an_answer_without_memory_does_not_delay_those_with_memory(void **sta
 	unsigned count = 0;
 	size_t before;
 
-	(void)state;
 	late_start(&l);
 	w = &l.t->worker;
 	ask(l.t, NBD_CMD_TRIM);
@@ -113,12 +112,11 @@ static void an_answer_without_memory_does_not_delay_those_with_memory(void **sta
 	case_free(l.t);
 }
 
-static void the_deadline_for_input_does_not_run_while_input_is_paused(void **state)
+TEST(the_deadline_for_input_does_not_run_while_input_is_paused)
 {
 	static const uint8_t half[CHUNK]; /* of the payload: a whole block, which is written */
 	struct late l;
 
-	(void)state;
 	late_start(&l);
 	l.t->worker.limits.held_max = CHUNK + sizeof(half);
 	l.t->room = 0;
@@ -148,9 +146,8 @@ static void feed(struct late *l)
 }
 
 /* The header has no room before data that fills chunks whole, and data is taken by blocks. */
-static void aligned_reads_hold_what_they_need_and_no_chunk_more(void **state)
+TEST(aligned_reads_hold_what_they_need_and_no_chunk_more)
 {
-	(void)state;
 	for (uint32_t align = CHUNK; align <= 2 * CHUNK; align *= 2) {
 		struct chunk *taken[12];
 		struct late l;
@@ -219,12 +216,11 @@ static struct conn *ask_at_once(struct late *l, unsigned count)
 	return c;
 }
 
-static void a_run_begins_few_large_reads(void **state)
+TEST(a_run_begins_few_large_reads)
 {
 	struct late l;
 	struct conn *c;
 
-	(void)state;
 	large_start(&l);
 	c = ask_at_once(&l, 2 * FEW + 1);
 	for (unsigned begun = FEW; begun <= 2 * FEW; begun += FEW) {
@@ -238,11 +234,10 @@ static void a_run_begins_few_large_reads(void **state)
 	case_free(l.t);
 }
 
-static void few_reads_from_memory_are_in_flight(void **state)
+TEST(few_reads_from_memory_are_in_flight)
 {
 	struct late l;
 
-	(void)state;
 	large_start(&l);
 	l.export.in_memory = true;
 	ask_for_large(&l, 2 * FEW);
@@ -260,13 +255,12 @@ static void prompt_submit(struct io *io)
 
 static const struct store store_prompt = { .name = "prompt", .submit = prompt_submit };
 
-static void much_output_is_sent_before_the_next_request(void **state)
+TEST(much_output_is_sent_before_the_next_request)
 {
 	struct late l;
 	struct conn *c;
 	size_t before;
 
-	(void)state;
 	large_start(&l);
 	l.mount.store = &store_prompt;
 	before = l.t->out_bytes;
@@ -286,13 +280,12 @@ static void much_output_is_sent_before_the_next_request(void **state)
 
 /* The parts of a reply with one header follow each other: no other command is in flight meanwhile.
  */
-static void a_reply_in_parts_is_never_interrupted(void **state)
+TEST(a_reply_in_parts_is_never_interrupted)
 {
 	enum { LONG = SIZE }; /* two parts */
 	struct late l;
 	size_t before;
 
-	(void)state;
 	large_start(&l);
 	before = l.t->out_bytes;
 	ask(l.t, NBD_CMD_TRIM);
@@ -317,14 +310,13 @@ static void a_reply_in_parts_is_never_interrupted(void **state)
 }
 
 /* Parts that end at once are read as a run's limit allows, like requests. */
-static void a_run_reads_few_parts_of_a_long_read(void **state)
+TEST(a_run_reads_few_parts_of_a_long_read)
 {
 	enum { LONG = SIZE };
 	struct late l;
 	struct conn *c;
 	size_t before;
 
-	(void)state;
 	large_start(&l);
 	l.mount.store = &store_prompt;
 	before = l.t->out_bytes;
@@ -337,20 +329,4 @@ static void a_run_reads_few_parts_of_a_long_read(void **state)
 	case_turns(l.t);
 	assert_int_equal(l.t->out_bytes - before, REPLY + LONG);
 	case_free(l.t);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_answer_without_memory_does_not_delay_those_with_memory),
-		cmocka_unit_test(the_deadline_for_input_does_not_run_while_input_is_paused),
-		cmocka_unit_test(aligned_reads_hold_what_they_need_and_no_chunk_more),
-		cmocka_unit_test(a_run_begins_few_large_reads),
-		cmocka_unit_test(few_reads_from_memory_are_in_flight),
-		cmocka_unit_test(much_output_is_sent_before_the_next_request),
-		cmocka_unit_test(a_reply_in_parts_is_never_interrupted),
-		cmocka_unit_test(a_run_reads_few_parts_of_a_long_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "hex.h"
 #include "netperf/proto.h"
+#include "unit.h"
 #include "util.h"
 
 /* Numbers of a message, by their places behind type and error. */
@@ -81,7 +82,7 @@ static int ask(const struct words *words, struct netperf_request *ret)
 		23, 17                                                                             \
 	}
 
-static void classic_tests_are_known(void **state)
+TEST(classic_tests_are_known)
 {
 	static const struct {
 		enum netperf_kind kind;
@@ -97,7 +98,6 @@ static void classic_tests_are_known(void **state)
 	};
 	struct netperf_request r;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++) {
 		assert_int_equal(ask(&tests[i].words, &r), 0);
 		assert_int_equal(r.kind, tests[i].kind);
@@ -109,11 +109,10 @@ static void classic_tests_are_known(void **state)
 	}
 }
 
-static void a_request_is_parsed(void **state)
+TEST(a_request_is_parsed)
 {
 	struct netperf_request r;
 
-	(void)state;
 	assert_int_equal(ask(&(struct words)WORDS(DIRECTION(6), SIZES(64, 1024), { 12, 8 },
 						  { 0, 1000 }, { 6, 2000 }, { 1, 77 },
 						  { 20, 12866 }, { 14, (uint32_t)-500 },
@@ -132,7 +131,7 @@ static void a_request_is_parsed(void **state)
 	assert_string_equal(r.congestion, "cubic");
 }
 
-static void unsupported_requests_get_an_error(void **state)
+TEST(unsupported_requests_get_an_error)
 {
 	static const struct {
 		int error;
@@ -155,7 +154,6 @@ static void unsupported_requests_get_an_error(void **state)
 	uint8_t message[NETPERF_MESSAGE] = { 0, 0, 0, 10 }; /* TCP_STREAM of netperf 2.4 */
 	struct netperf_request r = { .port = 77 };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++)
 		assert_int_equal(ask(&tests[i].words, &r), tests[i].error);
 	assert_int_equal(netperf_parse(message, &r), -EOPNOTSUPP);
@@ -164,9 +162,8 @@ static void unsupported_requests_get_an_error(void **state)
 	assert_int_equal(r.port, 77); /* as it was */
 }
 
-static void data_is_told_from_messages(void **state)
+TEST(data_is_told_from_messages)
 {
-	(void)state;
 	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xff", 8));
 	assert_true(netperf_is_message((const uint8_t *)"\0\0\0\x05\0\0\0\0", 8));
 	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\0\0\0\0\0", 8));
@@ -178,12 +175,11 @@ static void data_is_told_from_messages(void **state)
 	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\xff\xff\xfe", 8));
 }
 
-static void the_head_of_a_message_may_come_in_pieces(void **state)
+TEST(the_head_of_a_message_may_come_in_pieces)
 {
 	static const char *const heads[] = { "\0\0\0\x61\xff\xff\xff\xff",
 					     "\0\0\3\xe7\0\0\x1f\xff" };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(heads); i++)
 		for (size_t bytes = 0; bytes <= NETPERF_HEAD; bytes++)
 			assert_true(netperf_is_message((const uint8_t *)heads[i], bytes));
@@ -193,7 +189,7 @@ static void the_head_of_a_message_may_come_in_pieces(void **state)
 	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\0", 6));
 }
 
-static void answers_have_their_places(void **state)
+TEST(answers_have_their_places)
 {
 	struct netperf_request r;
 	struct netperf_response response = { 131072, 16384, 12870 };
@@ -213,7 +209,6 @@ static void answers_have_their_places(void **state)
 	};
 	uint8_t m[NETPERF_MESSAGE];
 
-	(void)state;
 	assert_int_equal(ask(&(struct words)WORDS(DIRECTION(4), { 12, 8 }), &r), 0);
 	netperf_format_response(m, &r, &response);
 	assert_int_equal(m[3], 98);
@@ -247,18 +242,4 @@ static void answers_have_their_places(void **state)
 	netperf_format_error(m, EOPNOTSUPP);
 	assert_int_equal(m[3], 98);
 	assert_int_equal(word_of(m, -1), EOPNOTSUPP);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(classic_tests_are_known),
-		cmocka_unit_test(a_request_is_parsed),
-		cmocka_unit_test(unsupported_requests_get_an_error),
-		cmocka_unit_test(data_is_told_from_messages),
-		cmocka_unit_test(the_head_of_a_message_may_come_in_pieces),
-		cmocka_unit_test(answers_have_their_places),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,19 +4,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "util.h"
 
 enum { MANY = 700 }; /* net.unix.max_dgram_qlen is 10, or 512 (systemd) */
@@ -127,7 +120,7 @@ static ino_t inode(int fd)
 	return st.st_ino;
 }
 
-static void a_manager_that_reads_late_gets_all_in_order(void **state)
+TEST_WITH(a_manager_that_reads_late_gets_all_in_order, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 
@@ -138,7 +131,7 @@ static void a_manager_that_reads_late_gets_all_in_order(void **state)
 }
 
 /* The caller's may be closed meanwhile, and none is left behind. */
-static void descriptors_are_copied_while_they_wait(void **state)
+TEST_WITH(descriptors_are_copied_while_they_wait, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 	int ends[2], fd, next = dup(m->fd);
@@ -165,7 +158,7 @@ static void descriptors_are_copied_while_they_wait(void **state)
 	close(fd);
 }
 
-static void a_repetition_waits_once(void **state)
+TEST_WITH(a_repetition_waits_once, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 	unsigned count;
@@ -185,7 +178,7 @@ static void a_repetition_waits_once(void **state)
 	assert_true(is_silent(m));
 }
 
-static void too_many_are_refused(void **state)
+TEST_WITH(too_many_are_refused, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 	int i = 0, rc;
@@ -197,7 +190,7 @@ static void too_many_are_refused(void **state)
 	assert_int_equal(m->notify.count, 8192);
 }
 
-static void a_manager_that_is_gone_ends_the_wait(void **state)
+TEST_WITH(a_manager_that_is_gone_ends_the_wait, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 
@@ -210,7 +203,7 @@ static void a_manager_that_is_gone_ends_the_wait(void **state)
 	assert_int_equal(notify(&m->notify, "READY=1"), -ECONNREFUSED);
 }
 
-static void without_a_manager_nothing_is_to_be_told(void **state)
+TEST_WITH(without_a_manager_nothing_is_to_be_told, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 
@@ -224,7 +217,7 @@ static void without_a_manager_nothing_is_to_be_told(void **state)
 
 /* The manager answers by closing the descriptor that it was sent; without an answer the wait lasts
  * until the limit. */
-static void a_barrier_has_a_limit(void **state)
+TEST_WITH(a_barrier_has_a_limit, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 	uint64_t end_ns = clock_ns() + NS_PER_MS;
@@ -260,7 +253,7 @@ static void *read_all(void *context)
 	return NULL;
 }
 
-static void a_barrier_ends_when_all_messages_were_read(void **state)
+TEST_WITH(a_barrier_ends_when_all_messages_were_read, setup, teardown, NULL)
 {
 	struct manager *m = *state;
 	pthread_t thread;
@@ -270,21 +263,4 @@ static void a_barrier_ends_when_all_messages_were_read(void **state)
 	notify_barrier(&m->notify, UINT64_MAX);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_true(is_silent(m));
-}
-
-int main(void)
-{
-#define NOTIFY_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		NOTIFY_TEST(a_manager_that_reads_late_gets_all_in_order),
-		NOTIFY_TEST(descriptors_are_copied_while_they_wait),
-		NOTIFY_TEST(a_repetition_waits_once),
-		NOTIFY_TEST(too_many_are_refused),
-		NOTIFY_TEST(a_manager_that_is_gone_ends_the_wait),
-		NOTIFY_TEST(without_a_manager_nothing_is_to_be_told),
-		NOTIFY_TEST(a_barrier_has_a_limit),
-		NOTIFY_TEST(a_barrier_ends_when_all_messages_were_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "crc32c.h"
 #include "nvme/wire/tcp_proto.h"
+#include "unit.h"
 
 enum { HDGST = 1, DDGST = 2 };
 
@@ -168,11 +169,10 @@ static void say(struct disk *d, const struct message *m, size_t piece)
 		case_input_random(d->t, m->data, m->bytes, 7);
 }
 
-static void an_admin_queue_answers_the_same_at_every_split(void **state)
+TEST(an_admin_queue_answers_the_same_at_every_split)
 {
 	static const size_t pieces[] = { SIZE, 1, 3, 24, 71, 72, 73, 128, 1000, 0 };
 
-	(void)state;
 	for (unsigned digests = 0; digests < 4; digests++)
 		for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
 			struct message m = { .digests = digests };
@@ -211,13 +211,12 @@ static void an_admin_queue_answers_the_same_at_every_split(void **state)
 }
 
 /* A host may ask for events just when the worker begins to drain. */
-static void a_request_for_events_in_a_drain_is_answered(void **state)
+TEST(a_request_for_events_in_a_drain_is_answered)
 {
 	struct message m = { 0 };
 	struct heard h;
 	struct disk d;
 
-	(void)state;
 	disk_open(&d, 16, 1);
 	put_connect(&m, 0, NVME_CNTLID_NEW, 8);
 	say(&d, &m, SIZE);
@@ -261,14 +260,13 @@ static void io_queue_close(struct disk *d, struct conn *admin)
 }
 
 /* In capsules, and asked for; PDUs of sizes that no block has, to a store that needs blocks. */
-static void data_arrives_at_every_split(void **state)
+TEST(data_arrives_at_every_split)
 {
 	enum { BYTES = 16 * 4096 };
 	static const size_t pieces[] = { SIZE, 13, 4096, 0 };
 	static const uint32_t sizes[] = { BYTES, 4096, 1000, 4100 };
 	static uint8_t data[BYTES];
 
-	(void)state;
 	for (unsigned i = 0; i < 2 * 4 * 4 * 4; i++) {
 		unsigned digests = i % 4, align = i / 4 % 2 ? 4096 : 1;
 		uint32_t size = sizes[i / 8 % 4];
@@ -334,11 +332,10 @@ static void pass(struct disk *d, uint64_t ns)
 	case_turns(d->t);
 }
 
-static void a_client_that_makes_no_progress_is_closed(void **state)
+TEST(a_client_that_makes_no_progress_is_closed)
 {
 	struct message m = { 0 };
 
-	(void)state;
 	put_connect(&m, 0, NVME_CNTLID_NEW, 8);
 	for (size_t bytes = 0; bytes <= m.bytes; bytes += bytes < 128 ? 32 : 71) {
 		struct disk d;
@@ -355,13 +352,12 @@ static void a_client_that_makes_no_progress_is_closed(void **state)
 }
 
 /* Each PDU has its own time: a host that sends the rest of one and the begin of the next stays. */
-static void a_pdu_has_its_own_time(void **state)
+TEST(a_pdu_has_its_own_time)
 {
 	struct message m = { 0 };
 	struct conn *admin;
 	struct disk d;
 
-	(void)state;
 	disk_open(&d, 16, 1);
 	admin = io_queue(&d, 0);
 	for (unsigned i = 0; i < 3; i++)
@@ -390,7 +386,7 @@ static const struct store store_late = { .name = "late", .submit = late_submit }
 
 /* A host owes nothing while its write is there, but waits behind a read whose output it has not
  * taken. */
-static void a_write_that_is_there_is_not_awaited(void **state)
+TEST(a_write_that_is_there_is_not_awaited)
 {
 	static uint8_t data[4096];
 	struct message m = { 0 };
@@ -400,7 +396,6 @@ static void a_write_that_is_there_is_not_awaited(void **state)
 	struct disk d;
 	size_t at = 0;
 
-	(void)state;
 	disk_open(&d, ARRAY_SIZE(taken), 1);
 	admin = io_queue(&d, 0);
 	while (d.t->worker.pool.free_count > 8) /* reads are small */
@@ -429,14 +424,13 @@ static void a_write_that_is_there_is_not_awaited(void **state)
 
 /* A queue that has sent the reason of an error to a host that does not read ends with its
  * controller. */
-static void a_queue_that_ends_does_not_hold_up_its_controller(void **state)
+TEST(a_queue_that_ends_does_not_hold_up_its_controller)
 {
 	static const uint8_t wrong[8] = { 0x77, 0, 8, 0, 8 };
 	struct conn *admin, *io;
 	struct message m = { 0 };
 	struct disk d;
 
-	(void)state;
 	disk_open(&d, 16, 1);
 	admin = io_queue(&d, 0);
 	io = d.t->conn;
@@ -456,7 +450,7 @@ static void a_queue_that_ends_does_not_hold_up_its_controller(void **state)
 
 /* Lists of ranges to trim are memory beside the pool, from their first byte on.  A host that leaves
  * them unfinished has a few, and is to send the others again. */
-static void lists_in_memory_are_few(void **state)
+TEST(lists_in_memory_are_few)
 {
 	enum { COUNT = NVME_PAGES_MAX + 4, BYTES = 4096 };
 	static uint8_t list[BYTES];
@@ -466,7 +460,6 @@ static void lists_in_memory_are_few(void **state)
 	struct heard h;
 	size_t at = 0;
 
-	(void)state;
 	disk_open(&d, 64, 1);
 	admin = io_queue(&d, 0);
 	for (unsigned i = 0; i < COUNT; i++)
@@ -494,14 +487,13 @@ static void lists_in_memory_are_few(void **state)
 }
 
 /* A Connect that time may cure is refused so that the host tries again. */
-static void a_connect_may_come_again(void **state)
+TEST(a_connect_may_come_again)
 {
 	struct message m = { 0 };
 	struct heard h;
 	struct disk d;
 	size_t at = 0;
 
-	(void)state;
 	disk_open(&d, 16, 1);
 	d.t->worker.drain.on = true;
 	put_connect(&m, 0, NVME_CNTLID_NEW, 8);
@@ -511,21 +503,4 @@ static void a_connect_may_come_again(void **state)
 	assert_int_equal(h.status, NVME_CONNECT_BUSY);
 	assert_int_equal(hear(&d, &at, 0).status, NVME_SEQUENCE_ERROR | NVME_DNR);
 	disk_close(&d);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_admin_queue_answers_the_same_at_every_split),
-		cmocka_unit_test(a_request_for_events_in_a_drain_is_answered),
-		cmocka_unit_test(data_arrives_at_every_split),
-		cmocka_unit_test(a_client_that_makes_no_progress_is_closed),
-		cmocka_unit_test(a_connect_may_come_again),
-		cmocka_unit_test(a_pdu_has_its_own_time),
-		cmocka_unit_test(a_write_that_is_there_is_not_awaited),
-		cmocka_unit_test(a_queue_that_ends_does_not_hold_up_its_controller),
-		cmocka_unit_test(lists_in_memory_are_few),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

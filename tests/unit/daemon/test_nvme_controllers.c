@@ -6,9 +6,10 @@
 
 #include "service.h"
 #include "transport.h"
+#include "unit.h"
 
 /* One client may have as many as are free, so that there are some for others. */
-static void controllers_are_limited(void **state)
+TEST(controllers_are_limited)
 {
 	static const struct in6_addr one = { .s6_addr = { 1 } }, other = { .s6_addr = { 2 } };
 	static struct nvme_member *members[NVME_CONTROLLERS_MAX];
@@ -18,7 +19,6 @@ static void controllers_are_limited(void **state)
 	struct nvme_target *target;
 	struct disk d;
 
-	(void)state;
 	disk_new(&d, 16, 1, 32);
 	target = d.t->worker.shared;
 	for (unsigned round = 0; round < 2; round++) {
@@ -42,7 +42,7 @@ static void controllers_are_limited(void **state)
 }
 
 /* The zone of a link-local address is an interface of ours, and means another one to a host. */
-static void a_port_is_told_without_a_zone(void **state)
+TEST(a_port_is_told_without_a_zone)
 {
 	static const char address[] = "fe80::1 ";
 	struct sockaddr_storage local = { .ss_family = AF_INET6 };
@@ -51,7 +51,6 @@ static void a_port_is_told_without_a_zone(void **state)
 	uint8_t page[2 * NVME_DISCOVERY_ENTRY] = { 0 };
 	struct disk d;
 
-	(void)state;
 	disk_new(&d, 16, 1, 32);
 	*sa = (struct sockaddr_in6){ .sin6_family = AF_INET6,
 				     .sin6_port = htons(4420),
@@ -64,14 +63,4 @@ static void a_port_is_told_without_a_zone(void **state)
 	assert_memory_equal(page + NVME_DISCOVERY_ENTRY + 512, address, sizeof(address) - 1);
 	nvme_ports_listen(d.t->worker.shared, &service_nvme, NULL);
 	disk_free(&d);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(controllers_are_limited),
-		cmocka_unit_test(a_port_is_told_without_a_zone),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

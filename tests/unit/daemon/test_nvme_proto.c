@@ -1,27 +1,20 @@
 /* NVMe's formats: every field by its offset, against bytes written by hand. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "bytes.h"
 #include "crc32c.h"
 #include "nvme/wire/identify.h"
 #include "nvme/wire/proto.h"
 #include "nvme/wire/tcp_proto.h"
+#include "unit.h"
 
 /* ---- Commands ---- */
 
-static void a_command_is_where_its_fields_are(void **state)
+TEST(a_command_is_where_its_fields_are)
 {
 	uint8_t data[NVME_SQE];
 	struct nvme_sqe s;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i + 1);
 	nvme_parse_sqe(data, &s);
@@ -41,7 +34,7 @@ static void a_command_is_where_its_fields_are(void **state)
 	assert_int_equal(s.cdw15, 0x403f3e3d);
 }
 
-static void a_completion_is_sixteen_bytes(void **state)
+TEST(a_completion_is_sixteen_bytes)
 {
 	static const uint8_t wanted[NVME_CQE] = { 8,    7,    6,    5,    4,    3,    2,    1,
 						  0x34, 0x12, 0x78, 0x56, 0xcd, 0xab, 0x00, 0x81 };
@@ -52,14 +45,12 @@ static void a_completion_is_sixteen_bytes(void **state)
 				.status = NVME_LBA_RANGE | NVME_DNR };
 	uint8_t data[NVME_CQE];
 
-	(void)state;
 	nvme_build_cqe(data, &cqe);
 	assert_memory_equal(data, wanted, sizeof(data));
 }
 
-static void the_opcode_tells_which_way_data_goes(void **state)
+TEST(the_opcode_tells_which_way_data_goes)
 {
-	(void)state;
 	assert_int_equal(nvme_direction(&(struct nvme_sqe){ .opcode = NVME_READ }), NVME_TO_HOST);
 	assert_int_equal(nvme_direction(&(struct nvme_sqe){ .opcode = NVME_WRITE }),
 			 NVME_TO_CONTROLLER);
@@ -76,14 +67,13 @@ static void the_opcode_tells_which_way_data_goes(void **state)
 			 NVME_NO_DATA);
 }
 
-static void connect_names_host_and_subsystem(void **state)
+TEST(connect_names_host_and_subsystem)
 {
 	struct nvme_sqe sqe = { .cdw10 = 7 << 16, .cdw11 = 4 << 16 | 31, .cdw12 = 5000 };
 	uint8_t data[NVME_CONNECT_DATA] = { [0] = 0xaa, [15] = 0xbb, [16] = 0x34, [17] = 0x12 };
 	struct nvme_connect c;
 	uint64_t result;
 
-	(void)state;
 	memcpy(data + 256, "nqn.a", 6);
 	memcpy(data + 512, "nqn.b", 6);
 	assert_int_equal(nvme_parse_connect(&sqe, data, &c, &result), NVME_SUCCESS);
@@ -115,7 +105,7 @@ static struct nvme_sqe io(uint8_t opcode, uint64_t first, unsigned count, uint32
 				  .cdw12 = count - 1 };
 }
 
-static void ranges_end_with_the_namespace(void **state)
+TEST(ranges_end_with_the_namespace)
 {
 	struct nvme_namespace n = { .blocks = 100, .block_shift = 12, .transfer_max = 65536 };
 	static const struct {
@@ -134,7 +124,6 @@ static void ranges_end_with_the_namespace(void **state)
 	};
 	struct nvme_range range;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct nvme_sqe sqe =
 			io(NVME_READ, cases[i].first, cases[i].count, cases[i].count * 4096);
@@ -148,7 +137,7 @@ static void ranges_end_with_the_namespace(void **state)
 }
 
 /* Each is as the one before, but for what makes another reason come first. */
-static void reasons_come_in_their_order(void **state)
+TEST(reasons_come_in_their_order)
 {
 	struct nvme_namespace n = {
 		.blocks = 100, .block_shift = 9, .transfer_max = 65536, .read_only = true
@@ -156,7 +145,6 @@ static void reasons_come_in_their_order(void **state)
 	struct nvme_sqe sqe = io(NVME_WRITE, 0, 1, 512);
 	struct nvme_range range;
 
-	(void)state;
 	assert_int_equal(nvme_check_io(&sqe, &n, &range), NVME_WRITE_PROTECTED | NVME_DNR);
 	sqe.sgl.length = 511;
 	assert_int_equal(nvme_check_io(&sqe, &n, &range), NVME_SGL_LENGTH_INVALID | NVME_DNR);
@@ -173,9 +161,8 @@ static void reasons_come_in_their_order(void **state)
 	assert_int_equal(nvme_check_io(&sqe, NULL, &range), NVME_INVALID_OPCODE | NVME_DNR);
 }
 
-static void errors_of_stores_have_their_status(void **state)
+TEST(errors_of_stores_have_their_status)
 {
-	(void)state;
 	assert_int_equal(nvme_status_of(0, NVME_READ), NVME_SUCCESS);
 	assert_int_equal(nvme_status_of(EIO, NVME_READ), NVME_READ_ERROR | NVME_DNR);
 	assert_int_equal(nvme_status_of(EIO, NVME_FLUSH), NVME_WRITE_FAULT | NVME_DNR);
@@ -199,7 +186,7 @@ static struct nvme_tcp_fault judge(uint8_t type, uint8_t flags, uint8_t hlen, ui
 	return nvme_tcp_judge(common, &terms, ret);
 }
 
-static void a_pdu_is_checked_by_its_header(void **state)
+TEST(a_pdu_is_checked_by_its_header)
 {
 	static const struct {
 		uint8_t type, flags, hlen, pdo;
@@ -235,7 +222,6 @@ static void a_pdu_is_checked_by_its_header(void **state)
 		{ 255, 0, 24, 0, 24, 0, 1, 0, 0, 0, 0 },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct nvme_tcp_pdu pdu;
 		struct nvme_tcp_fault fault =
@@ -253,12 +239,11 @@ static void a_pdu_is_checked_by_its_header(void **state)
 	}
 }
 
-static void icreq_settles_the_terms(void **state)
+TEST(icreq_settles_the_terms)
 {
 	uint8_t header[NVME_TCP_IC] = { 0 }, reply[NVME_TCP_IC];
 	struct nvme_tcp_terms terms;
 
-	(void)state;
 	assert_int_equal(nvme_tcp_parse_icreq(header, &terms).fes, 0);
 	assert_int_equal(terms.data_offset, 24);
 	header[11] = 3;
@@ -282,7 +267,7 @@ static void icreq_settles_the_terms(void **state)
 	assert_int_equal(nvme_tcp_parse_icreq(header, &terms).fei, 8);
 }
 
-static void sent_pdus_have_their_digests_and_offsets(void **state)
+TEST(sent_pdus_have_their_digests_and_offsets)
 {
 	struct nvme_tcp_terms terms = { .header_digest = true,
 					.data_digest = true,
@@ -291,7 +276,6 @@ static void sent_pdus_have_their_digests_and_offsets(void **state)
 	struct nvme_tcp_fault fault = { .fes = 6, .fei = 32 };
 	uint8_t to[NVME_TCP_TERM_MAX], header[128] = { 9, 8, 7 };
 
-	(void)state;
 	memset(to, 0xee, sizeof(to));
 	assert_int_equal(nvme_tcp_build_data(to, &terms, &data, NVME_TCP_LAST | NVME_TCP_SUCCESS),
 			 32);
@@ -329,12 +313,11 @@ static void sent_pdus_have_their_digests_and_offsets(void **state)
 
 /* ---- Identities ---- */
 
-static void identities_follow_from_names_alone(void **state)
+TEST(identities_follow_from_names_alone)
 {
 	uint8_t one[NVME_UUID], other[NVME_UUID];
 	char nqn[NVME_NQN_MAX], serial[NVME_SERIAL + 1];
 
-	(void)state;
 	nvme_id_uuid("seed", 4, "disk", "", one);
 	/* They may never change: hosts keep them. */
 	static const uint8_t kept[NVME_UUID] = { 0x05, 0xdd, 0xff, 0x04, 0xcd, 0xcb, 0x80, 0x9a,
@@ -352,7 +335,7 @@ static void identities_follow_from_names_alone(void **state)
 	assert_int_equal(strlen(serial), NVME_SERIAL);
 }
 
-static void a_controller_says_what_linux_demands(void **state)
+TEST(a_controller_says_what_linux_demands)
 {
 	uint8_t page[NVME_PAGE] = { 0 };
 	struct nvme_controller_info info = {
@@ -367,7 +350,6 @@ static void a_controller_says_what_linux_demands(void **state)
 		.write_cache = true,
 	};
 
-	(void)state;
 	nvme_identify_controller(page, &info);
 	assert_memory_equal(page + 4, "serial              nbserved  ", 30);
 	assert_memory_equal(page + 64, "1.0     ", 8);
@@ -403,7 +385,7 @@ static void a_controller_says_what_linux_demands(void **state)
 	assert_int_equal(get_le32(page + 536), 0x200001);
 }
 
-static void a_namespace_reports_its_size_and_identifiers(void **state)
+TEST(a_namespace_reports_its_size_and_identifiers)
 {
 	uint8_t page[NVME_PAGE] = { 0 };
 	struct nvme_namespace_info n = {
@@ -412,7 +394,6 @@ static void a_namespace_reports_its_size_and_identifiers(void **state)
 		.reads_zeros = true,
 	};
 
-	(void)state;
 	nvme_identify_namespace(page, &n);
 	for (size_t at = 0; at < 24; at += 8)
 		assert_true(get_le64(page + at) == 0x123456789);
@@ -436,14 +417,13 @@ static void a_namespace_reports_its_size_and_identifiers(void **state)
 	assert_int_equal(get_le32(page + 4), 8 << 20);
 }
 
-static void logs(void **state)
+TEST(logs)
 {
 	uint8_t page[NVME_PAGE] = { 0 };
 	struct nvme_discovery d = {
 		.id = 1, .subnqn = "nqn.a", .address = "10.0.0.1", .port = "4420"
 	};
 
-	(void)state;
 	assert_int_equal(nvme_log_smart(page, &(struct nvme_smart){ 512001, 1, 2, 3 }), 512);
 	assert_int_equal(page[3], 100);
 	assert_int_equal(get_le64(page + 32), 2);
@@ -459,26 +439,4 @@ static void logs(void **state)
 	assert_memory_equal(page + 1024 + 32, "4420  ", 6);
 	assert_string_equal((char *)page + 1024 + 256, "nqn.a");
 	assert_memory_equal(page + 1024 + 512, "10.0.0.1  ", 10);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_command_is_where_its_fields_are),
-		cmocka_unit_test(a_completion_is_sixteen_bytes),
-		cmocka_unit_test(the_opcode_tells_which_way_data_goes),
-		cmocka_unit_test(connect_names_host_and_subsystem),
-		cmocka_unit_test(ranges_end_with_the_namespace),
-		cmocka_unit_test(reasons_come_in_their_order),
-		cmocka_unit_test(errors_of_stores_have_their_status),
-		cmocka_unit_test(a_pdu_is_checked_by_its_header),
-		cmocka_unit_test(icreq_settles_the_terms),
-		cmocka_unit_test(sent_pdus_have_their_digests_and_offsets),
-		cmocka_unit_test(identities_follow_from_names_alone),
-		cmocka_unit_test(a_controller_says_what_linux_demands),
-		cmocka_unit_test(a_namespace_reports_its_size_and_identifiers),
-		cmocka_unit_test(logs),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "connect_data.h"
 #include "nvme/wire/rdma_proto.h"
 #include "page_map.h"
+#include "unit.h"
 
 enum { CHUNKS = 128, ENTRIES = 8, KEY = 0x01020304 };
 
@@ -121,7 +122,7 @@ static void io_queue(struct disk *d)
 
 /* ---- A queue's beginning ---- */
 
-static void a_queue_is_promised_what_it_asks_for_or_refused(void **state)
+TEST(a_queue_is_promised_what_it_asks_for_or_refused)
 {
 	static const struct {
 		uint16_t recfmt, qid, receives, commands; /* one less is said */
@@ -142,7 +143,6 @@ static void a_queue_is_promised_what_it_asks_for_or_refused(void **state)
 	struct connect_data nobody = { 0 };
 	struct disk d;
 
-	(void)state;
 	disk_open(&d, 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint8_t said[56] = { 0 };
@@ -172,12 +172,11 @@ static void a_queue_is_promised_what_it_asks_for_or_refused(void **state)
 	disk_close(&d);
 }
 
-static void memory_decides_on_capsules_and_queues(void **state)
+TEST(memory_decides_on_capsules_and_queues)
 {
 	struct disk d;
 	struct worker *w;
 
-	(void)state;
 	disk_open(&d, 1);
 	w = &d.t->worker;
 	assert_int_equal(nvme_rdma_in_capsule(w), 4096);
@@ -193,9 +192,8 @@ static void memory_decides_on_capsules_and_queues(void **state)
 
 /* ---- Commands ---- */
 
-static void data_moves_between_export_and_host(void **state)
+TEST(data_moves_between_export_and_host)
 {
-	(void)state;
 	for (uint32_t align = 1; align <= 4096; align += 4095) {
 		uint8_t *memory;
 		struct disk d;
@@ -232,7 +230,7 @@ static void data_moves_between_export_and_host(void **state)
 	}
 }
 
-static void an_invalid_capsule_gets_its_status(void **state)
+TEST(an_invalid_capsule_gets_its_status)
 {
 	static const struct {
 		struct where where;
@@ -248,7 +246,6 @@ static void an_invalid_capsule_gets_its_status(void **state)
 	};
 	struct disk d;
 
-	(void)state;
 	disk_open(&d, 1);
 	io_queue(&d);
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -267,11 +264,10 @@ static void an_invalid_capsule_gets_its_status(void **state)
 }
 
 /* A list's memory is counted before the next command is taken, not when its data has come. */
-static void a_list_is_counted_before_it_is_fetched(void **state)
+TEST(a_list_is_counted_before_it_is_fetched)
 {
 	struct disk d;
 
-	(void)state;
 	disk_open(&d, 1);
 	io_queue(&d);
 	memset(host, 0, 4096);
@@ -295,11 +291,10 @@ static void a_list_is_counted_before_it_is_fetched(void **state)
 }
 
 /* The host refuses its memory, or has gone: the chunks of operations in flight are released. */
-static void a_queue_ends_amid_transfers(void **state)
+TEST(a_queue_ends_amid_transfers)
 {
 	static const uint8_t opcodes[] = { NVME_WRITE, NVME_READ };
 
-	(void)state;
 	for (unsigned i = 0; i < 2 * ARRAY_SIZE(opcodes); i++) {
 		struct disk d;
 
@@ -315,18 +310,4 @@ static void a_queue_ends_amid_transfers(void **state)
 			case_remote(d.t, -ECANCELED);
 		disk_close(&d);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_queue_is_promised_what_it_asks_for_or_refused),
-		cmocka_unit_test(memory_decides_on_capsules_and_queues),
-		cmocka_unit_test(data_moves_between_export_and_host),
-		cmocka_unit_test(an_invalid_capsule_gets_its_status),
-		cmocka_unit_test(a_list_is_counted_before_it_is_fetched),
-		cmocka_unit_test(a_queue_ends_amid_transfers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

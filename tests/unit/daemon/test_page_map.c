@@ -16,12 +16,11 @@ static uint64_t model_run(const bool *model, uint64_t first, uint64_t end)
 	return at;
 }
 
-static void a_map_is_an_array_of_flags(void **state)
+TEST(a_map_is_an_array_of_flags)
 {
 	_Atomic uint64_t *map = page_map_new(PAGES * PAGE_MAP_BYTES);
 	bool model[PAGES] = { false }, data;
 
-	(void)state;
 	assert_non_null(map);
 	srandom(1);
 	for (unsigned i = 0; i < 20000; i++) {
@@ -113,13 +112,12 @@ static unsigned trim_all(struct spots *s)
 }
 
 /* With one CPU it shows nothing. */
-static void a_trim_sees_the_data_or_the_write_sees_the_trim(void **state)
+TEST(a_trim_sees_the_data_or_the_write_sees_the_trim)
 {
 	static struct spots s;
 	pthread_t writer;
 	unsigned lost = 0;
 
-	(void)state;
 	s.map = page_map_new(page_of(SPOTS) * PAGE_MAP_BYTES);
 	pthread_barrier_init(&s.turn, NULL, 2);
 	assert_int_equal(pthread_create(&writer, NULL, write_all, &s), 0);
@@ -129,14 +127,4 @@ static void a_trim_sees_the_data_or_the_write_sees_the_trim(void **state)
 	pthread_barrier_destroy(&s.turn);
 	page_map_free(s.map, page_of(SPOTS) * PAGE_MAP_BYTES);
 	assert_int_equal(lost, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_map_is_an_array_of_flags),
-		cmocka_unit_test(a_trim_sees_the_data_or_the_write_sees_the_trim),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* core/peers.c, and of engine/udp*.c what needs no socket. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "peers.h"
 #include "udp/udp.h"
+#include "unit.h"
 
 enum { MANY = 400 };
 
@@ -46,9 +37,8 @@ static int end(void **state)
 	return 0;
 }
 
-static void the_oldest_peer_on_probation_is_evicted_first(void **state)
+TEST_WITH(the_oldest_peer_on_probation_is_evicted_first, begin, end, NULL)
 {
-	(void)state;
 	for (unsigned i = 0; i < MANY; i++) {
 		peers_add(&table, &all[i], 1);
 		peers_active(&table, &all[0], 1); /* so soon that counts for nothing */
@@ -59,9 +49,8 @@ static void the_oldest_peer_on_probation_is_evicted_first(void **state)
 				 i < MANY - table.max ? NULL : &all[i]);
 }
 
-static void a_peer_that_sends_again_is_established(void **state)
+TEST_WITH(a_peer_that_sends_again_is_established, begin, end, NULL)
 {
-	(void)state;
 	peers_add(&table, &all[0], 1);
 	peers_active(&table, &all[0], 1 + PEERS_PROBATION_NS);
 	assert_int_equal(all[0].list, PEER_ESTABLISHED);
@@ -72,11 +61,10 @@ static void a_peer_that_sends_again_is_established(void **state)
 }
 
 /* A forger that sends twice from each address displaces silent peers and no others. */
-static void active_peers_are_not_evicted(void **state)
+TEST_WITH(active_peers_are_not_evicted, begin, end, NULL)
 {
 	uint64_t now = NS_PER_S;
 
-	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
 		peers_add(&table, &all[i], now);
 		peers_active(&table, &all[i], now + PEERS_PROBATION_NS);
@@ -99,9 +87,8 @@ static void active_peers_are_not_evicted(void **state)
 		assert_int_equal(all[i].list, i < 32 ? PEER_ESTABLISHED : PEER_UNKNOWN);
 }
 
-static void a_table_that_got_smaller_keeps_its_bound(void **state)
+TEST_WITH(a_table_that_got_smaller_keeps_its_bound, begin, end, NULL)
 {
-	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
 		peers_add(&table, &all[i], NS_PER_S);
 		peers_active(&table, &all[i], NS_PER_S + PEERS_PROBATION_NS);
@@ -112,9 +99,8 @@ static void a_table_that_got_smaller_keeps_its_bound(void **state)
 	}
 }
 
-static void pinned_peers_are_not_evicted(void **state)
+TEST_WITH(pinned_peers_are_not_evicted, begin, end, NULL)
 {
-	(void)state;
 	peers_add(&table, &all[0], 1);
 	peers_pin(&table, &all[0]);
 	for (unsigned i = 1; i < MANY; i++)
@@ -127,9 +113,8 @@ static void pinned_peers_are_not_evicted(void **state)
 	assert_null(peers_find(&table, &all[0].key));
 }
 
-static void pinned_peers_are_bounded(void **state)
+TEST_WITH(pinned_peers_are_bounded, begin, end, NULL)
 {
-	(void)state;
 	for (unsigned i = 0; i < MANY; i++) {
 		peers_add(&table, &all[i], 1);
 		peers_pin(&table, &all[i]);
@@ -146,9 +131,8 @@ static void pinned_peers_are_bounded(void **state)
 
 /* As many on probation as there are places for it remain, so no stranger pushes out an active one.
  */
-static void pinned_peers_take_places_of_established_ones(void **state)
+TEST_WITH(pinned_peers_take_places_of_established_ones, begin, end, NULL)
 {
-	(void)state;
 	for (unsigned i = 0; i < 64; i++) {
 		peers_add(&table, &all[i], 1);
 		peers_active(&table, &all[i], 1 + PEERS_PROBATION_NS);
@@ -166,12 +150,11 @@ static void pinned_peers_take_places_of_established_ones(void **state)
 						       : PEER_PINNED);
 }
 
-static void a_table_grows(void **state)
+TEST_WITH(a_table_grows, begin, end, NULL)
 {
 	enum { PEERS = 5000 };
 	struct peer *list = calloc(PEERS, sizeof(*list));
 
-	(void)state;
 	assert_non_null(list);
 	table.max = 8 * PEERS;
 	for (uint64_t i = 0; i < PEERS; i++) {
@@ -197,7 +180,7 @@ static unsigned run_of(const uint32_t *lengths, unsigned count, size_t *ret_byte
 	return udp_run(views, UDP_VIEWS, ret_bytes);
 }
 
-static void runs_are_of_one_length_but_for_the_last(void **state)
+TEST(runs_are_of_one_length_but_for_the_last)
 {
 	static const struct {
 		uint32_t lengths[4];
@@ -218,7 +201,6 @@ static void runs_are_of_one_length_but_for_the_last(void **state)
 	uint32_t same[80];
 	size_t bytes;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(run_of(cases[i].lengths, cases[i].count, &bytes), cases[i].run);
 		assert_int_equal(bytes, cases[i].bytes);
@@ -245,9 +227,8 @@ static bool may_answer(const char *host, uint16_t port)
 	return udp_may_answer((struct sockaddr *)&a.sa);
 }
 
-static void reflectors_and_own_ports_are_not_answered(void **state)
+TEST(reflectors_and_own_ports_are_not_answered)
 {
-	(void)state;
 	assert_true(may_answer("192.0.2.1", 40000));
 	assert_true(may_answer("2001:db8::1", 40000));
 	assert_false(may_answer("192.0.2.1", 0));
@@ -267,25 +248,4 @@ static void reflectors_and_own_ports_are_not_answered(void **state)
 	assert_false(may_answer("192.0.2.1", 40000));
 	udp_port_taken(40000, false);
 	assert_true(may_answer("192.0.2.1", 40000));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_oldest_peer_on_probation_is_evicted_first,
-						begin, end),
-		cmocka_unit_test_setup_teardown(a_peer_that_sends_again_is_established, begin, end),
-		cmocka_unit_test_setup_teardown(active_peers_are_not_evicted, begin, end),
-		cmocka_unit_test_setup_teardown(a_table_that_got_smaller_keeps_its_bound, begin,
-						end),
-		cmocka_unit_test_setup_teardown(pinned_peers_are_not_evicted, begin, end),
-		cmocka_unit_test_setup_teardown(pinned_peers_are_bounded, begin, end),
-		cmocka_unit_test_setup_teardown(pinned_peers_take_places_of_established_ones, begin,
-						end),
-		cmocka_unit_test_setup_teardown(a_table_grows, begin, end),
-		cmocka_unit_test(runs_are_of_one_length_but_for_the_last),
-		cmocka_unit_test(reflectors_and_own_ports_are_not_answered),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "hex.h"
 #include "perftest/proto.h"
+#include "unit.h"
 #include "util.h"
 
 /* Of ib_send_bw over siw, whose credits go to rkey 0x2d0e00 and vaddr 0x55d0c3a0. */
@@ -26,12 +27,11 @@ static int kind_of(const char *hex)
 	return perftest_parse(b.data, (uint32_t)b.count);
 }
 
-static void lengths_tell_what_it_is(void **state)
+TEST(lengths_tell_what_it_is)
 {
 	char text[2 * 200 + 1];
 	unsigned known = 0;
 
-	(void)state;
 	assert_int_equal(kind_of("362e3036000000000000000000000000"), PERFTEST_HELLO); /* 6.06 */
 	assert_int_equal(kind_of("362e3330000000000000000000000000"), PERFTEST_HELLO);
 	assert_int_equal(kind_of("00001000"), PERFTEST_VALUE);
@@ -49,7 +49,7 @@ static void lengths_tell_what_it_is(void **state)
 	assert_int_equal(known, 5); /* 2, 4, 8, 56, 64; 16 zeros are no version */
 }
 
-static void a_version_is_a_number(void **state)
+TEST(a_version_is_a_number)
 {
 	static const char *const none[] = {
 		"00000000000000000000000000000000",
@@ -61,18 +61,16 @@ static void a_version_is_a_number(void **state)
 		"362e3036362e3036362e3036362e3036", /* without its end */
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(none); i++)
 		assert_int_equal(kind_of(none[i]), -EPROTO);
 	assert_int_equal(perftest_parse(perftest_version, PERFTEST_VERSION), PERFTEST_HELLO);
 }
 
-static void a_queue_pair_has_its_memory(void **state)
+TEST(a_queue_pair_has_its_memory)
 {
 	struct bytes b = bytes_of(QUEUE), before = b;
 	struct perftest_queue q = perftest_get_queue(b.data);
 
-	(void)state;
 	assert_int_equal(q.number, 0x13);
 	assert_int_equal(q.key, 0x2d0e00);
 	assert_int_equal(q.address, 0x55d0c3a0);
@@ -84,15 +82,4 @@ static void a_queue_pair_has_its_memory(void **state)
 	assert_memory_equal(b.data, before.data, 16); /* all else is as it was */
 	assert_memory_equal(b.data + 20, before.data + 20, 4);
 	assert_memory_equal(b.data + 32, before.data + 32, 24);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lengths_tell_what_it_is),
-		cmocka_unit_test(a_version_is_a_number),
-		cmocka_unit_test(a_queue_pair_has_its_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

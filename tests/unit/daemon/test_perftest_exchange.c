@@ -4,6 +4,7 @@
 
 #include "hex.h"
 #include "perftest/proto.h"
+#include "unit.h"
 
 #define GID "00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:"
 
@@ -28,12 +29,11 @@ static int parse_key(const char *message)
 	return parse(&x, message, EXCHANGE_KEY);
 }
 
-static void a_test_from_its_beginning_to_its_end(void **state)
+TEST(a_test_from_its_beginning_to_its_end)
 {
 	struct exchange x = { 0 };
 	char value[8] = { 0, 0, 1 };
 
-	(void)state;
 	assert_int_equal(parse(&x, "6.06\0\0\0\0\0\0\0\0\0\0\0", 16), EXCHANGE_IS_VERSION);
 	assert_int_equal(parse(&x, "\0\0\x10", 4), EXCHANGE_IS_VALUE);
 	assert_int_equal(parse(&x, "\0\0\0@", 4), EXCHANGE_IS_VALUE);
@@ -48,9 +48,8 @@ static void a_test_from_its_beginning_to_its_end(void **state)
 	assert_int_equal(parse(&x, "done", 5), EXCHANGE_IS_END);
 }
 
-static void a_message_is_told_by_its_first_bytes(void **state)
+TEST(a_message_is_told_by_its_first_bytes)
 {
-	(void)state;
 	for (unsigned have = 0; have < EXCHANGE_TELLS_AT; have++)
 		assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)key, have),
 				 EXCHANGE_TELLS_AT);
@@ -60,13 +59,12 @@ static void a_message_is_told_by_its_first_bytes(void **state)
 	assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)"\0\0\0\0\0", 5), 8);
 }
 
-static void a_key_has_its_fields(void **state)
+TEST(a_key_has_its_fields)
 {
 	struct exchange x = begun;
 	struct exchange_key k;
 	uint8_t written[EXCHANGE_KEY];
 
-	(void)state;
 	assert_int_equal(perftest_exchange_parse(&x, (const uint8_t *)key, &k), EXCHANGE_IS_KEY);
 	assert_int_equal(k.lid, 0);
 	assert_int_equal(k.reads, 1);
@@ -79,11 +77,10 @@ static void a_key_has_its_fields(void **state)
 	assert_memory_equal(written, key, sizeof(key));
 }
 
-static void each_byte_of_a_key_counts(void **state)
+TEST(each_byte_of_a_key_counts)
 {
 	char wrong[EXCHANGE_KEY];
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(key); i++) {
 		memcpy(wrong, key, sizeof(key));
 		wrong[i] = key[i] == ':' ? '0' : 'g';
@@ -95,29 +92,15 @@ static void each_byte_of_a_key_counts(void **state)
 	assert_int_equal(parse_key(wrong), -EPROTO);
 }
 
-static void the_beginning_is_checked(void **state)
+TEST(the_beginning_is_checked)
 {
 	static const char *const mtus[] = { "0", "6", "33", "" };
 	struct exchange x = { 0 };
 
-	(void)state;
 	assert_int_equal(parse(&x, key, 16), -EPROTO);
 	for (unsigned i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
 		x.step = begun.step - 1;
 		assert_int_equal(parse(&x, mtus[i], 2), -EPROTO);
 	}
 	assert_int_equal(exchange_mtu((const uint8_t *)"5"), 5);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_test_from_its_beginning_to_its_end),
-		cmocka_unit_test(a_message_is_told_by_its_first_bytes),
-		cmocka_unit_test(a_key_has_its_fields),
-		cmocka_unit_test(each_byte_of_a_key_counts),
-		cmocka_unit_test(the_beginning_is_checked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* The end of connections that hold the chunks that others wait for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fake_engine.h"
 #include "service.h"
+#include "unit.h"
 
 enum { CHUNKS = 16, CHUNK = 4096 };
 
@@ -74,13 +67,12 @@ static void look(struct fake *f)
 		    !f->worker.pressure.waiting);
 }
 
-static void a_peer_that_reads_nothing_while_others_wait_is_closed(void **state)
+TEST(a_peer_that_reads_nothing_while_others_wait_is_closed)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[CHUNKS];
 	unsigned count = fill(f, peers);
 
-	(void)state;
 	for (unsigned i = 1; i < WORKER_PATIENCE; i++)
 		look(f);
 	for (unsigned i = 0; i < count; i++)
@@ -94,12 +86,11 @@ static void a_peer_that_reads_nothing_while_others_wait_is_closed(void **state)
 	fake_stop(f);
 }
 
-static void a_few_bytes_of_input_share_a_chunk_when_others_wait(void **state)
+TEST(a_few_bytes_of_input_share_a_chunk_when_others_wait)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[4 * CHUNKS];
 
-	(void)state;
 	for (unsigned i = 0; i < 4 * CHUNKS; i++) { /* each would hold a chunk */
 		peers[i] = fake_connect(f);
 		if (fake_send(f, peers[i], "a few", 5) > 0)
@@ -123,14 +114,13 @@ static unsigned hold(struct fake *f, struct chunk *held[CHUNKS], unsigned left)
 	return count;
 }
 
-static void waiting_connections_are_served_in_order_and_before_newcomers(void **state)
+TEST(waiting_connections_are_served_in_order_and_before_newcomers)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[8], *newcomer;
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
 
-	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
 		peers[i] = fake_connect(f);
 		assert_int_equal(fake_send(f, peers[i], "a few", 5), 0);
@@ -157,7 +147,7 @@ static void waiting_connections_are_served_in_order_and_before_newcomers(void **
 }
 
 /* All chunks but the few that reads leave hold input, too much to be joined. */
-static void reads_are_answered_although_their_input_holds_the_pool(void **state)
+TEST(reads_are_answered_although_their_input_holds_the_pool)
 {
 	struct fake *f = fake_start(&service_reads, 4 * CHUNKS, CHUNK, 0);
 	struct pool *p = &f->worker.pool;
@@ -166,7 +156,6 @@ static void reads_are_answered_although_their_input_holds_the_pool(void **state)
 	uint8_t data[CHUNK / 2] = { 0 };
 	unsigned count = 0;
 
-	(void)state;
 	reads_begin = false;
 	for (unsigned i = 0; i < 4; i++) {
 		peers[i] = fake_connect(f);
@@ -191,7 +180,7 @@ static void reads_are_answered_although_their_input_holds_the_pool(void **state)
 
 /* Many clients send and never read, and their sockets take no more: each pins at most one
  * view of the reserve. */
-static void scarce_chunks_are_shared_by_many_connections(void **state)
+TEST(scarce_chunks_are_shared_by_many_connections)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct pool *p = &f->worker.pool;
@@ -200,7 +189,6 @@ static void scarce_chunks_are_shared_by_many_connections(void **state)
 	unsigned count = hold(f, held, 2);
 	uint8_t data[CHUNK] = { 0 };
 
-	(void)state;
 	f->room = 0;
 	for (unsigned i = 0; i < CONN_RESERVE_PARTS; i++) {
 		peers[i] = fake_connect(f);
@@ -214,14 +202,13 @@ static void scarce_chunks_are_shared_by_many_connections(void **state)
 	fake_stop(f);
 }
 
-static void an_unused_grant_goes_to_the_next_connection(void **state)
+TEST(an_unused_grant_goes_to_the_next_connection)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[3];
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		peers[i] = fake_connect(f);
 		assert_int_equal(fake_send(f, peers[i], "a few", 5), 0);
@@ -241,14 +228,13 @@ static void an_unused_grant_goes_to_the_next_connection(void **state)
 	fake_stop(f);
 }
 
-static void a_connection_that_waits_soon_after_others_is_served(void **state)
+TEST(a_connection_that_waits_soon_after_others_is_served)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peer = fake_connect(f);
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
 
-	(void)state;
 	f->worker.pressure.look_ns = clock_ns() + NS_PER_S; /* it has looked lately */
 	assert_int_equal(fake_send(f, peer, "a few", 5), 0);
 	fake_settle(f);
@@ -261,14 +247,13 @@ static void a_connection_that_waits_soon_after_others_is_served(void **state)
 
 /* The bound: half a second, however many peers hold all chunks and have read nothing for a second.
  * Peers that stall for less are not closed. */
-static void stalled_peers_are_closed_sooner_while_no_waiter_is_served(void **state)
+TEST(stalled_peers_are_closed_sooner_while_no_waiter_is_served)
 {
 	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[CHUNKS], *polite;
 	struct chunk *held[CHUNKS];
 	unsigned count = fill(f, peers), held_count = hold(f, held, 0);
 
-	(void)state;
 	fake_settle(f);
 	polite = fake_connect(f);
 	assert_int_equal(fake_send(f, polite, "polite", 6), 0);
@@ -295,7 +280,7 @@ static void stalled_peers_are_closed_sooner_while_no_waiter_is_served(void **sta
 }
 
 /* All of its output is in a zero-copy send. */
-static void a_peer_that_never_acknowledges_a_zero_copy_send_is_closed(void **state)
+TEST(a_peer_that_never_acknowledges_a_zero_copy_send_is_closed)
 {
 	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *slow = fake_connect(f), *never = fake_connect(f),
@@ -303,7 +288,6 @@ static void a_peer_that_never_acknowledges_a_zero_copy_send_is_closed(void **sta
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
 
-	(void)state;
 	fake_settle(f);
 	assert_int_equal(fake_send(f, waits, "a few", 5), 0);
 	slow->conn->bytes_out = never->conn->bytes_out = CHUNK;
@@ -321,9 +305,8 @@ static void a_peer_that_never_acknowledges_a_zero_copy_send_is_closed(void **sta
 }
 
 /* One chunk is then enough for it: the one that peers that do not read must leave to others. */
-static void a_peer_that_reads_again_no_longer_waits_behind_its_output(void **state)
+TEST(a_peer_that_reads_again_no_longer_waits_behind_its_output)
 {
-	(void)state;
 	for (unsigned completion = 0; completion <= 1; completion++) {
 		struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 		struct fake_peer *peers[CHUNKS], *last;
@@ -346,22 +329,4 @@ static void a_peer_that_reads_again_no_longer_waits_behind_its_output(void **sta
 			chunk_put(&f->worker.pool, held[--held_count]);
 		fake_stop(f);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_peer_that_reads_nothing_while_others_wait_is_closed),
-		cmocka_unit_test(a_few_bytes_of_input_share_a_chunk_when_others_wait),
-		cmocka_unit_test(waiting_connections_are_served_in_order_and_before_newcomers),
-		cmocka_unit_test(reads_are_answered_although_their_input_holds_the_pool),
-		cmocka_unit_test(scarce_chunks_are_shared_by_many_connections),
-		cmocka_unit_test(an_unused_grant_goes_to_the_next_connection),
-		cmocka_unit_test(a_connection_that_waits_soon_after_others_is_served),
-		cmocka_unit_test(stalled_peers_are_closed_sooner_while_no_waiter_is_served),
-		cmocka_unit_test(a_peer_that_never_acknowledges_a_zero_copy_send_is_closed),
-		cmocka_unit_test(a_peer_that_reads_again_no_longer_waits_behind_its_output),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

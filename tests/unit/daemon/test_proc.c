@@ -3,19 +3,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "proc.h"
+#include "unit.h"
 #include "util.h"
 
 static pid_t own_tid(void)
@@ -23,7 +16,7 @@ static pid_t own_tid(void)
 	return (pid_t)syscall(SYS_gettid);
 }
 
-static void the_owner_is_read_from_the_name(void **state)
+TEST(the_owner_is_read_from_the_name)
 {
 	static const struct {
 		const char *comm;
@@ -42,7 +35,6 @@ static void the_owner_is_read_from_the_name(void **state)
 		{ "x iou-wrk-123", 0, false },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		bool kernel = false;
 
@@ -66,12 +58,11 @@ static uint64_t thread_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-static void the_cost_of_a_thread_that_works_grows(void **state)
+TEST(the_cost_of_a_thread_that_works_grows)
 {
 	struct proc_cost before = { 0 }, after;
 	uint64_t start_ns = thread_ns();
 
-	(void)state;
 	assert_int_equal(proc_cost_update(own_tid(), &before), 0);
 	after = before;
 	while (thread_ns() - start_ns < 30 * NS_PER_MS)
@@ -89,7 +80,7 @@ static void *spin(void *stop)
 }
 
 /* It cannot have used more CPU time since the cost was read than has passed. */
-static void the_cost_of_a_running_thread_is_that_until_now(void **state)
+TEST(the_cost_of_a_running_thread_is_that_until_now)
 {
 	struct proc_cost cost = { 0 };
 	struct timespec used;
@@ -97,7 +88,6 @@ static void the_cost_of_a_running_thread_is_that_until_now(void **state)
 	clockid_t clock;
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, spin, &stop), 0);
 	assert_int_equal(pthread_getcpuclockid(thread, &clock), 0);
 	for (unsigned i = 0; i < 30; i++) {
@@ -115,12 +105,11 @@ static void the_cost_of_a_running_thread_is_that_until_now(void **state)
 	pthread_join(thread, NULL);
 }
 
-static void waiting_is_a_voluntary_switch(void **state)
+TEST(waiting_is_a_voluntary_switch)
 {
 	struct proc_cost before = { 0 }, after;
 	uint64_t switches = 0;
 
-	(void)state;
 	assert_int_equal(proc_cost_update(own_tid(), &before), 0);
 	/* Not each sleep is a switch: where the host takes the CPU away for longer than the sleep,
 	 * its timer has expired before the thread could leave the CPU. */
@@ -134,12 +123,11 @@ static void waiting_is_a_voluntary_switch(void **state)
 	assert_true(switches >= 20);
 }
 
-static void no_part_of_a_cost_decreases(void **state)
+TEST(no_part_of_a_cost_decreases)
 {
 	struct proc_cost cost = { 0 }, before = { 0 };
 	uint64_t start_ns = thread_ns();
 
-	(void)state;
 	while (thread_ns() - start_ns < 20 * NS_PER_MS) {
 		assert_int_equal(proc_cost_update(own_tid(), &cost), 0);
 		assert_true(cost.cpu_user_ns >= before.cpu_user_ns);
@@ -150,22 +138,20 @@ static void no_part_of_a_cost_decreases(void **state)
 	}
 }
 
-static void a_thread_that_is_not_there_is_enoent(void **state)
+TEST(a_thread_that_is_not_there_is_enoent)
 {
 	struct proc_cost cost, untouched;
 
-	(void)state;
 	memset(&cost, 0x5a, sizeof(cost));
 	untouched = cost;
 	assert_int_equal(proc_cost_update(0x3fffffff, &cost), -ENOENT);
 	assert_memory_equal(&cost, &untouched, sizeof(cost));
 }
 
-static void costs_add_up(void **state)
+TEST(costs_add_up)
 {
 	struct proc_cost sum = { 1, 2, 3, 4 };
 
-	(void)state;
 	proc_cost_add(&sum, &(struct proc_cost){ 10, 20, 30, 40 });
 	assert_int_equal(sum.cpu_user_ns, 11);
 	assert_int_equal(sum.cpu_system_ns, 22);
@@ -250,13 +236,12 @@ static const struct proc_thread *find(const struct proc_threads *t, pid_t tid)
 	return NULL;
 }
 
-static void a_scan_finds_the_threads_of_rings_and_no_others(void **state)
+TEST(a_scan_finds_the_threads_of_rings_and_no_others)
 {
 	struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor wq = { 0 }, other = { 0 };
 	struct retired retired = { 0 };
 
-	(void)state;
 	actor_start(&wq, "iou-wrk-", 4711);
 	actor_start(&other, "echo/", 0);
 	proc_threads_scan(t, &caller, &retired);
@@ -271,13 +256,12 @@ static void a_scan_finds_the_threads_of_rings_and_no_others(void **state)
 	free(t);
 }
 
-static void a_worker_works_for_no_other_whatever_its_name(void **state)
+TEST(a_worker_works_for_no_other_whatever_its_name)
 {
 	struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor worker = { 0 };
 	struct retired retired = { 0 };
 
-	(void)state;
 	actor_start(&worker, "iou-wrk-", 4711);
 	retired.worker = worker.tid;
 	proc_threads_scan(t, &caller, &retired);
@@ -286,13 +270,12 @@ static void a_worker_works_for_no_other_whatever_its_name(void **state)
 	free(t);
 }
 
-static void threads_beyond_the_list_are_counted(void **state)
+TEST(threads_beyond_the_list_are_counted)
 {
 	struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor wq = { 0 };
 	struct retired retired = { 0 };
 
-	(void)state;
 	actor_start(&wq, "iou-wrk-", 4711);
 	for (; t->count < PROC_THREADS_MAX; t->count++) /* of threads that have ended */
 		t->list[t->count].tid = -1 - (pid_t)t->count;
@@ -306,7 +289,7 @@ static void threads_beyond_the_list_are_counted(void **state)
 	free(t);
 }
 
-static void a_thread_that_ended_is_retired_once_with_its_cost(void **state)
+TEST(a_thread_that_ended_is_retired_once_with_its_cost)
 {
 	struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor wq = { 0 };
@@ -314,7 +297,6 @@ static void a_thread_that_ended_is_retired_once_with_its_cost(void **state)
 	struct proc_cost seen;
 	pid_t tid;
 
-	(void)state;
 	actor_start(&wq, "iou-wrk-", 4711);
 	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->count, 1);
@@ -332,13 +314,12 @@ static void a_thread_that_ended_is_retired_once_with_its_cost(void **state)
 	free(t);
 }
 
-static void a_helper_of_the_sqpoll_thread_works_for_its_worker(void **state)
+TEST(a_helper_of_the_sqpoll_thread_works_for_its_worker)
 {
 	struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor sqp = { 0 }, wq = { 0 };
 	struct retired retired = { 0 };
 
-	(void)state;
 	actor_start(&sqp, "iou-sqp-", 4711);
 	actor_start(&wq, "iou-wrk-", sqp.tid);
 	for (unsigned i = 0; i < 2; i++) {
@@ -352,24 +333,4 @@ static void a_helper_of_the_sqpoll_thread_works_for_its_worker(void **state)
 	assert_int_equal(find(t, wq.tid)->worker, 4711);
 	actor_end(&wq);
 	free(t);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_owner_is_read_from_the_name),
-		cmocka_unit_test(the_cost_of_a_thread_that_works_grows),
-		cmocka_unit_test(the_cost_of_a_running_thread_is_that_until_now),
-		cmocka_unit_test(waiting_is_a_voluntary_switch),
-		cmocka_unit_test(no_part_of_a_cost_decreases),
-		cmocka_unit_test(a_thread_that_is_not_there_is_enoent),
-		cmocka_unit_test(costs_add_up),
-		cmocka_unit_test(a_scan_finds_the_threads_of_rings_and_no_others),
-		cmocka_unit_test(a_worker_works_for_no_other_whatever_its_name),
-		cmocka_unit_test(threads_beyond_the_list_are_counted),
-		cmocka_unit_test(a_thread_that_ended_is_retired_once_with_its_cost),
-		cmocka_unit_test(a_helper_of_the_sqpoll_thread_works_for_its_worker),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* tls/psk.c: lines of keys that clients share, and the lines that are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "psk.h"
+#include "unit.h"
 
 #define KEY16 "000102030405060708090a0B0c0D0e0F"
 
@@ -20,7 +13,7 @@ static struct psk_table *parse(const char *text, unsigned *ret_line)
 	return t;
 }
 
-static void keys_are_found_by_their_identity(void **state)
+TEST(keys_are_found_by_their_identity)
 {
 	static const uint8_t bytes[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 	unsigned line;
@@ -28,7 +21,6 @@ static void keys_are_found_by_their_identity(void **state)
 		parse("alice:" KEY16 "\n\nb@lab.example:" KEY16 KEY16 KEY16 KEY16, &line);
 	const struct psk *k;
 
-	(void)state;
 	assert_non_null(t);
 	assert_int_equal(psk_count(t), 2);
 	k = psk_find(t, "alice", 5);
@@ -45,7 +37,7 @@ static void keys_are_found_by_their_identity(void **state)
 	psk_free(t);
 }
 
-static void a_wrong_line_is_named(void **state)
+TEST(a_wrong_line_is_named)
 {
 	static const struct {
 		const char *text;
@@ -67,7 +59,6 @@ static void a_wrong_line_is_named(void **state)
 		{ "a:" KEY16 "\nb:" KEY16 "\na:" KEY16, 3 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		unsigned line = 99;
 
@@ -76,14 +67,13 @@ static void a_wrong_line_is_named(void **state)
 	}
 }
 
-static void a_thousand_keys_are_the_most(void **state)
+TEST(a_thousand_keys_are_the_most)
 {
 	static char text[(PSK_KEYS_MAX + 1) * 40];
 	unsigned line = 0;
 	size_t used = 0;
 	struct psk_table *t;
 
-	(void)state;
 	for (unsigned i = 0; i < PSK_KEYS_MAX; i++)
 		used += (size_t)sprintf(text + used, "u%u:" KEY16 "\n", i);
 	t = parse(text, &line);
@@ -94,15 +84,4 @@ static void a_thousand_keys_are_the_most(void **state)
 	sprintf(text + used, "one_more:" KEY16 "\n");
 	assert_null(parse(text, &line));
 	assert_int_equal(line, PSK_KEYS_MAX + 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keys_are_found_by_their_identity),
-		cmocka_unit_test(a_wrong_line_is_named),
-		cmocka_unit_test(a_thousand_keys_are_the_most),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

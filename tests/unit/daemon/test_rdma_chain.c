@@ -1,13 +1,6 @@
 /* Engine `rdma`: the requests that are posted together. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "queue.h"
+#include "unit.h"
 
 enum { OPERATIONS = RDMA_SENDS + 1, VIEWS = 3 };
 
@@ -65,9 +58,8 @@ static void assert_chain(unsigned requests, unsigned pieces)
 	assert_int_equal(at, pieces);
 }
 
-static void the_last_place_has_its_piece(void **state)
+TEST(the_last_place_has_its_piece)
 {
-	(void)state;
 	for (enum remote_kind kind = 0; kind < REMOTE_KIND_COUNT; kind++) {
 		operations_make(kind, 1);
 		assert_false(rdma_remote_add(&o.conn, &o.chain));
@@ -77,25 +69,14 @@ static void the_last_place_has_its_piece(void **state)
 }
 
 /* One that runs out of entries has the rest in the next chain. */
-static void the_last_entry_is_taken(void **state)
+TEST(the_last_entry_is_taken)
 {
 	const struct remote *cut = &o.remotes[RDMA_SGES_MAX / VIEWS];
 
-	(void)state;
 	operations_make(REMOTE_WRITE, VIEWS);
 	assert_false(rdma_remote_add(&o.conn, &o.chain));
 	assert_chain(RDMA_SGES_MAX / VIEWS + 1, RDMA_SGES_MAX);
 	assert_ptr_equal(STAILQ_FIRST(&o.conn.unposted), cut);
 	assert_ptr_equal(cut->unposted, &o.views[RDMA_SGES_MAX]);
 	assert_int_equal(cut->progress, RDMA_SGES_MAX % VIEWS);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_last_place_has_its_piece),
-		cmocka_unit_test(the_last_entry_is_taken),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

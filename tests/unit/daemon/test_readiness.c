@@ -19,12 +19,11 @@ static void peer_sends(int fd, size_t bytes)
 }
 
 /* The size of a receive grows up to all that a connection may hold. */
-static void held_bytes_count_before_the_next_receive(void **state)
+TEST(held_bytes_count_before_the_next_receive)
 {
 	struct service_case *t;
 	int fds[2], room = 4 << 20;
 
-	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	if (setsockopt(fds[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0)
 		skip(); /* only root may have such a large one */
@@ -49,14 +48,13 @@ static void held_bytes_count_before_the_next_receive(void **state)
 }
 
 /* A bulk receiver, whose service drops its input, has the whole turn in one call. */
-static void a_bulk_receiver_receives_more_than_others_may_hold(void **state)
+TEST(a_bulk_receiver_receives_more_than_others_may_hold)
 {
 	struct service_case *t;
 	struct worker *w;
 	int fds[2], room = 4 << 20;
 	uint64_t calls;
 
-	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	if (setsockopt(fds[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) < 0)
 		skip(); /* only root may have such a large one */
@@ -83,13 +81,12 @@ static void a_bulk_receiver_receives_more_than_others_may_hold(void **state)
 
 /* While chunks are short a connection gets a view of the reserve, but none if it has not read its
  * output in the socket. */
-static void scarce_chunks_are_for_clients_that_have_read(void **state)
+TEST(scarce_chunks_are_for_clients_that_have_read)
 {
 	struct service_case *t = case_new(&service_echo, CHUNKS, CHUNK);
 	struct pool *p = &t->worker.pool;
 	int fds[2];
 
-	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	t->conn->fd = fds[0];
 	while (!pool_is_short(p))
@@ -110,15 +107,4 @@ static void scarce_chunks_are_for_clients_that_have_read(void **state)
 	case_free(t);
 	close(fds[0]);
 	close(fds[1]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(held_bytes_count_before_the_next_receive),
-		cmocka_unit_test(a_bulk_receiver_receives_more_than_others_may_hold),
-		cmocka_unit_test(scarce_chunks_are_for_clients_that_have_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* ring/: the kernel allows a ring the operations of its purpose and refuses the rest
  * (ring_setup.c).  A worker that does not sleep gets the work that the kernel has deferred; one
  * that gathers requests looks for input in time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +12,7 @@
 
 #include "ring.h"
 #include "ring_keys.h"
+#include "unit.h"
 
 static struct worker worker;
 static struct ring ring;
@@ -93,9 +86,8 @@ static int try_poll(uint8_t flags)
 	return res;
 }
 
-static void a_listener_s_ring_touches_no_file(void **state)
+TEST(a_listener_s_ring_touches_no_file)
 {
-	(void)state;
 	if (!open_ring(RING_LISTENS | RING_TRANSFERS))
 		skip();
 	assert_int_equal(try_poll(0), POLLOUT);
@@ -107,9 +99,8 @@ static void a_listener_s_ring_touches_no_file(void **state)
 	ring_fini(&ring);
 }
 
-static void a_store_s_ring_does_nothing_else(void **state)
+TEST(a_store_s_ring_does_nothing_else)
 {
-	(void)state;
 	if (!open_ring(RING_STORES))
 		skip();
 	assert_int_equal(try_read(), 1);
@@ -119,9 +110,8 @@ static void a_store_s_ring_does_nothing_else(void **state)
 	ring_fini(&ring);
 }
 
-static void registrations_are_restricted_too(void **state)
+TEST(registrations_are_restricted_too)
 {
-	(void)state;
 	if (!open_ring(RING_LISTENS | RING_TRANSFERS))
 		skip();
 	assert_int_equal(io_uring_register_personality(&ring.io), -EACCES);
@@ -147,11 +137,10 @@ static bool open_deferring_ring(void)
 	return false;
 }
 
-static void all_events_are_delivered_not_only_20(void **state)
+TEST(all_events_are_delivered_not_only_20)
 {
 	int fds[EVENTS][2];
 
-	(void)state;
 	if (!open_deferring_ring())
 		skip();
 	for (unsigned i = 0; i < EVENTS; i++) {
@@ -172,9 +161,8 @@ static void all_events_are_delivered_not_only_20(void **state)
 }
 
 /* As the kernel leaves it when the work has run before the flag was set. */
-static void a_stale_flag_of_deferred_work_does_not_prevent_sleep(void **state)
+TEST(a_stale_flag_of_deferred_work_does_not_prevent_sleep)
 {
-	(void)state;
 	if (!open_deferring_ring())
 		skip();
 	__atomic_fetch_or(ring.sq_flags, IORING_SQ_TASKRUN, __ATOMIC_RELAXED);
@@ -187,11 +175,10 @@ static void a_stale_flag_of_deferred_work_does_not_prevent_sleep(void **state)
 
 /* A client without an answer yet sends nothing; it may have more requests in flight
  * nevertheless. */
-static void answers_are_sent_before_input_is_looked_for(void **state)
+TEST(answers_are_sent_before_input_is_looked_for)
 {
 	int fds[2];
 
-	(void)state;
 	if (!open_deferring_ring())
 		skip();
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
@@ -208,12 +195,11 @@ static void answers_are_sent_before_input_is_looked_for(void **state)
 
 /* The kernel's thread takes submissions without a call, so they need not wait until a turn finds no
  * completion. */
-static void sqpoll_sees_submissions_while_completions_wait(void **state)
+TEST(sqpoll_sees_submissions_while_completions_wait)
 {
 	const struct ring_options options = { .sqpoll = KEY_CPU_ANY };
 	struct reason reason = { "" };
 
-	(void)state;
 	worker = (struct worker){ 0 };
 	options_set(&worker.options, &ring_key_table, &options);
 	if (ring_init(&ring, &worker, 0, RING_LISTENS, &reason) < 0) {
@@ -251,12 +237,11 @@ static int see_kernel_tid(int out)
 	return getpid() != 1 || write(out, &number, sizeof(number)) != sizeof(number);
 }
 
-static void the_kernels_number_of_a_thread_is_known_in_a_pid_namespace(void **state)
+TEST(the_kernels_number_of_a_thread_is_known_in_a_pid_namespace)
 {
 	pid_t number, outside, child;
 	int fds[2], status;
 
-	(void)state;
 	outside = ring_kernel_tid();
 	if (outside != (pid_t)syscall(SYS_gettid) || getuid() != 0)
 		skip(); /* a test in a namespace does not know the numbers outside */
@@ -283,20 +268,4 @@ static void the_kernels_number_of_a_thread_is_known_in_a_pid_namespace(void **st
 	assert_true(number > 1);
 	close(fds[0]);
 	close(fds[1]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_listener_s_ring_touches_no_file),
-		cmocka_unit_test(a_store_s_ring_does_nothing_else),
-		cmocka_unit_test(registrations_are_restricted_too),
-		cmocka_unit_test(all_events_are_delivered_not_only_20),
-		cmocka_unit_test(a_stale_flag_of_deferred_work_does_not_prevent_sleep),
-		cmocka_unit_test(answers_are_sent_before_input_is_looked_for),
-		cmocka_unit_test(the_kernels_number_of_a_thread_is_known_in_a_pid_namespace),
-		cmocka_unit_test(sqpoll_sees_submissions_while_completions_wait),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "registry.h"
 #include "worker_case.h"
 
-/* ThreadSanitizer runs handlers later. */
+/* No test elsewhere; ThreadSanitizer runs handlers later. */
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
@@ -204,12 +204,11 @@ static void catch_calls(struct bench *b)
 	stall_fini(&s);
 }
 
-static void submissions_that_the_kernel_refused_do_not_count_as_sent(void **state)
+TEST(submissions_that_the_kernel_refused_do_not_count_as_sent)
 {
 	struct bench *b = bench_start(registry_engine("io_uring"), echo());
 	uint64_t received = 0;
 
-	(void)state;
 	catch_calls(b);
 	cut.least = CLIENTS;
 	for (unsigned i = 0; i < ARRAY_SIZE(takes) && selector == DISPATCH_BLOCK; i++)
@@ -229,7 +228,7 @@ static int datagram_socket(struct place *p)
 }
 
 /* Each to another client, all in one batch. */
-static void datagrams_that_the_kernel_did_not_take_are_sent_again(void **state)
+TEST(datagrams_that_the_kernel_did_not_take_are_sent_again)
 {
 	const struct worker_options options = { .datagrams = true };
 	struct bench *b =
@@ -237,7 +236,6 @@ static void datagrams_that_the_kernel_did_not_take_are_sent_again(void **state)
 	struct timeval timeout = { .tv_sec = TIMEOUT_S };
 	int fds[CLIENTS];
 
-	(void)state;
 	selector = DISPATCH_ALLOW;
 	worker_begin(&b->worker, datagram_socket(&b->place), false);
 	worker_request(&b->worker, REQUEST_SERVE, 0);
@@ -266,21 +264,13 @@ static void datagrams_that_the_kernel_did_not_take_are_sent_again(void **state)
 	bench_stop(b);
 }
 
-int main(void)
+static int prepare(void **state)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(submissions_that_the_kernel_refused_do_not_count_as_sent),
-		cmocka_unit_test(datagrams_that_the_kernel_did_not_take_are_sent_again),
-	};
-
+	(void)state;
 	sem_init(&cut.held, 0, 0);
 	sem_init(&cut.go, 0, 0);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
-#else
-int main(void)
-{
-	puts("skipped: system calls are caught on x86-64 alone, without ThreadSanitizer");
 	return 0;
 }
+
+ALL_TESTS_WITH(prepare, NULL)
 #endif

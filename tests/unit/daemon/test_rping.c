@@ -76,12 +76,11 @@ static void ping(struct peer *p, uint32_t size)
 	assert_true(size == sizeof(p->sink) || p->sink[size] == 0);
 }
 
-static void every_size_comes_back(void **state)
+TEST(every_size_comes_back)
 {
 	static const uint32_t sizes[] = { 1, 2, 16, 64, 4095, 4096, 4097, SIZE, 65535, 64 };
 	struct peer *p = start();
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++)
 		ping(p, sizes[i]);
 	assert_int_equal(stat_load(p->at->worker.stats.operations[0].count), ARRAY_SIZE(sizes));
@@ -91,11 +90,10 @@ static void every_size_comes_back(void **state)
 }
 
 /* The client has been told before the write is known to be done. */
-static void next_source_is_read_while_the_write_is_in_flight(void **state)
+TEST(next_source_is_read_while_the_write_is_in_flight)
 {
 	struct peer *p = start();
 
-	(void)state;
 	advertise(p, p->source, SIZE);
 	case_remote(p->at, 0);
 	advertise(p, p->sink, SIZE);
@@ -112,11 +110,10 @@ static void next_source_is_read_while_the_write_is_in_flight(void **state)
 	stop(p);
 }
 
-static void small_sink_receives_the_beginning(void **state)
+TEST(small_sink_receives_the_beginning)
 {
 	struct peer *p = start();
 
-	(void)state;
 	advertise(p, p->source, SIZE);
 	case_remote(p->at, 0);
 	advertise(p, p->sink, 5000);
@@ -126,11 +123,10 @@ static void small_sink_receives_the_beginning(void **state)
 	stop(p);
 }
 
-static void messages_that_come_early_wait(void **state)
+TEST(messages_that_come_early_wait)
 {
 	struct peer *p = start();
 
-	(void)state;
 	advertise(p, p->source, SIZE);
 	advertise(p, p->sink, SIZE);
 	assert_int_equal(p->at->remote_count, 1);
@@ -142,14 +138,13 @@ static void messages_that_come_early_wait(void **state)
 	stop(p);
 }
 
-static void empty_pool_delays_a_read(void **state)
+TEST(empty_pool_delays_a_read)
 {
 	struct peer *p = start();
 	struct pool *pool = &p->at->worker.pool;
 	struct chunk *taken[CHUNKS];
 	unsigned n = 0;
 
-	(void)state;
 	while (pool->free_count > 2)
 		taken[n++] = chunk_get(pool);
 	advertise(p, p->source, SIZE);
@@ -165,7 +160,7 @@ static void empty_pool_delays_a_read(void **state)
 	stop(p);
 }
 
-static void other_messages_end_the_connection(void **state)
+TEST(other_messages_end_the_connection)
 {
 	static const struct {
 		uint32_t size;
@@ -174,7 +169,6 @@ static void other_messages_end_the_connection(void **state)
 		{ 0, 16 }, { 65536, 16 }, { UINT32_MAX, 16 }, { 64, 15 }, { 64, 17 }, { 64, 1 }
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct peer *p = start();
 		uint8_t message[32] = { 0 };
@@ -188,9 +182,8 @@ static void other_messages_end_the_connection(void **state)
 	}
 }
 
-static void connections_may_end_at_any_time(void **state)
+TEST(connections_may_end_at_any_time)
 {
-	(void)state;
 	for (unsigned steps = 0; steps < 6; steps++) {
 		struct peer *p = start();
 
@@ -204,19 +197,4 @@ static void connections_may_end_at_any_time(void **state)
 		advertise(p, p->source, SIZE);
 		stop(p);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_size_comes_back),
-		cmocka_unit_test(next_source_is_read_while_the_write_is_in_flight),
-		cmocka_unit_test(small_sink_receives_the_beginning),
-		cmocka_unit_test(messages_that_come_early_wait),
-		cmocka_unit_test(empty_pool_delays_a_read),
-		cmocka_unit_test(other_messages_end_the_connection),
-		cmocka_unit_test(connections_may_end_at_any_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

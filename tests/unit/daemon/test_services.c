@@ -1,15 +1,8 @@
 /* simple/echo.c, discard.c, chargen.c: what comes out depends only on what came in, however it was
  * cut on the way. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fake_engine.h"
 #include "registry.h"
+#include "unit.h"
 #include "util.h"
 #include "worker_owner.h"
 
@@ -63,32 +56,29 @@ static void check_echo(struct fake *f, struct fake_peer *p)
 	assert_memory_equal(p->out, input, INPUT);
 }
 
-static void echo_of_large_pieces(void **state)
+TEST(echo_of_large_pieces)
 {
 	struct fake *f = start("echo");
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_send_all(f, p, input, INPUT, CHUNK);
 	check_echo(f, p);
 	assert_int_equal(stat_load(f->worker.stats.bytes_copied), 0);
 	fake_stop(f);
 }
 
-static void echo_byte_by_byte_is_the_same(void **state)
+TEST(echo_byte_by_byte_is_the_same)
 {
 	struct fake *f = start("echo");
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	assert_int_equal(fake_send_all(f, p, input, INPUT, 1), INPUT);
 	check_echo(f, p);
 	fake_stop(f);
 }
 
-static void echo_at_random_splits_is_the_same(void **state)
+TEST(echo_at_random_splits_is_the_same)
 {
-	(void)state;
 	for (unsigned seed = 1; seed <= 20; seed++) {
 		struct fake *f = start("echo");
 		struct fake_peer *p = fake_connect(f);
@@ -101,12 +91,11 @@ static void echo_at_random_splits_is_the_same(void **state)
 	}
 }
 
-static void echo_keeps_connections_apart(void **state)
+TEST(echo_keeps_connections_apart)
 {
 	struct fake *f = start("echo");
 	struct fake_peer *peers[10];
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(peers); i++)
 		peers[i] = fake_connect(f);
 	for (size_t at = 0; at < 10000; at += 100) {
@@ -122,12 +111,11 @@ static void echo_keeps_connections_apart(void **state)
 	fake_stop(f);
 }
 
-static void echo_counts_one_operation_a_batch(void **state)
+TEST(echo_counts_one_operation_a_batch)
 {
 	struct fake *f = start("echo");
 	struct fake_peer *p = fake_connect(f);
 
-	(void)state;
 	fake_send_all(f, p, input, 1000, 100);
 	assert_int_equal(stat_load(f->worker.stats.operations[0].count), 10);
 	fake_send(f, p, input, 100);
@@ -141,11 +129,10 @@ static void echo_counts_one_operation_a_batch(void **state)
 
 /* ---- discard ---- */
 
-static void discard_takes_everything_and_answers_nothing(void **state)
+TEST(discard_takes_everything_and_answers_nothing)
 {
 	static const size_t pieces[] = { CHUNK, 1, 777 };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
 		struct fake *f = start("discard");
 		struct fake_peer *p = fake_connect(f);
@@ -188,14 +175,13 @@ static struct fake_peer *connect_reader(struct fake *f)
 	return fake_connect(f);
 }
 
-static void chargen_sends_the_text_of_rfc_864(void **state)
+TEST(chargen_sends_the_text_of_rfc_864)
 {
 	static const char first[] = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "[\\]^_`abcdefg\r\n!\"#";
 	struct fake *f = start("chargen");
 	struct fake_peer *p = connect_reader(f);
 
-	(void)state;
 	fake_take(f, p, 4 * TEXT_PERIOD);
 	fake_settle(f);
 	assert_int_equal(p->out_bytes, 4 * TEXT_PERIOD);
@@ -204,9 +190,8 @@ static void chargen_sends_the_text_of_rfc_864(void **state)
 	fake_stop(f);
 }
 
-static void chargen_in_small_takes_is_the_same(void **state)
+TEST(chargen_in_small_takes_is_the_same)
 {
-	(void)state;
 	for (unsigned round = 1; round <= 10; round++) {
 		struct fake *f = start("chargen");
 		struct fake_peer *p;
@@ -224,12 +209,11 @@ static void chargen_in_small_takes_is_the_same(void **state)
 	}
 }
 
-static void chargen_is_endless(void **state)
+TEST(chargen_is_endless)
 {
 	struct fake *f = start("chargen");
 	struct fake_peer *p = connect_reader(f);
 
-	(void)state;
 	for (unsigned i = 0; i < 40; i++) {
 		fake_take(f, p, 100000);
 		fake_settle(f);
@@ -239,23 +223,21 @@ static void chargen_is_endless(void **state)
 	fake_stop(f);
 }
 
-static void chargen_holds_one_chunk_for_all_clients(void **state)
+TEST(chargen_holds_one_chunk_for_all_clients)
 {
 	struct fake *f = start("chargen");
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++)
 		connect_reader(f);
 	assert_int_equal(fake_chunks_used(f), 1);
 	fake_stop(f);
 }
 
-static void chargen_ignores_what_it_receives(void **state)
+TEST(chargen_ignores_what_it_receives)
 {
 	struct fake *f = start("chargen");
 	struct fake_peer *p = connect_reader(f);
 
-	(void)state;
 	assert_int_equal(fake_send_all(f, p, input, INPUT, 1000), INPUT);
 	assert_int_equal(fake_chunks_used(f), 1);
 	fake_take(f, p, TEXT_PERIOD);
@@ -265,12 +247,11 @@ static void chargen_ignores_what_it_receives(void **state)
 	fake_stop(f);
 }
 
-static void chargen_sends_after_a_fin_and_ends_with_a_drain(void **state)
+TEST(chargen_sends_after_a_fin_and_ends_with_a_drain)
 {
 	struct fake *f = start("chargen");
 	struct fake_peer *p = connect_reader(f);
 
-	(void)state;
 	fake_eof(f, p);
 	for (unsigned i = 0; i < 5; i++) {
 		fake_take(f, p, 300000);
@@ -286,12 +267,11 @@ static void chargen_sends_after_a_fin_and_ends_with_a_drain(void **state)
 	fake_stop(f);
 }
 
-static void chargen_sends_whole_lines_out_of_small_chunks(void **state)
+TEST(chargen_sends_whole_lines_out_of_small_chunks)
 {
 	struct fake *f = fake_start(registry_service("chargen"), CHUNKS, 4096, 0);
 	struct fake_peer *p = connect_reader(f);
 
-	(void)state;
 	fake_take(f, p, 100000);
 	fake_settle(f);
 	assert_int_equal(p->out_bytes, 100000);
@@ -325,9 +305,8 @@ static uint32_t reset_forty(struct fake *f)
 	return fake_chunks_used(f) - (f->worker.scratch != NULL);
 }
 
-static void every_service_survives_a_reset_at_any_time(void **state)
+TEST(every_service_survives_a_reset_at_any_time)
 {
-	(void)state;
 	for (unsigned s = 0; services[s]; s++) {
 		struct fake *f = start(services[s]->name);
 		struct reason reason;
@@ -345,9 +324,8 @@ static void every_service_survives_a_reset_at_any_time(void **state)
 	}
 }
 
-static void services_are_found_by_name(void **state)
+TEST(services_are_found_by_name)
 {
-	(void)state;
 	for (unsigned i = 0; services[i]; i++) {
 		assert_ptr_equal(registry_service(services[i]->name), services[i]);
 		assert_non_null(services[i]->operations[0]);
@@ -364,25 +342,4 @@ static int fill_input(void **state)
 	return 0;
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(echo_of_large_pieces),
-		cmocka_unit_test(echo_byte_by_byte_is_the_same),
-		cmocka_unit_test(echo_at_random_splits_is_the_same),
-		cmocka_unit_test(echo_keeps_connections_apart),
-		cmocka_unit_test(echo_counts_one_operation_a_batch),
-		cmocka_unit_test(discard_takes_everything_and_answers_nothing),
-		cmocka_unit_test(chargen_sends_the_text_of_rfc_864),
-		cmocka_unit_test(chargen_in_small_takes_is_the_same),
-		cmocka_unit_test(chargen_is_endless),
-		cmocka_unit_test(chargen_holds_one_chunk_for_all_clients),
-		cmocka_unit_test(chargen_ignores_what_it_receives),
-		cmocka_unit_test(chargen_sends_after_a_fin_and_ends_with_a_drain),
-		cmocka_unit_test(chargen_sends_whole_lines_out_of_small_chunks),
-		cmocka_unit_test(every_service_survives_a_reset_at_any_time),
-		cmocka_unit_test(services_are_found_by_name),
-	};
-
-	return cmocka_run_group_tests(tests, fill_input, NULL);
-}
+ALL_TESTS_WITH(fill_input, NULL)

@@ -1,17 +1,11 @@
 /* core/session.c: places of clients, and members that outlive what they use. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "conn.h"
 #include "service.h"
 #include "session.h"
+#include "unit.h"
 #include "worker.h"
 
 /* Gives each connection a client address of its own, made from its number. */
@@ -71,7 +65,7 @@ static unsigned begin_all(struct conn *client, struct session_member **members)
 	return count;
 }
 
-static void one_client_leaves_places_for_others(void **state)
+TEST_WITH(one_client_leaves_places_for_others, setup, teardown, NULL)
 {
 	struct worker *w = *state;
 	struct session_member **members = calloc(2 * SESSIONS_MAX, sizeof(struct session_member *));
@@ -94,7 +88,7 @@ static void one_client_leaves_places_for_others(void **state)
 
 /* A call that is posted to the control connection when that leaves must not use a twin's table any
  * more: the twin's listener may have been freed when the call arrives. */
-static void calls_outlive_twins(void **state)
+TEST_WITH(calls_outlive_twins, setup, teardown, NULL)
 {
 	static const struct service service = { .name = "any" };
 	struct worker *w = *state;
@@ -128,7 +122,7 @@ static void calls_outlive_twins(void **state)
 
 /* A listener that has replaced another one has its sessions, and keeps its own places when that one
  * ends. */
-static void a_replaced_listener_leaves_its_sessions(void **state)
+TEST_WITH(a_replaced_listener_leaves_its_sessions, setup, teardown, NULL)
 {
 	static const struct service service = { .name = "any" };
 	struct sockaddr_storage local = { .ss_family = AF_INET };
@@ -138,7 +132,6 @@ static void a_replaced_listener_leaves_its_sessions(void **state)
 	struct reason reason;
 	struct sessions *old = sessions_new(NULL, NULL, &reason), *next;
 
-	(void)state;
 	sessions_listen(old, &service, &place);
 	assert_false(sessions_are_kept(old));
 	next = sessions_keep(old);
@@ -153,17 +146,4 @@ static void a_replaced_listener_leaves_its_sessions(void **state)
 	sessions_free(next);
 	assert_false(session_twin_get(&service, &local, &twin));
 	close(fd);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(one_client_leaves_places_for_others),
-		TEST(calls_outlive_twins),
-		TEST(a_replaced_listener_leaves_its_sessions),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

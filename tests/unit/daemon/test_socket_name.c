@@ -1,14 +1,8 @@
 /* server/socket_name.c: names of kept sockets parse back, and a socket fits its address only. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
-#include <string.h>
 
 #include "socket_name.h"
+#include "unit.h"
 
 static struct sockaddr_storage sa(const char *text)
 {
@@ -29,7 +23,7 @@ static struct socket_name name(const char *listener, const char *address)
 	return name;
 }
 
-static void names_parse_back(void **state)
+TEST(names_parse_back)
 {
 	static const char *const texts[][3] = {
 		{ "echo", "127.0.0.1:7007", "echo=127.0.0.1 7007" },
@@ -40,7 +34,6 @@ static void names_parse_back(void **state)
 	char text[SOCKET_NAME_TEXT_MAX];
 	struct socket_name from, to;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		from = name(texts[i][0], texts[i][1]);
 		assert_string_equal(socket_name_format(&from, text), texts[i][2]);
@@ -53,12 +46,11 @@ static void names_parse_back(void **state)
 }
 
 /* systemd takes at most 255 bytes, none of them a colon or a control character. */
-static void the_longest_name_fits_systemd(void **state)
+TEST(the_longest_name_fits_systemd)
 {
 	struct socket_name from = { .file = { (dev_t)-1, (ino_t)-1 } }, to;
 	char text[SOCKET_NAME_TEXT_MAX], address[ADDRESS_TEXT_MAX] = "unix:/";
 
-	(void)state;
 	memset(address + strlen(address), ':', 106);
 	from.wanted = sa(address);
 	memset(from.listener, 'x', sizeof(from.listener) - 1);
@@ -69,7 +61,7 @@ static void the_longest_name_fits_systemd(void **state)
 	assert_true(sockaddr_is_same(&to.wanted, &from.wanted));
 }
 
-static void other_names_are_refused(void **state)
+TEST(other_names_are_refused)
 {
 	static const char *const texts[] = {
 		"",
@@ -101,7 +93,6 @@ static void other_names_are_refused(void **state)
 	struct socket_name to = name("untouched", "127.0.0.1:1");
 	char longer[1000] = "";
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_int_equal(socket_name_parse(texts[i], &to), -EINVAL);
 	memset(longer, 'x', sizeof(longer) - 20);
@@ -120,11 +111,10 @@ static bool fits(struct socket_name wants, struct socket_name had, const char *a
 	return socket_name_fits(&wants, &had, &at);
 }
 
-static void the_address_decides(void **state)
+TEST(the_address_decides)
 {
 	struct socket_name nobody = { .listener = "" }, echo = name("echo", "127.0.0.1:7007");
 
-	(void)state;
 	assert_true(fits(echo, echo, "127.0.0.1:7007"));
 	assert_true(fits(echo, nobody, "127.0.0.1:7007"));
 	assert_true(fits(echo, name("other", "127.0.0.1:7007"), "127.0.0.1:7007"));
@@ -137,27 +127,13 @@ static void the_address_decides(void **state)
 	assert_false(fits(name("u", "unix:/run/u"), nobody, "unix:@/run/u"));
 }
 
-static void port_0_is_the_same_listeners(void **state)
+TEST(port_0_is_the_same_listeners)
 {
 	struct socket_name nobody = { .listener = "" }, any = name("echo", "[::1]:0");
 
-	(void)state;
 	assert_true(fits(any, any, "[::1]:40000"));
 	assert_false(fits(any, any, "[::2]:40000"));
 	assert_false(fits(any, nobody, "[::1]:40000"));
 	assert_false(fits(any, name("other", "[::1]:0"), "[::1]:40000"));
 	assert_false(fits(any, name("echo", "[::1]:40000"), "[::1]:40000"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_parse_back),
-		cmocka_unit_test(the_longest_name_fits_systemd),
-		cmocka_unit_test(other_names_are_refused),
-		cmocka_unit_test(the_address_decides),
-		cmocka_unit_test(port_0_is_the_same_listeners),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,12 +71,11 @@ static void assert_answered(struct service_case *t, const struct stream *s)
 	case_free(t);
 }
 
-static void any_split_gives_the_same_bytes(void **state)
+TEST(any_split_gives_the_same_bytes)
 {
 	static const size_t pieces[] = { 1, 2, 9, 10, 13, 14, 15, 100, 4095, 4096 };
 	struct stream *s = stream_new();
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
 		struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
@@ -92,12 +91,11 @@ static void any_split_gives_the_same_bytes(void **state)
 	free(s);
 }
 
-static void a_slow_reader_gets_the_same_bytes(void **state)
+TEST(a_slow_reader_gets_the_same_bytes)
 {
 	struct stream *s = stream_new();
 	struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
-	(void)state;
 	t->room = 0;
 	for (size_t at = 0; at < s->bytes; at += 1000) {
 		case_input(t, s->data + at, MIN(s->bytes - at, (size_t)1000), 1000);
@@ -108,12 +106,11 @@ static void a_slow_reader_gets_the_same_bytes(void **state)
 	free(s);
 }
 
-static void a_half_close_answers_everything(void **state)
+TEST(a_half_close_answers_everything)
 {
 	struct stream *s = stream_new();
 	struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
-	(void)state;
 	t->room = 1000;
 	case_input(t, s->data, s->bytes / 2, 3000);
 	case_input(t, "\1", 1, 1);
@@ -128,12 +125,11 @@ static void a_half_close_answers_everything(void **state)
 	free(s);
 }
 
-static void a_length_that_cannot_be_ends_the_connection(void **state)
+TEST(a_length_that_cannot_be_ends_the_connection)
 {
 	static const uint32_t lengths[] = { 0,          1,         13, SOCKPERF_LENGTH_MAX + 1,
 					    0x80000000, UINT32_MAX };
 
-	(void)state;
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
 		struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 		uint32_t length = htobe32(lengths[i / 2]);
@@ -149,28 +145,14 @@ static void a_length_that_cannot_be_ends_the_connection(void **state)
 	}
 }
 
-static void headers_are_read_as_sockperf_writes_them(void **state)
+TEST(headers_are_read_as_sockperf_writes_them)
 {
 	const uint8_t pong[] = { 1, 2, 3, 4, 5, 6, 7, 8, 0, 3, 0, 0, 1, 2 };
 	const uint8_t most[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 16, 0, 0 };
 	uint32_t length;
 
-	(void)state;
 	assert_int_equal(sockperf_parse(pong, &length), SOCKPERF_PONG);
 	assert_int_equal(length, 258);
 	assert_int_equal(sockperf_parse(most, &length), SOCKPERF_COUNT);
 	assert_int_equal(length, SOCKPERF_LENGTH_MAX);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(headers_are_read_as_sockperf_writes_them),
-		cmocka_unit_test(any_split_gives_the_same_bytes),
-		cmocka_unit_test(a_slow_reader_gets_the_same_bytes),
-		cmocka_unit_test(a_half_close_answers_everything),
-		cmocka_unit_test(a_length_that_cannot_be_ends_the_connection),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

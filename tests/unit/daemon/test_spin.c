@@ -1,12 +1,6 @@
 /* When a worker spins before it sleeps: core/spin.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "spin.h"
+#include "unit.h"
 #include "util.h"
 
 /* A worker that waits for input. */
@@ -50,11 +44,10 @@ static struct spinner without_credit(void)
 	return (struct spinner){ .spin = s.spin, .now_ns = s.now_ns };
 }
 
-static void a_fixed_time_is_spun_in_each_wait(void **state)
+TEST(a_fixed_time_is_spun_in_each_wait)
 {
 	struct spinner s = spinner_of(20 * NS_PER_US), none = spinner_of(0);
 
-	(void)state;
 	waits(&s, 1000, 100);
 	assert_int_equal(s.spins, 100);
 	assert_int_equal(s.vain_ns, 100 * 20 * NS_PER_US);
@@ -62,11 +55,10 @@ static void a_fixed_time_is_spun_in_each_wait(void **state)
 	assert_int_equal(none.spins, 0);
 }
 
-static void a_client_that_asks_at_once_is_spun_for(void **state)
+TEST(a_client_that_asks_at_once_is_spun_for)
 {
 	struct spinner s = without_credit();
 
-	(void)state;
 	waits(&s, 60, 200); /* asleep, and what waking takes is in it */
 	assert_in_range(s.spins, 1, 2);
 	waits(&s, 20, 200);
@@ -76,31 +68,28 @@ static void a_client_that_asks_at_once_is_spun_for(void **state)
 	assert_int_equal(s.vain, 0);
 }
 
-static void a_client_that_is_silent_for_long_costs_no_spin(void **state)
+TEST(a_client_that_is_silent_for_long_costs_no_spin)
 {
 	struct spinner s = without_credit();
 
-	(void)state;
 	waits(&s, 101, 10000);
 	assert_int_equal(s.spins, 0);
 }
 
 /* 10,000 requests a second. */
-static void a_slow_client_costs_a_percent_of_a_cpu_in_spins(void **state)
+TEST(a_slow_client_costs_a_percent_of_a_cpu_in_spins)
 {
 	struct spinner s = without_credit();
 	uint64_t begun_ns = s.now_ns;
 
-	(void)state;
 	waits(&s, 85, 10000);
 	assert_in_range(s.vain_ns, 1, (s.now_ns - begun_ns) / 100);
 }
 
-static void late_requests_of_a_quick_client_change_nothing(void **state)
+TEST(late_requests_of_a_quick_client_change_nothing)
 {
 	struct spinner s = spinner_of(UINT64_MAX);
 
-	(void)state;
 	for (unsigned i = 0; i < 1000; i++) {
 		waits(&s, 3000, 1);
 		waits(&s, 5, 100);
@@ -109,9 +98,8 @@ static void late_requests_of_a_quick_client_change_nothing(void **state)
 	assert_int_equal(s.vain, 1000);
 }
 
-static void spins_in_vain_are_a_bounded_share_of_the_time(void **state)
+TEST(spins_in_vain_are_a_bounded_share_of_the_time)
 {
-	(void)state;
 	for (unsigned paid = 0; paid < 20; paid++)
 		for (unsigned us = 0; us <= 50; us += 5) {
 			struct spinner s = spinner_of(UINT64_MAX);
@@ -124,18 +112,4 @@ static void spins_in_vain_are_a_bounded_share_of_the_time(void **state)
 			assert_true(s.vain_ns <=
 				    SPIN_CREDIT_NS + (s.now_ns - begun_ns) / SPIN_PAID);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_fixed_time_is_spun_in_each_wait),
-		cmocka_unit_test(a_client_that_asks_at_once_is_spun_for),
-		cmocka_unit_test(a_client_that_is_silent_for_long_costs_no_spin),
-		cmocka_unit_test(a_slow_client_costs_a_percent_of_a_cpu_in_spins),
-		cmocka_unit_test(late_requests_of_a_quick_client_change_nothing),
-		cmocka_unit_test(spins_in_vain_are_a_bounded_share_of_the_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

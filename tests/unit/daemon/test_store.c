@@ -23,11 +23,10 @@ static const struct way {
 		if (is_here(way->store) && is_here(way->engine))
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-static void written_bytes_are_read_zeroed_and_reported_as_a_hole(void **state)
+TEST(written_bytes_are_read_zeroed_and_reported_as_a_hole)
 {
 	struct io_extent extents[IO_EXTENTS_MAX];
 
-	(void)state;
 	for_each_way(way, ARRAY_SIZE(ways))
 	{
 		struct disk *d = disk_new(way->store, way->engine, -1);
@@ -53,11 +52,10 @@ static void written_bytes_are_read_zeroed_and_reported_as_a_hole(void **state)
 }
 
 /* The kernel writes up to the limit, and then refuses. */
-static void text_beyond_a_limit_is_an_error_not_cut(void **state)
+TEST(text_beyond_a_limit_is_an_error_not_cut)
 {
 	struct rlimit all, some;
 
-	(void)state;
 	signal(SIGXFSZ, SIG_IGN);
 	getrlimit(RLIMIT_FSIZE, &all);
 	for_each_way(way, 6)
@@ -79,9 +77,8 @@ static void text_beyond_a_limit_is_an_error_not_cut(void **state)
 	}
 }
 
-static void a_file_that_was_cut_is_an_error(void **state)
+TEST(a_file_that_was_cut_is_an_error)
 {
-	(void)state;
 	for_each_way(way, 6)
 	{
 		struct disk *d = disk_new(way->store, way->engine, -1);
@@ -96,9 +93,8 @@ static void a_file_that_was_cut_is_an_error(void **state)
 }
 
 /* An empty pipe that is O_NONBLOCK says EAGAIN as often as it is asked. */
-static void eagain_does_not_keep_the_worker_busy(void **state)
+TEST(eagain_does_not_keep_the_worker_busy)
 {
-	(void)state;
 	alarm(20); /* or it never sleeps */
 	for_each_way(way, 3)
 	{
@@ -130,11 +126,10 @@ static void disk_submit_stale(struct call *call)
 
 /* The kernel sets the flag after it has added work: when the worker was faster, nothing is left to
  * do, and nothing takes the flag back.  (fio --numjobs=4 --iodepth=32 made that in a minute.) */
-static void a_flag_without_work_does_not_keep_the_worker_busy(void **state)
+TEST(a_flag_without_work_does_not_keep_the_worker_busy)
 {
 	struct disk *d;
 
-	(void)state;
 	if (!is_here("io_uring"))
 		skip();
 	d = disk_new("io_uring", "epoll", -1);
@@ -152,12 +147,11 @@ static void a_flag_without_work_does_not_keep_the_worker_busy(void **state)
 /* ---- What costs the worker's time ---- */
 
 /* One connection zeroes much, another a little. */
-static void zeroing_of_one_connection_does_not_hold_up_another(void **state)
+TEST(zeroing_of_one_connection_does_not_hold_up_another)
 {
 	struct disk *d = disk_new("memory", "epoll", -1);
 	struct conn other = { .worker = d->worker };
 
-	(void)state;
 	for (unsigned i = 0; i < IOS_MAX; i++)
 		disk_io(d, i, IO_write_zeroes, 0, MEMORY_SIZE)->flags = IO_NO_HOLE;
 	d->ios[IOS_MAX - 1].conn = &other;
@@ -181,12 +175,11 @@ static void disk_submit_and_drop(struct call *call)
 	sem_post(&d->submitted);
 }
 
-static void zeroing_of_a_connection_that_ended_is_given_up(void **state)
+TEST(zeroing_of_a_connection_that_ended_is_given_up)
 {
 	struct disk *d = disk_new("memory", "epoll", -1);
 	struct conn other = { .worker = d->worker };
 
-	(void)state;
 	for (unsigned i = 0; i < IOS_MAX; i++)
 		disk_io(d, i, IO_write_zeroes, 0, MEMORY_SIZE)->flags = IO_NO_HOLE;
 	d->ios[1].conn = &other;
@@ -199,13 +192,12 @@ static void zeroing_of_a_connection_that_ended_is_given_up(void **state)
 }
 
 /* The map of memory is made in parts, which do not show. */
-static void long_data_is_one_extent(void **state)
+TEST(long_data_is_one_extent)
 {
 	static const uint64_t begin = (1 << 20) + 512, end = (40 << 20) + 512, page = 4096;
 	struct io_extent extents[IO_EXTENTS_MAX];
 	struct disk *d = disk_new("memory", "epoll", -1);
 
-	(void)state;
 	page_map_set(d->export.pages, begin / page, end / page + 1);
 	disk_io(d, 0, IO_block_status, 512, MEMORY_SIZE - 512)->extents = extents;
 	assert_int_equal(disk_run(d, 0), 0);
@@ -229,11 +221,10 @@ static void long_data_is_one_extent(void **state)
 
 /* ---- Where the calls are ours ---- */
 
-static void short_transfers_are_continued(void **state)
+TEST(short_transfers_are_continued)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);
 
-	(void)state;
 	for (unsigned i = 0; i < 5000; i++)
 		d->memory[i] = (uint8_t)(i % 251);
 	atomic_store(&calls.shorten, true);
@@ -248,11 +239,10 @@ static void short_transfers_are_continued(void **state)
 
 /* A flush or a request with FUA that comes while a flush is in flight waits for the next, with the
  * others. */
-static void flushes_are_shared(void **state)
+TEST(flushes_are_shared)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);
 
-	(void)state;
 	atomic_store(&calls.wait, true);
 	disk_io(d, 0, IO_flush, 0, 0);
 	disk_start(d, 0, 1);
@@ -279,11 +269,10 @@ static void flushes_are_shared(void **state)
 }
 
 /* A pool without threads to spare (ECANCELED), or FUSE (EINTR): nothing was lost. */
-static void a_flush_that_was_not_carried_out_is_repeated(void **state)
+TEST(a_flush_that_was_not_carried_out_is_repeated)
 {
 	static const int errors[] = { ECANCELED, EINTR };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
 		struct disk *d = disk_new("threads", "epoll", -1);
 
@@ -303,11 +292,10 @@ static void a_flush_that_was_not_carried_out_is_repeated(void **state)
 }
 
 /* The data that it returns may have been written without a flush. */
-static void a_read_with_fua_commits_what_it_read(void **state)
+TEST(a_read_with_fua_commits_what_it_read)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);
 
-	(void)state;
 	disk_io(d, 0, IO_write, 0, 100);
 	assert_int_equal(disk_run(d, 0), 0);
 	assert_int_equal(calls.syncs, 0);
@@ -324,11 +312,10 @@ static void a_read_with_fua_commits_what_it_read(void **state)
 	disk_free(d);
 }
 
-static void a_flush_that_failed_is_never_repeated(void **state)
+TEST(a_flush_that_failed_is_never_repeated)
 {
 	struct disk *d;
 
-	(void)state;
 	if (!is_here("io_uring"))
 		skip();
 	d = disk_new("threads", "io_uring", -1);
@@ -357,11 +344,10 @@ static void a_flush_that_failed_is_never_repeated(void **state)
 	disk_free(d);
 }
 
-static void fua_that_could_not_be_made_stable_fails_the_export(void **state)
+TEST(fua_that_could_not_be_made_stable_fails_the_export)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);
 
-	(void)state;
 	atomic_store(&calls.error, EIO);
 	disk_io(d, 0, IO_write_zeroes, 0, 4096)->flags = IO_FUA;
 	assert_int_equal(disk_run(d, 0), -EIO);
@@ -369,21 +355,19 @@ static void fua_that_could_not_be_made_stable_fails_the_export(void **state)
 	disk_free(d);
 }
 
-static void the_name_of_a_file_that_was_made_is_durable(void **state)
+TEST(the_name_of_a_file_that_was_made_is_durable)
 {
 	struct disk *d = disk_new("threads", "epoll", -1);
 
-	(void)state;
 	assert_int_equal(calls.folders, 1);
 	disk_free(d);
 }
 
-static void memory_that_cannot_be_aligned_is_refused(void **state)
+TEST(memory_that_cannot_be_aligned_is_refused)
 {
 	struct disk *d = disk_new("null", "epoll", -1);
 	struct reason reason;
 
-	(void)state;
 	worker_stop_and_wait(d->worker);
 	d->export.align = 1 << 20;
 	d->worker->mount_count = 1;
@@ -393,11 +377,10 @@ static void memory_that_cannot_be_aligned_is_refused(void **state)
 }
 
 /* `auto` on a busy host: a call that took long because others had the CPU has not waited. */
-static void only_requests_that_would_block_go_to_the_store(void **state)
+TEST(only_requests_that_would_block_go_to_the_store)
 {
 	struct mount m = { .suspect_until_ns = 0 };
 
-	(void)state;
 	file_auto_slow(&m, 1000, 2 * NS_PER_MS, false);
 	assert_int_equal(m.slow_until_ns, 0);
 	assert_true(m.suspect_until_ns >=
@@ -405,29 +388,4 @@ static void only_requests_that_would_block_go_to_the_store(void **state)
 	file_auto_slow(&m, 1000, 2 * NS_PER_MS, true);
 	assert_int_equal(m.slow_until_ns, 1000 + 200 * (uint64_t)NS_PER_MS);
 	assert_true(m.suspect_until_ns > m.slow_until_ns); /* then the first that waits is enough */
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(written_bytes_are_read_zeroed_and_reported_as_a_hole),
-		cmocka_unit_test(text_beyond_a_limit_is_an_error_not_cut),
-		cmocka_unit_test(a_file_that_was_cut_is_an_error),
-		cmocka_unit_test(eagain_does_not_keep_the_worker_busy),
-		cmocka_unit_test(a_flag_without_work_does_not_keep_the_worker_busy),
-		cmocka_unit_test(short_transfers_are_continued),
-		cmocka_unit_test(flushes_are_shared),
-		cmocka_unit_test(zeroing_of_one_connection_does_not_hold_up_another),
-		cmocka_unit_test(zeroing_of_a_connection_that_ended_is_given_up),
-		cmocka_unit_test(long_data_is_one_extent),
-		cmocka_unit_test(a_flush_that_failed_is_never_repeated),
-		cmocka_unit_test(a_flush_that_was_not_carried_out_is_repeated),
-		cmocka_unit_test(a_read_with_fua_commits_what_it_read),
-		cmocka_unit_test(fua_that_could_not_be_made_stable_fails_the_export),
-		cmocka_unit_test(the_name_of_a_file_that_was_made_is_durable),
-		cmocka_unit_test(memory_that_cannot_be_aligned_is_refused),
-		cmocka_unit_test(only_requests_that_would_block_go_to_the_store),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

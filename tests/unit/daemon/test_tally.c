@@ -1,13 +1,6 @@
 /* base/tally.c: counts by address. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tally.h"
+#include "unit.h"
 
 enum { MANY = 2 * TALLY_BUCKETS };
 
@@ -21,12 +14,11 @@ static struct in6_addr address(unsigned i)
 	return a;
 }
 
-static void each_address_is_counted_alone(void **state)
+TEST(each_address_is_counted_alone)
 {
 	static struct tally_entry *entries[MANY];
 	struct in6_addr a;
 
-	(void)state;
 	assert_int_equal(tally_init(&table), 0);
 	for (unsigned round = 1; round <= 2; round++)
 		for (unsigned i = 0; i < MANY; i++) {
@@ -47,11 +39,10 @@ static void each_address_is_counted_alone(void **state)
 }
 
 /* So no client can choose addresses that share a bucket. */
-static void buckets_depend_on_a_secret(void **state)
+TEST(buckets_depend_on_a_secret)
 {
 	unsigned same = 0;
 
-	(void)state;
 	assert_int_equal(tally_init(&table), 0);
 	assert_int_equal(tally_init(&other), 0);
 	for (unsigned i = 0; i < 64; i++) {
@@ -65,14 +56,4 @@ static void buckets_depend_on_a_secret(void **state)
 	assert_in_range(same, 0, 32);
 	tally_fini(&table);
 	tally_fini(&other);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_address_is_counted_alone),
-		cmocka_unit_test(buckets_depend_on_a_secret),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* tls/stage.c: a client of OpenSSL in memory talks to services through the stage,
  * however its records are cut, and floods it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <openssl/ssl.h>
 
 #include "fake_engine.h"
 #include "registry.h"
 #include "tls.h"
+#include "unit.h"
 #include "util.h"
 
 enum { INPUT = 100000 };
@@ -98,11 +92,10 @@ static uint64_t failed(const struct talk *t)
 	return stat_load(t->fake->worker.stats.tls_failed);
 }
 
-static void echo_comes_back_however_records_are_cut(void **state)
+TEST(echo_comes_back_however_records_are_cut)
 {
 	static const size_t pieces[] = { 1, 5, 1000, 4096 };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
 		struct talk t;
 
@@ -119,11 +112,10 @@ static void echo_comes_back_however_records_are_cut(void **state)
 	}
 }
 
-static void a_small_pool_is_enough(void **state)
+TEST(a_small_pool_is_enough)
 {
 	struct talk t;
 
-	(void)state;
 	talk_start(&t, "echo", 16, 4096);
 	shake_hands(&t);
 	for (unsigned i = 0; i < 20; i++)
@@ -133,11 +125,10 @@ static void a_small_pool_is_enough(void **state)
 	talk_stop(&t);
 }
 
-static void all_output_is_sealed_when_the_client_takes_little(void **state)
+TEST(all_output_is_sealed_when_the_client_takes_little)
 {
 	struct talk t;
 
-	(void)state;
 	talk_start(&t, "echo", 256, 16384);
 	shake_hands(&t);
 	t.peer->room = 0;
@@ -159,11 +150,10 @@ static void all_output_is_sealed_when_the_client_takes_little(void **state)
 	talk_stop(&t);
 }
 
-static void a_flood_of_key_updates_ends_the_connection(void **state)
+TEST(a_flood_of_key_updates_ends_the_connection)
 {
 	struct talk t;
 
-	(void)state;
 	talk_start(&t, "echo", 256, 16384);
 	shake_hands(&t);
 	/* With data between them any number will do. */
@@ -182,13 +172,12 @@ static void a_flood_of_key_updates_ends_the_connection(void **state)
 	talk_stop(&t);
 }
 
-static void a_long_hello_ends_the_connection(void **state)
+TEST(a_long_hello_ends_the_connection)
 {
 	static uint8_t hello[5 + 16384] = { 0x16, 3, 1, 0x40, 0, 1, 1, 0, 0 };
 	static const uint8_t next[5] = { 0x16, 3, 1, 0x40, 0 };
 	struct talk t;
 
-	(void)state;
 	talk_start(&t, "echo", 256, 16384);
 	for (unsigned i = 0; i < 4 && t.peer->conn; i++) {
 		fake_send_all(t.fake, t.peer, hello, sizeof(hello), 4096);
@@ -201,14 +190,13 @@ static void a_long_hello_ends_the_connection(void **state)
 	talk_stop(&t);
 }
 
-static void a_certificate_that_was_made_survives_a_reload(void **state)
+TEST(a_certificate_that_was_made_survives_a_reload)
 {
 	struct tls_options options = { .mode = TLS_USER };
 	struct tls_certificate first;
 	struct reason reason;
 	struct talk t;
 
-	(void)state;
 	talk_start(&t, "echo", 256, 16384);
 	first = *tls_stage_certificate(t.stage);
 	assert_int_equal(tls_stage_prepare(t.stage, &options, &reason), 0);
@@ -224,18 +212,12 @@ static void a_certificate_that_was_made_survives_a_reload(void **state)
 	talk_stop(&t);
 }
 
-int main(void)
+static int fill_input(void **state)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(echo_comes_back_however_records_are_cut),
-		cmocka_unit_test(a_small_pool_is_enough),
-		cmocka_unit_test(all_output_is_sealed_when_the_client_takes_little),
-		cmocka_unit_test(a_flood_of_key_updates_ends_the_connection),
-		cmocka_unit_test(a_long_hello_ends_the_connection),
-		cmocka_unit_test(a_certificate_that_was_made_survives_a_reload),
-	};
-
+	(void)state;
 	for (unsigned i = 0; i < INPUT; i++)
 		input[i] = (uint8_t)(i * 2654435761U >> 24);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return 0;
 }
+
+ALL_TESTS_WITH(fill_input, NULL)

@@ -3,13 +3,6 @@
  * these, so a client of OpenSSL understands it only if keys, their order and the moment are right.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <linux/tls.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
@@ -21,6 +14,7 @@
 #include "fake_engine.h"
 #include "registry.h"
 #include "tls.h"
+#include "unit.h"
 #include "util.h"
 
 #ifndef SOL_TLS
@@ -371,18 +365,16 @@ static void check_session(unsigned mode, unsigned cipher, bool completion)
 	talk_stop(&t);
 }
 
-static void the_kernel_continues_the_session(void **state)
+TEST(the_kernel_continues_the_session)
 {
-	(void)state;
 	for (unsigned cipher = 0; tls_ciphers[cipher]; cipher++)
 		for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++)
 			for (unsigned completion = 0; completion < 2; completion++)
 				check_session(mode, cipher, completion);
 }
 
-static void data_directly_behind_the_handshake_is_served(void **state)
+TEST(data_directly_behind_the_handshake_is_served)
 {
-	(void)state;
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		struct talk t;
 
@@ -395,11 +387,10 @@ static void data_directly_behind_the_handshake_is_served(void **state)
 	}
 }
 
-static void the_service_ends_behind_its_output(void **state)
+TEST(the_service_ends_behind_its_output)
 {
 	static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-	(void)state;
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		struct talk t;
 		char answer[1000];
@@ -422,9 +413,8 @@ static void the_service_ends_behind_its_output(void **state)
 	}
 }
 
-static void other_keys_end_the_connection(void **state)
+TEST(other_keys_end_the_connection)
 {
-	(void)state;
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		struct talk t;
 
@@ -444,9 +434,8 @@ static void other_keys_end_the_connection(void **state)
 	}
 }
 
-static void a_broken_record_ends_the_connection(void **state)
+TEST(a_broken_record_ends_the_connection)
 {
-	(void)state;
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		struct talk t;
 		char *data;
@@ -465,9 +454,8 @@ static void a_broken_record_ends_the_connection(void **state)
 	}
 }
 
-static void without_the_kernels_keys_nothing_is_served(void **state)
+TEST(without_the_kernels_keys_nothing_is_served)
 {
-	(void)state;
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		struct talk t;
 
@@ -502,9 +490,8 @@ static void say_in_clear(struct talk *t, const uint8_t *data, size_t bytes)
 	t->heard = t->peer->out_bytes;
 }
 
-static void nbd_begins_in_clear(void **state)
+TEST(nbd_begins_in_clear)
 {
-	(void)state;
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		struct talk t;
 		uint8_t answer[2 * NBD_REPLY];
@@ -526,9 +513,8 @@ static void nbd_begins_in_clear(void **state)
 	}
 }
 
-static void what_is_put_behind_starttls_ends_the_connection(void **state)
+TEST(what_is_put_behind_starttls_ends_the_connection)
 {
-	(void)state;
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		uint8_t both[sizeof(nbd_clear) + sizeof(nbd_list)];
 		struct talk t;
@@ -545,11 +531,10 @@ static void what_is_put_behind_starttls_ends_the_connection(void **state)
 }
 
 /* Which the stage notices by itself before the kernel opens records. */
-static void a_client_goes_before_tls_and_within_it(void **state)
+TEST(a_client_goes_before_tls_and_within_it)
 {
 	static const char *const names[] = { "nbd", "echo" };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
 		struct talk t;
 
@@ -567,21 +552,12 @@ static void a_client_goes_before_tls_and_within_it(void **state)
 	}
 }
 
-int main(void)
+static int fill_input(void **state)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_kernel_continues_the_session),
-		cmocka_unit_test(data_directly_behind_the_handshake_is_served),
-		cmocka_unit_test(the_service_ends_behind_its_output),
-		cmocka_unit_test(other_keys_end_the_connection),
-		cmocka_unit_test(a_broken_record_ends_the_connection),
-		cmocka_unit_test(without_the_kernels_keys_nothing_is_served),
-		cmocka_unit_test(nbd_begins_in_clear),
-		cmocka_unit_test(what_is_put_behind_starttls_ends_the_connection),
-		cmocka_unit_test(a_client_goes_before_tls_and_within_it),
-	};
-
+	(void)state;
 	for (unsigned i = 0; i < INPUT; i++)
 		input[i] = (uint8_t)(i * 2654435761U >> 24);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return 0;
 }
+
+ALL_TESTS_WITH(fill_input, NULL)

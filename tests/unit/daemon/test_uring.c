@@ -90,15 +90,13 @@ static void answers_are(const char *expected, unsigned clients, void (*completes
 	sem_destroy(&s.done);
 }
 
-static void completions_in_another_order_swap_no_bytes(void **state)
+TEST(completions_in_another_order_swap_no_bytes)
 {
-	(void)state;
 	answers_are("12", 2, swap);
 }
 
-static void a_bundle_continues_behind_a_shortened_buffer(void **state)
+TEST(a_bundle_continues_behind_a_shortened_buffer)
 {
-	(void)state;
 	answers_are("123", 1, receive_shortened);
 }
 
@@ -206,27 +204,13 @@ static void urgent_bytes_take_no_chunks(uint64_t features_off)
 		skip();
 }
 
-static void urgent_bytes_take_no_chunks_of_multishot_receives(void **state)
+TEST(urgent_bytes_take_no_chunks_of_multishot_receives)
 {
-	(void)state;
 	urgent_bytes_take_no_chunks(0);
 }
 
-static void urgent_bytes_take_no_chunks_of_single_receives(void **state)
+TEST(urgent_bytes_take_no_chunks_of_single_receives)
 {
-	(void)state;
 	urgent_bytes_take_no_chunks(FEATURE_BIT(multishot_recv));
 	urgent_bytes_take_no_chunks(FEATURE_BIT(multishot_recv) | FEATURE_BIT(recv_bundle));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(completions_in_another_order_swap_no_bytes),
-		cmocka_unit_test(a_bundle_continues_behind_a_shortened_buffer),
-		cmocka_unit_test(urgent_bytes_take_no_chunks_of_multishot_receives),
-		cmocka_unit_test(urgent_bytes_take_no_chunks_of_single_receives),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,15 @@ static const struct varlink_interface interface = {
 	methods,
 };
 
+static int fresh(void **state)
+{
+	cancelled = onces = jump_after = 0;
+	deferred = NULL;
+	setup(state);
+	world_of_test = *state;
+	return 0;
+}
+
 #define SERVICE "org.varlink.service"
 
 /* The calls of a method without parameters. */
@@ -125,7 +134,7 @@ static const struct varlink_interface interface = {
 
 /* ---- Calls ---- */
 
-static void answers_have_the_documented_form(void **state)
+TEST_WITH(answers_have_the_documented_form, fresh, teardown, &interface)
 {
 	static const char *const talks[][2] = {
 		{ "{\"method\":\"org.example.Test.Echo\",\"parameters\":{\"text\":\"x\"}}",
@@ -165,7 +174,7 @@ static void answers_have_the_documented_form(void **state)
 	close(fd);
 }
 
-static void oneway_calls_are_never_answered(void **state)
+TEST_WITH(oneway_calls_are_never_answered, fresh, teardown, &interface)
 {
 	struct world *w = *state;
 	int fd = dial(w);
@@ -180,7 +189,7 @@ static void oneway_calls_are_never_answered(void **state)
 }
 
 /* More calls than one turn handles, and the client does not wait for them. */
-static void oneway_calls_of_a_client_that_left_are_done(void **state)
+TEST_WITH(oneway_calls_of_a_client_that_left_are_done, fresh, teardown, &interface)
 {
 	static const char text[] = ONEWAY("Once");
 	struct world *w = *state;
@@ -193,7 +202,7 @@ static void oneway_calls_of_a_client_that_left_are_done(void **state)
 	assert_int_equal(onces, 100);
 }
 
-static void pipelined_calls_are_answered_in_order(void **state)
+TEST_WITH(pipelined_calls_are_answered_in_order, fresh, teardown, &interface)
 {
 	static const char deferred_call[] = CALL("Later");
 	struct world *w = *state;
@@ -219,7 +228,7 @@ static void pipelined_calls_are_answered_in_order(void **state)
 	assert_int_equal(cancelled, 0);
 }
 
-static void a_client_that_leaves_cancels_its_call(void **state)
+TEST_WITH(a_client_that_leaves_cancels_its_call, fresh, teardown, &interface)
 {
 	struct world *w = *state;
 	int fd = dial(w);
@@ -231,7 +240,7 @@ static void a_client_that_leaves_cancels_its_call(void **state)
 	assert_int_equal(cancelled, 1);
 }
 
-static void the_end_of_the_server_cancels_its_calls(void **state)
+TEST_WITH(the_end_of_the_server_cancels_its_calls, fresh, teardown, &interface)
 {
 	struct world *w = *state;
 	int fd = dial(w);
@@ -243,7 +252,7 @@ static void the_end_of_the_server_cancels_its_calls(void **state)
 	w->varlink = start(w);
 }
 
-static void half_closed_clients_get_their_answers(void **state)
+TEST_WITH(half_closed_clients_get_their_answers, fresh, teardown, &interface)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Echo\"}\0"
 				   "{\"method\":\"org.example.Test.Later\"}\0" CALL("Echo");
@@ -262,7 +271,7 @@ static void half_closed_clients_get_their_answers(void **state)
 
 /* ---- Streams ---- */
 
-static void a_stream_continues_until_its_reply(void **state)
+TEST_WITH(a_stream_continues_until_its_reply, fresh, teardown, &interface)
 {
 	static const char parts[] = "{\"parameters\":{},\"continues\":true}\n\0"
 				    "{\"parameters\":{},\"continues\":true}\n\0"
@@ -280,7 +289,7 @@ static void a_stream_continues_until_its_reply(void **state)
 	close(fd);
 }
 
-static void a_stream_holds_one_part_for_a_client_that_does_not_read(void **state)
+TEST_WITH(a_stream_holds_one_part_for_a_client_that_does_not_read, fresh, teardown, &interface)
 {
 	struct world *w = *state;
 	int fd = dial(w);
@@ -307,7 +316,7 @@ static void a_stream_holds_one_part_for_a_client_that_does_not_read(void **state
 
 /* ---- Input that ends a connection ---- */
 
-static void input_other_than_a_call_ends_the_connection(void **state)
+TEST_WITH(input_other_than_a_call_ends_the_connection, fresh, teardown, &interface)
 {
 	static const char *const texts[] = {
 		"", "x", "[]", "{}", "{\"method\":1}", "{\"method\":\"a.b\",\"x\":1}"
@@ -322,7 +331,7 @@ static void input_other_than_a_call_ends_the_connection(void **state)
 	}
 }
 
-static void oversize_ends_the_connection(void **state)
+TEST_WITH(oversize_ends_the_connection, fresh, teardown, &interface)
 {
 	static char text[VARLINK_MESSAGE_MAX + 2];
 	struct world *w = *state;
@@ -339,7 +348,7 @@ static void oversize_ends_the_connection(void **state)
 	expect_end(w, fd);
 }
 
-static void an_answer_above_the_bound_ends_the_connection(void **state)
+TEST_WITH(an_answer_above_the_bound_ends_the_connection, fresh, teardown, &interface)
 {
 	struct world *w = *state;
 	int fd = dial(w);
@@ -352,7 +361,7 @@ static void an_answer_above_the_bound_ends_the_connection(void **state)
 }
 
 /* It gets its answers when it begins to read; until then only one is held. */
-static void nothing_is_read_from_a_client_that_does_not_read(void **state)
+TEST_WITH(nothing_is_read_from_a_client_that_does_not_read, fresh, teardown, &interface)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Large\","
 				   "\"parameters\":{\"bytes\":1000000}}";
@@ -373,7 +382,7 @@ static void nothing_is_read_from_a_client_that_does_not_read(void **state)
 	close(fd);
 }
 
-static void more_clients_of_a_uid_than_its_places_are_refused(void **state)
+TEST_WITH(more_clients_of_a_uid_than_its_places_are_refused, fresh, teardown, &interface)
 {
 	struct world *w = *state;
 	int fds[VARLINK_USER_CLIENTS_MAX];
@@ -391,7 +400,7 @@ static void more_clients_of_a_uid_than_its_places_are_refused(void **state)
 }
 
 /* The user's share returns between any two readings of the clock while a call has arrived. */
-static void a_call_is_answered_whenever_the_share_returns(void **state)
+TEST_WITH(a_call_is_answered_whenever_the_share_returns, fresh, teardown, &interface)
 {
 	static const char call[] = CALL("Echo");
 	struct world *w = *state;
@@ -413,7 +422,7 @@ static void a_call_is_answered_whenever_the_share_returns(void **state)
 
 /* The server stands still for longer than its clients may take for a step.  They have made
  * theirs. */
-static void clients_do_not_pay_for_a_pause_of_the_server(void **state)
+TEST_WITH(clients_do_not_pay_for_a_pause_of_the_server, fresh, teardown, &interface)
 {
 	static const char call[] = CALL("Echo");
 	struct world *w = *state;
@@ -435,40 +444,4 @@ static void clients_do_not_pay_for_a_pause_of_the_server(void **state)
 		expect(w, fds[i], "{\"parameters\":{}}\n");
 		close(fds[i]);
 	}
-}
-
-static int fresh(void **state)
-{
-	cancelled = onces = jump_after = 0;
-	deferred = NULL;
-	setup(state);
-	world_of_test = *state;
-	return 0;
-}
-
-#define test(name)                                                                                 \
-	cmocka_unit_test_prestate_setup_teardown(name, fresh, teardown, (void *)&interface)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		test(answers_have_the_documented_form),
-		test(oneway_calls_are_never_answered),
-		test(oneway_calls_of_a_client_that_left_are_done),
-		test(pipelined_calls_are_answered_in_order),
-		test(a_client_that_leaves_cancels_its_call),
-		test(the_end_of_the_server_cancels_its_calls),
-		test(half_closed_clients_get_their_answers),
-		test(a_stream_continues_until_its_reply),
-		test(a_stream_holds_one_part_for_a_client_that_does_not_read),
-		test(input_other_than_a_call_ends_the_connection),
-		test(oversize_ends_the_connection),
-		test(an_answer_above_the_bound_ends_the_connection),
-		test(nothing_is_read_from_a_client_that_does_not_read),
-		test(more_clients_of_a_uid_than_its_places_are_refused),
-		test(a_call_is_answered_whenever_the_share_returns),
-		test(clients_do_not_pay_for_a_pause_of_the_server),
-	};
-
-	return cmocka_run_group_tests_name("varlink server", tests, NULL, NULL);
 }

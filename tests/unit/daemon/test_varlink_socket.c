@@ -14,7 +14,7 @@ static const struct varlink_method methods[] = {
 static const struct varlink_interface interface = { "org.example.Test",
 						    "interface org.example.Test\n", methods };
 
-static void the_socket_is_for_its_owner_and_group(void **state)
+TEST_WITH(the_socket_is_for_its_owner_and_group, setup, teardown, &interface)
 {
 	struct world *w = *state;
 	struct stat st;
@@ -45,14 +45,13 @@ static void *make_files(void *arg)
 }
 
 /* The umask is the whole process's. */
-static void files_of_other_threads_keep_their_mode(void **state)
+TEST(files_of_other_threads_keep_their_mode)
 {
 	mode_t mask = umask(0);
 	pthread_t thread;
 	char file[] = "/tmp/test_varlink_mode.XXXXXX", path[64];
 	void *wrong;
 
-	(void)state;
 	close(mkstemp(file));
 	snprintf(path, sizeof(path), "%s.sock", file);
 	ended = false;
@@ -88,7 +87,7 @@ static int try_to_listen(struct world *w, struct reason *reason)
 	return rc;
 }
 
-static void a_live_socket_is_an_error_and_stays(void **state)
+TEST_WITH(a_live_socket_is_an_error_and_stays, setup, teardown, &interface)
 {
 	struct world *w = *state;
 	struct reason reason = { 0 };
@@ -101,7 +100,7 @@ static void a_live_socket_is_an_error_and_stays(void **state)
 	close(fd);
 }
 
-static void a_stale_socket_is_replaced(void **state)
+TEST_WITH(a_stale_socket_is_replaced, setup, teardown, &interface)
 {
 	struct world *w = *state;
 	struct sockaddr_un sa = address_of(w);
@@ -116,7 +115,7 @@ static void a_stale_socket_is_replaced(void **state)
 
 /* Another server that has bound it and does not listen yet is not robbed of it, and to find out
  * leaves no connection in its queue. */
-static void the_owner_is_found_without_connecting(void **state)
+TEST_WITH(the_owner_is_found_without_connecting, setup, teardown, &interface)
 {
 	struct world *w = *state;
 	struct sockaddr_un sa = address_of(w);
@@ -134,7 +133,7 @@ static void the_owner_is_found_without_connecting(void **state)
 	assert_int_equal(unlink(w->path), 0);
 }
 
-static void a_missing_directory_is_named(void **state)
+TEST_WITH(a_missing_directory_is_named, setup, teardown, &interface)
 {
 	struct world *w = *state;
 	struct reason reason = { 0 };
@@ -145,7 +144,7 @@ static void a_missing_directory_is_named(void **state)
 	assert_non_null(strstr(reason.text, "no such directory"));
 }
 
-static void a_file_other_than_a_socket_is_left_alone(void **state)
+TEST_WITH(a_file_other_than_a_socket_is_left_alone, setup, teardown, &interface)
 {
 	struct world *w = *state;
 	struct reason reason = { 0 };
@@ -160,7 +159,7 @@ static void a_file_other_than_a_socket_is_left_alone(void **state)
 	assert_int_equal(unlink(w->path), 0);
 }
 
-static void a_file_put_in_its_place_is_not_removed(void **state)
+TEST_WITH(a_file_put_in_its_place_is_not_removed, setup, teardown, &interface)
 {
 	struct world *w = *state;
 
@@ -170,7 +169,7 @@ static void a_file_put_in_its_place_is_not_removed(void **state)
 	assert_int_equal(unlink(w->path), 0);
 }
 
-static void out_of_descriptors_it_does_not_spin(void **state)
+TEST_WITH(out_of_descriptors_it_does_not_spin, setup, teardown, &interface)
 {
 	struct world *w = *state;
 	struct rlimit old, none;
@@ -186,24 +185,4 @@ static void out_of_descriptors_it_does_not_spin(void **state)
 	assert_int_equal(sd_event_run(w->event, 5000 * 1000), 1); /* a second later */
 	expect_service(w, fd);
 	close(fd);
-}
-
-#define test(name)                                                                                 \
-	cmocka_unit_test_prestate_setup_teardown(name, setup, teardown, (void *)&interface)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		test(out_of_descriptors_it_does_not_spin),
-		test(the_socket_is_for_its_owner_and_group),
-		cmocka_unit_test(files_of_other_threads_keep_their_mode),
-		test(a_live_socket_is_an_error_and_stays),
-		test(a_stale_socket_is_replaced),
-		test(the_owner_is_found_without_connecting),
-		test(a_missing_directory_is_named),
-		test(a_file_other_than_a_socket_is_left_alone),
-		test(a_file_put_in_its_place_is_not_removed),
-	};
-
-	return cmocka_run_group_tests_name("varlink socket", tests, NULL, NULL);
 }

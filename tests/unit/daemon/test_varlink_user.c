@@ -1,11 +1,5 @@
 /* Places and time of a Varlink server, shared by the users of its clients. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "unit.h"
 #include "util.h"
 #include "varlink_internal.h"
 
@@ -21,12 +15,11 @@ static unsigned fill(struct varlink_users *users, uid_t uid)
 	return count;
 }
 
-static void a_uid_has_its_places_and_no_more(void **state)
+TEST(a_uid_has_its_places_and_no_more)
 {
 	struct varlink_users users = { .own = OWN };
 	struct varlink_user *user = varlink_user_find(&users, OTHER);
 
-	(void)state;
 	assert_int_equal(fill(&users, OTHER), VARLINK_USER_CLIENTS_MAX);
 	assert_ptr_equal(varlink_user_find(&users, OTHER), user);
 	varlink_user_leave(user);
@@ -34,12 +27,11 @@ static void a_uid_has_its_places_and_no_more(void **state)
 	assert_false(varlink_user_enter(&users, user));
 }
 
-static void root_and_our_user_have_reserved_places(void **state)
+TEST(root_and_our_user_have_reserved_places)
 {
 	struct varlink_users users = { .own = OWN };
 	unsigned others = 0;
 
-	(void)state;
 	for (uid_t uid = OTHER; uid < OTHER + 100; uid++)
 		others += fill(&users, uid);
 	assert_int_equal(others, VARLINK_OTHERS_MAX);
@@ -48,12 +40,11 @@ static void root_and_our_user_have_reserved_places(void **state)
 	assert_int_equal(fill(&users, OTHER), 0);
 }
 
-static void the_place_of_one_other_serves_the_next(void **state)
+TEST(the_place_of_one_other_serves_the_next)
 {
 	struct varlink_users users = { .own = OWN };
 	struct varlink_user *list[VARLINK_OTHERS_MAX];
 
-	(void)state;
 	for (uid_t i = 0; i < VARLINK_OTHERS_MAX; i++) {
 		list[i] = varlink_user_find(&users, OTHER + i);
 		assert_true(varlink_user_enter(&users, list[i]));
@@ -90,14 +81,13 @@ static uint64_t taken_ns(struct varlink_users *users, uint64_t *now_us, unsigned
 	return taken;
 }
 
-static void a_busy_user_gets_its_share(void **state)
+TEST(a_busy_user_gets_its_share)
 {
 	const uint64_t ahead_ns = (uint64_t)VARLINK_AHEAD_MS * NS_PER_MS;
 	struct varlink_users users = { .own = OWN };
 	uint64_t now_us = 77, share_ns = 10ULL * NS_PER_S * VARLINK_SHARE_PERCENT / 100;
 	uint64_t first_ns = taken_ns(&users, &now_us, 10), then_ns = taken_ns(&users, &now_us, 10);
 
-	(void)state;
 	assert_in_range(first_ns, ahead_ns + share_ns * 9 / 10, ahead_ns + share_ns * 11 / 10);
 	assert_in_range(then_ns, share_ns * 9 / 10, share_ns * 11 / 10);
 	now_us += 3600ULL * 1000 * 1000; /* an hour of silence is worth no more than the start */
@@ -106,13 +96,12 @@ static void a_busy_user_gets_its_share(void **state)
 }
 
 /* The account is the user's: it does not depend on the clients that connect and leave meanwhile. */
-static void cpu_time_is_charged_after_the_clients_have_left(void **state)
+TEST(cpu_time_is_charged_after_the_clients_have_left)
 {
 	struct varlink_users users = { .own = OWN };
 	struct varlink_user *user = varlink_user_find(&users, OTHER);
 	uint64_t now_us = 1000 * 1000;
 
-	(void)state;
 	assert_true(varlink_user_enter(&users, user));
 	varlink_user_charge(user, now_us, (uint64_t)NS_PER_S * 3600);
 	varlink_user_leave(user);
@@ -124,17 +113,4 @@ static void cpu_time_is_charged_after_the_clients_have_left(void **state)
 	assert_in_range(varlink_user_wait_us(user, now_us), 1, 1000 * 1000);
 	now_us += 1000 * 1000;
 	assert_int_equal(varlink_user_wait_us(user, now_us), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_uid_has_its_places_and_no_more),
-		cmocka_unit_test(root_and_our_user_have_reserved_places),
-		cmocka_unit_test(the_place_of_one_other_serves_the_next),
-		cmocka_unit_test(a_busy_user_gets_its_share),
-		cmocka_unit_test(cpu_time_is_charged_after_the_clients_have_left),
-	};
-
-	return cmocka_run_group_tests_name("varlink users", tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 #include "worker_case.h"
 #include "worker_stop.h"
 
-static void starting_and_stopping_leaves_nothing(void **state)
+TEST(starting_and_stopping_leaves_nothing)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		unsigned before = descriptors();
@@ -18,9 +17,8 @@ static void starting_and_stopping_leaves_nothing(void **state)
 	}
 }
 
-static void each_engine_answers(void **state)
+TEST(each_engine_answers)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -37,9 +35,8 @@ static void each_engine_answers(void **state)
 	}
 }
 
-static void features_say_what_the_engine_uses(void **state)
+TEST(features_say_what_the_engine_uses)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -60,9 +57,8 @@ static void features_say_what_the_engine_uses(void **state)
 	}
 }
 
-static void stopping_ends_open_connections_at_once(void **state)
+TEST(stopping_ends_open_connections_at_once)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		unsigned before = descriptors();
@@ -92,9 +88,8 @@ static void *stop_worker(void *worker)
 }
 
 /* Connections that arrive while the worker stops must not be forgotten. */
-static void stopping_while_clients_connect_ends_them_all(void **state)
+TEST(stopping_while_clients_connect_ends_them_all)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		unsigned before = descriptors();
@@ -129,9 +124,8 @@ static void stopping_while_clients_connect_ends_them_all(void **state)
 	}
 }
 
-static void the_address_is_free_when_the_worker_has_stopped(void **state)
+TEST(the_address_is_free_when_the_worker_has_stopped)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -148,9 +142,8 @@ static void the_address_is_free_when_the_worker_has_stopped(void **state)
 	}
 }
 
-static void drain_answers_what_is_open_and_accepts_no_more(void **state)
+TEST(drain_answers_what_is_open_and_accepts_no_more)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -175,9 +168,8 @@ static void drain_answers_what_is_open_and_accepts_no_more(void **state)
 	}
 }
 
-static void drain_ends_silent_connections(void **state)
+TEST(drain_ends_silent_connections)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -211,13 +203,12 @@ static void brief_run(struct conn *c)
 		conn_set_deadline(c, clock_ns() + c->id % 8 * NS_PER_MS);
 }
 
-static void a_deadline_that_has_passed_is_never_lost(void **state)
+TEST(a_deadline_that_has_passed_is_never_lost)
 {
 	static const struct service brief = { .name = "brief",
 					      .operations = { "wait" },
 					      .run = brief_run };
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, &brief);
@@ -232,11 +223,10 @@ static void a_deadline_that_has_passed_is_never_lost(void **state)
 	}
 }
 
-static void a_connection_that_fails_to_open_disturbs_no_other(void **state)
+TEST(a_connection_that_fails_to_open_disturbs_no_other)
 {
 	struct service service = *echo();
 
-	(void)state;
 	service.open = open_every_other;
 	for_each_engine(engine)
 	{
@@ -257,9 +247,8 @@ static void a_connection_that_fails_to_open_disturbs_no_other(void **state)
 	}
 }
 
-static void a_start_that_fails_closes_the_listening_socket(void **state)
+TEST(a_start_that_fails_closes_the_listening_socket)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		unsigned before = descriptors();
@@ -276,9 +265,8 @@ static void a_start_that_fails_closes_the_listening_socket(void **state)
 	}
 }
 
-static void waiting_for_the_end_has_a_limit(void **state)
+TEST(waiting_for_the_end_has_a_limit)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -316,14 +304,13 @@ static void holds_all_run(struct conn *c)
 }
 
 /* io_uring has a bound of its own: its kernel receives while the worker is busy. */
-static void a_turn_of_a_reactor_receives_once_from_each(void **state)
+TEST(a_turn_of_a_reactor_receives_once_from_each)
 {
 	static const struct service holder = { .name = "holder",
 					       .operations = { "hold" },
 					       .run = holds_all_run };
 	static const uint8_t data[50 * 4096];
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b;
@@ -378,14 +365,13 @@ static void never_ends_close(struct conn *c)
 }
 
 /* All engines at the same time, since a worker waits two seconds before it abandons operations. */
-static void operations_that_never_end_are_abandoned_when_a_worker_stops(void **state)
+TEST(operations_that_never_end_are_abandoned_when_a_worker_stops)
 {
 	struct service service = *echo();
 	struct bench *benches[8];
 	int fds[ARRAY_SIZE(benches)][2];
 	unsigned before = descriptors(), count = 0;
 
-	(void)state;
 	service.run = never_ends_run;
 	service.close = never_ends_close;
 	for_each_engine(engine)
@@ -423,12 +409,11 @@ static void answer_and_end(struct conn *c)
 }
 
 /* To receive, to send, to close; accepting, and one turn for all. */
-static void a_connection_that_brings_one_request_takes_few_calls(void **state)
+TEST(a_connection_that_brings_one_request_takes_few_calls)
 {
 	static const struct service service = { .name = "once", .run = answer_and_end };
 	enum { COUNT = 8 };
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, &service);
@@ -463,7 +448,7 @@ static void a_connection_that_brings_one_request_takes_few_calls(void **state)
 }
 
 /* The worker sleeps between its attempts, and its owner can still stop it. */
-static void a_wait_that_always_fails_does_not_spin(void **state)
+TEST(a_wait_that_always_fails_does_not_spin)
 {
 	enum { TURNS = 4 };
 	struct bench *b = bench_start(registry_engine("epoll"), echo());
@@ -472,7 +457,6 @@ static void a_wait_that_always_fails_does_not_spin(void **state)
 	struct stall s;
 	uint64_t since_ns, begun;
 
-	(void)state;
 	stall(&b->worker, &s);
 	await(&s.there);
 	assert_int_equal(dup2(none, fd), fd); /* from now on EINVAL */
@@ -485,28 +469,4 @@ static void a_wait_that_always_fails_does_not_spin(void **state)
 	bench_stop(b);
 	stall_fini(&s);
 	close(none);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(starting_and_stopping_leaves_nothing),
-		cmocka_unit_test(each_engine_answers),
-		cmocka_unit_test(features_say_what_the_engine_uses),
-		cmocka_unit_test(stopping_ends_open_connections_at_once),
-		cmocka_unit_test(stopping_while_clients_connect_ends_them_all),
-		cmocka_unit_test(the_address_is_free_when_the_worker_has_stopped),
-		cmocka_unit_test(drain_answers_what_is_open_and_accepts_no_more),
-		cmocka_unit_test(drain_ends_silent_connections),
-		cmocka_unit_test(a_deadline_that_has_passed_is_never_lost),
-		cmocka_unit_test(a_connection_that_fails_to_open_disturbs_no_other),
-		cmocka_unit_test(a_start_that_fails_closes_the_listening_socket),
-		cmocka_unit_test(waiting_for_the_end_has_a_limit),
-		cmocka_unit_test(a_turn_of_a_reactor_receives_once_from_each),
-		cmocka_unit_test(a_connection_that_brings_one_request_takes_few_calls),
-		cmocka_unit_test(a_wait_that_always_fails_does_not_spin),
-		cmocka_unit_test(operations_that_never_end_are_abandoned_when_a_worker_stops),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

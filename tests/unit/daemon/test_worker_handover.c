@@ -116,9 +116,8 @@ static void hand_over(const struct engine *engine, sa_family_t family, bool behi
 	bench_free(b);
 }
 
-static void clients_are_kept_when_a_socket_moves_to_another_worker(void **state)
+TEST(clients_are_kept_when_a_socket_moves_to_another_worker)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		hand_over(engine, AF_INET, false);
@@ -143,22 +142,11 @@ static void drain_late(const struct engine *engine, sa_family_t family)
 	bench_free(b);
 }
 
-static void a_client_that_connects_as_a_drain_begins_is_served(void **state)
+TEST(a_client_that_connects_as_a_drain_begins_is_served)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		drain_late(engine, AF_INET);
 		drain_late(engine, AF_UNIX);
 	}
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(clients_are_kept_when_a_socket_moves_to_another_worker),
-		cmocka_unit_test(a_client_that_connects_as_a_drain_begins_is_served),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

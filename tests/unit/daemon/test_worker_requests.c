@@ -58,11 +58,10 @@ static void *send_calls(void *arg)
 }
 
 /* And not all of many in one turn. */
-static void calls_run_on_the_worker_in_the_order_of_each_sender(void **state)
+TEST(calls_run_on_the_worker_in_the_order_of_each_sender)
 {
 	struct gate gate = { .call.fn = run_gate };
 
-	(void)state;
 	sem_init(&gate.open, 0, 0);
 	for_each_engine(engine)
 	{
@@ -113,13 +112,12 @@ static void settle_one(struct worker *w)
 }
 
 /* However many documents are made meanwhile: each would wait for it. */
-static void a_hung_worker_is_asked_once_to_flush_its_counters(void **state)
+TEST(a_hung_worker_is_asked_once_to_flush_its_counters)
 {
 	struct gate gate = { .call.fn = run_gate };
 	struct engine engine;
 	struct bench *b;
 
-	(void)state;
 	for_each_engine(real)
 	{
 		engine = *real;
@@ -163,11 +161,10 @@ static void list(struct bench *b, struct worker_list *request, unsigned max)
 	await(&b->owner.event);
 }
 
-static void a_list_has_the_newest_first_and_no_more_than_asked(void **state)
+TEST(a_list_has_the_newest_first_and_no_more_than_asked)
 {
 	enum { COUNT = WORKER_TURN_MAX + 5 };
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
@@ -237,7 +234,7 @@ static void slow_close(struct conn *c)
 	free(c->state);
 }
 
-static void data_of_remote_operations_counts_as_held(void **state)
+TEST(data_of_remote_operations_counts_as_held)
 {
 	enum { BYTES = 1000 };
 	static const struct service slow = { .name = "slow",
@@ -247,7 +244,6 @@ static void data_of_remote_operations_counts_as_held(void **state)
 					     .close = slow_close };
 	static const char data[BYTES];
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, &slow);
@@ -314,7 +310,7 @@ static bool client_is_answered(int fd)
 }
 
 /* Only an engine whose sends complete later lets one connection wait for another's chunks. */
-static void a_starved_connection_runs_when_sends_free_chunks(void **state)
+TEST(a_starved_connection_runs_when_sends_free_chunks)
 {
 	static const struct service greedy = { .name = "greedy",
 					       .operations = { "take" },
@@ -323,7 +319,6 @@ static void a_starved_connection_runs_when_sends_free_chunks(void **state)
 	struct stall stalls[20];
 	int fds[8];
 
-	(void)state;
 	if (!is_here("io_uring"))
 		skip();
 	b = bench_start(registry_engine("io_uring"), &greedy);
@@ -348,11 +343,10 @@ static void a_starved_connection_runs_when_sends_free_chunks(void **state)
 
 /* ---- Backpressure against a real socket ---- */
 
-static void a_client_that_reads_late_gets_everything(void **state)
+TEST(a_client_that_reads_late_gets_everything)
 {
 	static char data[2 * 1024 * 1024], back[sizeof(data)];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (char)(i * 31 + i / 256 * 7);
 	for_each_engine(engine)
@@ -386,18 +380,4 @@ static void a_client_that_reads_late_gets_everything(void **state)
 		close(fd);
 		bench_stop(b);
 	}
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(calls_run_on_the_worker_in_the_order_of_each_sender),
-		cmocka_unit_test(a_hung_worker_is_asked_once_to_flush_its_counters),
-		cmocka_unit_test(a_list_has_the_newest_first_and_no_more_than_asked),
-		cmocka_unit_test(data_of_remote_operations_counts_as_held),
-		cmocka_unit_test(a_starved_connection_runs_when_sends_free_chunks),
-		cmocka_unit_test(a_client_that_reads_late_gets_everything),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,11 +83,10 @@ static uint64_t fewest_accepted(struct bench *b)
 }
 
 /* One connection after the other: each finds all workers asleep, once all of them listen. */
-static void workers_that_share_a_socket_take_turns(void **state)
+TEST(workers_that_share_a_socket_take_turns)
 {
 	enum { TURNS = 8 };
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo(), WORKERS);
@@ -106,12 +105,11 @@ static void workers_that_share_a_socket_take_turns(void **state)
 }
 
 /* The FIN comes while the worker looks at the data, or with it. */
-static void data_and_the_fin_behind_it_are_both_noticed(void **state)
+TEST(data_and_the_fin_behind_it_are_both_noticed)
 {
 	enum { ROUNDS = 300 };
 	static char data[3000];
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo(), 1);
@@ -143,14 +141,13 @@ static void gated_run(struct conn *c)
 
 /* A TCP peer's close ends one direction, a Unix peer's both: nothing more can be sent, but data
  * sent before is still to be received, even if no receive is armed at that time. */
-static void data_sent_before_the_close_is_received(void **state)
+TEST(data_sent_before_the_close_is_received)
 {
 	static const struct service gated = {
 		.name = "gated", .operations = { "take" }, .run = gated_run, .held_max = 16 * 1024
 	};
 	static char data[150 * 1000];
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, &gated, 1);
@@ -175,12 +172,11 @@ static void data_sent_before_the_close_is_received(void **state)
 }
 
 /* A peer that closes with answers unread: a reset, also on a Unix socket. */
-static void a_close_before_the_answer_was_read_is_a_reset(void **state)
+TEST(a_close_before_the_answer_was_read_is_a_reset)
 {
 	enum { ROUNDS = 100 };
 	char byte;
 
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo(), 1);
@@ -198,14 +194,13 @@ static void a_close_before_the_answer_was_read_is_a_reset(void **state)
 }
 
 /* Unix sockets have no zero copy: the data is sent nevertheless, and counted as copied. */
-static void zero_copy_falls_back_to_copies(void **state)
+TEST(zero_copy_falls_back_to_copies)
 {
 	static char data[64 * 1024];
 	struct bench *b;
 	struct worker *w;
 	int fd;
 
-	(void)state;
 	if (!is_here("io_uring"))
 		skip();
 	b = bench_start(registry_engine("io_uring"), echo(), 1);
@@ -235,9 +230,8 @@ static void listed(struct worker_list *list)
 	(void)list;
 }
 
-static void the_client_is_named_by_its_process_and_user(void **state)
+TEST(the_client_is_named_by_its_process_and_user)
 {
-	(void)state;
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo(), 1);
@@ -262,18 +256,4 @@ static void the_client_is_named_by_its_process_and_user(void **state)
 		close(fd);
 		bench_stop(b);
 	}
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(workers_that_share_a_socket_take_turns),
-		cmocka_unit_test(data_and_the_fin_behind_it_are_both_noticed),
-		cmocka_unit_test(data_sent_before_the_close_is_received),
-		cmocka_unit_test(a_close_before_the_answer_was_read_is_a_reset),
-		cmocka_unit_test(zero_copy_falls_back_to_copies),
-		cmocka_unit_test(the_client_is_named_by_its_process_and_user),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

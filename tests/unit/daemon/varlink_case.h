@@ -1,20 +1,12 @@
 /* A Varlink server over a real socket: the client and the server share the thread of the test and
  * its event loop. */
 #pragma once
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "unit.h"
 #include "util.h"
 #include "varlink.h"
 

@@ -5,22 +5,15 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "conn.h"
 #include "here.h"
 #include "registry.h"
+#include "unit.h"
 #include "util.h"
 #include "worker_owner.h"
 

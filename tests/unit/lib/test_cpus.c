@@ -1,18 +1,11 @@
 /* base/cpus.c: the CPUs that control groups grant, on files as the kernel's. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cpus.h"
+#include "unit.h"
 #include "util.h"
 
 static void write_file(const char *root, const char *name, const char *text)
@@ -27,7 +20,7 @@ static void write_file(const char *root, const char *name, const char *text)
 	assert_int_equal(fclose(file), 0);
 }
 
-static void the_smallest_limit_of_all_groups_counts(void **state)
+TEST(the_smallest_limit_of_all_groups_counts)
 {
 	static const char *const folders[] = { "a", "a/b", "a/b/c" };
 	static const struct {
@@ -50,7 +43,6 @@ static void the_smallest_limit_of_all_groups_counts(void **state)
 	};
 	char root[] = "/tmp/test_cpus-XXXXXX", path[128];
 
-	(void)state;
 	assert_non_null(mkdtemp(root));
 	for (unsigned i = 0; i < ARRAY_SIZE(folders); i++) {
 		snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
@@ -94,12 +86,11 @@ int sched_getaffinity(pid_t thread, size_t bytes, cpu_set_t *cpus)
 	return 0;
 }
 
-static void cpus_beyond_the_set_are_counted(void **state)
+TEST(cpus_beyond_the_set_are_counted)
 {
 	static const unsigned hosts[] = { 1, 64, 1024, 1025, 2048, 8192 };
 	cpu_set_t cpus;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(hosts); i++) {
 		host_cpus = hosts[i];
 		assert_int_equal(cpus_of(0, &cpus), hosts[i]);
@@ -108,21 +99,9 @@ static void cpus_beyond_the_set_are_counted(void **state)
 	host_cpus = 0;
 }
 
-static void at_least_one_cpu_is_usable(void **state)
+TEST(at_least_one_cpu_is_usable)
 {
 	cpu_set_t cpus;
 
-	(void)state;
 	assert_in_range(cpus_usable(), 1, cpus_of(0, &cpus));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_smallest_limit_of_all_groups_counts),
-		cmocka_unit_test(cpus_beyond_the_set_are_counted),
-		cmocka_unit_test(at_least_one_cpu_is_usable),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

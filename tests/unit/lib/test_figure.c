@@ -1,12 +1,8 @@
 /* lib/rows/figure.c: figures of visits, and of blocks of them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "figure.h"
+#include "unit.h"
 #include "util.h"
 
 /* Visits of `samples` operations each, the i-th with latencies of ns[i]. */
@@ -24,13 +20,12 @@ static void add_visits(struct measures *m, unsigned count, const uint64_t *ns, u
 	assert_int_equal(m->count, 1);
 }
 
-static void percentiles_of_short_visits_have_their_spread_over_blocks(void **state)
+TEST(percentiles_of_short_visits_have_their_spread_over_blocks)
 {
 	static const uint64_t ns[] = { 1000, 1000, 1000, 64000, 64000, 64000, 9000 };
 	struct measures m = {};
 	struct spread s;
 
-	(void)state;
 	add_visits(&m, ARRAY_SIZE(ns), ns, 400);
 	s = figure_spread(m.rows[0], FIGURE_P50);
 	assert_int_equal(s.count, 7);
@@ -44,11 +39,10 @@ static void percentiles_of_short_visits_have_their_spread_over_blocks(void **sta
 }
 
 /* Ticks of 10 ms say nothing of 0.1 s, but of twenty times that. */
-static void parts_of_cpu_time_are_unknown_below_a_second(void **state)
+TEST(parts_of_cpu_time_are_unknown_below_a_second)
 {
 	struct measures m = {};
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		struct measure *row = measures_add(&m);
 
@@ -73,12 +67,11 @@ static json_t *document(unsigned open)
 			 1);
 }
 
-static void connections_over_rate_are_those_that_were_open_meanwhile(void **state)
+TEST(connections_over_rate_are_those_that_were_open_meanwhile)
 {
 	json_t *documents = json_pack("[o, o, o]", document(0), document(50), document(3));
 	struct measures m = {};
 
-	(void)state;
 	measures_delta(&m, NULL, json_array_get(documents, 2), NS_PER_S, "");
 	measures_set_connections(&m, 0, documents);
 	assert_int_equal(m.rows[0]->connections, 50);
@@ -94,12 +87,11 @@ static void connections_over_rate_are_those_that_were_open_meanwhile(void **stat
 
 /* Most of a datagram listener's connections may be clients of earlier visits: it forgets them only
  * after a time. */
-static void clients_of_datagrams_make_no_cycle(void **state)
+TEST(clients_of_datagrams_make_no_cycle)
 {
 	json_t *one = document(50), *documents = json_pack("[o]", one);
 	struct measures m = {};
 
-	(void)state;
 	json_object_set_new(json_array_get(json_object_get(one, "listeners"), 0), "udp",
 			    json_pack("{s:i}", "in", 100));
 	measures_delta(&m, NULL, one, NS_PER_S, "");
@@ -110,11 +102,10 @@ static void clients_of_datagrams_make_no_cycle(void **state)
 	json_decref(documents);
 }
 
-static void threads_wait_no_longer_than_all_the_time(void **state)
+TEST(threads_wait_no_longer_than_all_the_time)
 {
 	struct measure row = { .interval_ns = 1000, .machine = { .pressure_ns = 1030 } };
 
-	(void)state;
 	assert_true(figure_value(&row, FIGURE_PRESSURE) == 1);
 	row.machine.pressure_ns = 250;
 	assert_true(figure_value(&row, FIGURE_PRESSURE) == 0.25);
@@ -142,13 +133,12 @@ static struct measure after_handshakes(unsigned handshakes)
 	return row;
 }
 
-static void requests_cost_the_same_however_many_connections_they_share(void **state)
+TEST(requests_cost_the_same_however_many_connections_they_share)
 {
 	static const enum figure costs[] = { FIGURE_CPU_PER_REQUEST, FIGURE_CPU_PER_OP,
 					     FIGURE_CPU_PER_BYTE };
 	struct measure one = after_handshakes(1), hundred = after_handshakes(100);
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(costs); i++) {
 		assert_float_equal(figure_value(&one, costs[i]), 10000, 0.1);
 		assert_float_equal(figure_value(&hundred, costs[i]), 10000, 0.1);
@@ -163,7 +153,7 @@ static void requests_cost_the_same_however_many_connections_they_share(void **st
 	assert_float_equal(figure_value(&hundred, FIGURE_CPU_PER_OP), 60000, 1);
 }
 
-static void the_kernels_threads_are_a_part_of_the_cpu_time(void **state)
+TEST(the_kernels_threads_are_a_part_of_the_cpu_time)
 {
 	json_t *document = json_pack("{s:i, s:[{s:s, s:{s:{s:i}}, s:{s:i, s:i, s:{s:i, s:i}}}]}",
 				     "uptime_ns", 1, "listeners", "name", "a", "operations", "echo",
@@ -171,26 +161,10 @@ static void the_kernels_threads_are_a_part_of_the_cpu_time(void **state)
 				     900, "kernel_threads", "cpu_ns", 750, "count", 1);
 	struct measures m = {};
 
-	(void)state;
 	measures_delta(&m, NULL, document, NS_PER_S, "");
 	assert_float_equal(figure_value(m.rows[0], FIGURE_KERNEL_SHARE), 0.75, 1e-6);
 	m.rows[0]->kernel_cpu_ns = 0; /* there are none: the table has no such column */
 	assert_true(isnan(figure_value(m.rows[0], FIGURE_KERNEL_SHARE)));
 	measures_free(&m);
 	json_decref(document);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(percentiles_of_short_visits_have_their_spread_over_blocks),
-		cmocka_unit_test(parts_of_cpu_time_are_unknown_below_a_second),
-		cmocka_unit_test(connections_over_rate_are_those_that_were_open_meanwhile),
-		cmocka_unit_test(clients_of_datagrams_make_no_cycle),
-		cmocka_unit_test(threads_wait_no_longer_than_all_the_time),
-		cmocka_unit_test(the_kernels_threads_are_a_part_of_the_cpu_time),
-		cmocka_unit_test(requests_cost_the_same_however_many_connections_they_share),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

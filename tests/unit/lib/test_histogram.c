@@ -1,15 +1,8 @@
 /* base/histogram.c: the promised error, the promised range, and arithmetic on whole histograms. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "histogram.h"
+#include "unit.h"
 #include "util.h"
 
 static const uint64_t largest_kept = (UINT64_C(1) << HISTOGRAM_VALUE_BITS) - 1;
@@ -29,9 +22,8 @@ static uint64_t random_latency(uint64_t *seed)
 	return (uint64_t)(100 * pow(10, decades));
 }
 
-static void buckets_are_monotonic_and_without_a_gap(void **state)
+TEST(buckets_are_monotonic_and_without_a_gap)
 {
-	(void)state;
 	assert_int_equal(histogram_bucket(0), 0);
 	assert_int_equal(histogram_bucket_max(0), 0);
 	for (unsigned i = 1; i < HISTOGRAM_BUCKETS; i++) {
@@ -40,19 +32,17 @@ static void buckets_are_monotonic_and_without_a_gap(void **state)
 	}
 }
 
-static void bucket_max_is_the_inverse_of_bucket(void **state)
+TEST(bucket_max_is_the_inverse_of_bucket)
 {
-	(void)state;
 	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
 		assert_int_equal(histogram_bucket(histogram_bucket_max(i)), i);
 	assert_int_equal(histogram_bucket_max(HISTOGRAM_BUCKETS - 1), largest_kept);
 }
 
-static void a_bucket_overstates_by_at_most_two_percent_from_100_ns_to_100_s(void **state)
+TEST(a_bucket_overstates_by_at_most_two_percent_from_100_ns_to_100_s)
 {
 	uint64_t seed = 88172645463325252U;
 
-	(void)state;
 	for (unsigned i = 0; i < 1000000; i++) {
 		uint64_t value = random_latency(&seed);
 		uint64_t max = histogram_bucket_max(histogram_bucket(value));
@@ -62,9 +52,8 @@ static void a_bucket_overstates_by_at_most_two_percent_from_100_ns_to_100_s(void
 	}
 }
 
-static void values_beyond_the_range_count_in_the_last_bucket(void **state)
+TEST(values_beyond_the_range_count_in_the_last_bucket)
 {
-	(void)state;
 	assert_int_equal(histogram_bucket(largest_kept), HISTOGRAM_BUCKETS - 1);
 	assert_int_equal(histogram_bucket(largest_kept + 1), HISTOGRAM_BUCKETS - 1);
 	assert_int_equal(histogram_bucket(UINT64_MAX), HISTOGRAM_BUCKETS - 1);
@@ -77,7 +66,7 @@ static int compare_u64(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void quantiles_agree_with_a_sorted_array(void **state)
+TEST(quantiles_agree_with_a_sorted_array)
 {
 	static const double quantiles[] = { 0, 0.001, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999, 1 };
 	enum { COUNT = 50000 };
@@ -85,7 +74,6 @@ static void quantiles_agree_with_a_sorted_array(void **state)
 	static struct histogram h;
 	static struct histogram_sum s;
 
-	(void)state;
 	memset(&h, 0, sizeof(h));
 	memset(&s, 0, sizeof(s));
 	for (unsigned i = 0; i < COUNT; i++) {
@@ -111,12 +99,11 @@ static void quantiles_agree_with_a_sorted_array(void **state)
 	free(values);
 }
 
-static void an_empty_histogram_is_all_zero(void **state)
+TEST(an_empty_histogram_is_all_zero)
 {
 	static const struct histogram h;
 	struct histogram_sum *s = calloc(1, sizeof(*s));
 
-	(void)state;
 	histogram_merge(s, &h);
 	assert_int_equal(s->count, 0);
 	assert_int_equal(s->min, 0);
@@ -125,13 +112,12 @@ static void an_empty_histogram_is_all_zero(void **state)
 	free(s);
 }
 
-static void one_value_is_every_quantile(void **state)
+TEST(one_value_is_every_quantile)
 {
 	static const uint64_t values[] = { 0, 1, 63, 64, 1234567, 1000000000000 };
 	struct histogram *h = calloc(1, sizeof(*h));
 	struct histogram_sum *s = calloc(1, sizeof(*s));
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(values); i++) {
 		memset(h, 0, sizeof(*h));
 		memset(s, 0, sizeof(*s));
@@ -147,13 +133,12 @@ static void one_value_is_every_quantile(void **state)
 	free(s);
 }
 
-static void merging_is_adding_every_value(void **state)
+TEST(merging_is_adding_every_value)
 {
 	struct histogram *parts = calloc(3, sizeof(*parts)), *whole = calloc(1, sizeof(*whole));
 	struct histogram_sum *sum = calloc(2, sizeof(*sum));
 	uint64_t seed = 7;
 
-	(void)state;
 	for (unsigned i = 0; i < 3000; i++) {
 		uint64_t value = random_latency(&seed);
 
@@ -169,12 +154,11 @@ static void merging_is_adding_every_value(void **state)
 	free(sum);
 }
 
-static void subtracting_leaves_the_interval(void **state)
+TEST(subtracting_leaves_the_interval)
 {
 	struct histogram *h = calloc(1, sizeof(*h));
 	struct histogram_sum *sum = calloc(2, sizeof(*sum));
 
-	(void)state;
 	histogram_add(h, 200, 1);
 	histogram_add(h, 5000000, 1);
 	histogram_merge(&sum[0], h);
@@ -191,12 +175,11 @@ static void subtracting_leaves_the_interval(void **state)
 	free(sum);
 }
 
-static void subtracting_a_later_reading_gives_nothing_not_less(void **state)
+TEST(subtracting_a_later_reading_gives_nothing_not_less)
 {
 	struct histogram *h = calloc(1, sizeof(*h));
 	struct histogram_sum *sum = calloc(2, sizeof(*sum));
 
-	(void)state;
 	histogram_add(h, 1000, 1);
 	histogram_merge(&sum[0], h);
 	histogram_add(h, 1000, 1);
@@ -208,22 +191,4 @@ static void subtracting_a_later_reading_gives_nothing_not_less(void **state)
 	assert_int_equal(sum[0].max, 0);
 	free(h);
 	free(sum);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(buckets_are_monotonic_and_without_a_gap),
-		cmocka_unit_test(bucket_max_is_the_inverse_of_bucket),
-		cmocka_unit_test(a_bucket_overstates_by_at_most_two_percent_from_100_ns_to_100_s),
-		cmocka_unit_test(values_beyond_the_range_count_in_the_last_bucket),
-		cmocka_unit_test(quantiles_agree_with_a_sorted_array),
-		cmocka_unit_test(an_empty_histogram_is_all_zero),
-		cmocka_unit_test(one_value_is_every_quantile),
-		cmocka_unit_test(merging_is_adding_every_value),
-		cmocka_unit_test(subtracting_leaves_the_interval),
-		cmocka_unit_test(subtracting_a_later_reading_gives_nothing_not_less),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* base/parse.c: what each kind of value accepts, refuses and prints. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/un.h>
 
-#include <cmocka.h>
-
 #include "parse.h"
+#include "unit.h"
 #include "util.h"
 
 /* A parser fails on each of the texts with err and leaves its result alone. */
@@ -34,17 +29,15 @@ static uint64_t uint_of(const char *text)
 	return value;
 }
 
-static void uint_reads_every_64_bit_number(void **state)
+TEST(uint_reads_every_64_bit_number)
 {
-	(void)state;
 	assert_int_equal(uint_of("0"), 0);
 	assert_int_equal(uint_of("7008"), 7008);
 	assert_true(uint_of("18446744073709551615") == UINT64_MAX);
 }
 
-static void uint_refuses_what_is_not_a_plain_number(void **state)
+TEST(uint_refuses_what_is_not_a_plain_number)
 {
-	(void)state;
 	assert_refused(parse_uint, uint64_t, -EINVAL, "", " 1", "1 ", "+1", "-1", "0x10", "1.0",
 		       "1e3", "a", "1K", "010", "00", "\xef\xbc\x91");
 	assert_refused(parse_uint, uint64_t, -ERANGE, "18446744073709551616",
@@ -59,9 +52,8 @@ static uint64_t size_of(const char *text)
 	return value;
 }
 
-static void size_suffixes_are_powers_of_1024(void **state)
+TEST(size_suffixes_are_powers_of_1024)
 {
-	(void)state;
 	assert_int_equal(size_of("0"), 0);
 	assert_int_equal(size_of("100"), 100);
 	assert_int_equal(size_of("16K"), 16384);
@@ -70,9 +62,8 @@ static void size_suffixes_are_powers_of_1024(void **state)
 	assert_true(size_of("16777215T") == 16777215ULL << 40);
 }
 
-static void size_suffixes_may_be_spelled_out(void **state)
+TEST(size_suffixes_may_be_spelled_out)
 {
-	(void)state;
 	assert_int_equal(size_of("16k"), 16384);
 	assert_int_equal(size_of("16KiB"), 16384);
 	assert_int_equal(size_of("3m"), 3 << 20);
@@ -84,9 +75,8 @@ static void size_suffixes_may_be_spelled_out(void **state)
 }
 
 /* KB and GB are powers of ten to some. */
-static void size_refuses_other_suffixes_and_overflow(void **state)
+TEST(size_refuses_other_suffixes_and_overflow)
 {
-	(void)state;
 	assert_refused(parse_size, uint64_t, -EINVAL, "", "K", "KiB", "1KB", "1GB", "1kib", "1iB",
 		       "1B", "1 K", "-1K", "1K ", "1KK", "1.5K", "1P");
 	assert_refused(parse_size, uint64_t, -ERANGE, "16777216T", "18446744073709551615K",
@@ -101,9 +91,8 @@ static uint64_t duration_of(const char *text)
 	return value;
 }
 
-static void duration_units_are_exact(void **state)
+TEST(duration_units_are_exact)
 {
-	(void)state;
 	assert_int_equal(duration_of("0"), 0);
 	assert_int_equal(duration_of("0us"), 0);
 	assert_int_equal(duration_of("50us"), 50 * NS_PER_US);
@@ -113,24 +102,22 @@ static void duration_units_are_exact(void **state)
 	assert_true(duration_of("24h") == 86400ULL * NS_PER_S);
 }
 
-static void duration_units_may_be_spelled_as_in_systemd(void **state)
+TEST(duration_units_may_be_spelled_as_in_systemd)
 {
-	(void)state;
 	assert_true(duration_of("5m") == 300ULL * NS_PER_S);
 	assert_true(duration_of("5sec") == 5ULL * NS_PER_S);
 	assert_int_equal(duration_of("500msec"), 500 * NS_PER_MS);
 	assert_int_equal(duration_of("50usec"), 50 * NS_PER_US);
 }
 
-static void duration_without_a_unit_is_ambiguous(void **state)
+TEST(duration_without_a_unit_is_ambiguous)
 {
-	(void)state;
 	assert_refused(parse_duration, uint64_t, -EINVAL, "", "30", "1", "00", "s", "1M", "1 s",
 		       "1S", "-1s", "1.5s", "1s ", "1d", "1ns", "5s30ms");
 	assert_refused(parse_duration, uint64_t, -ERANGE, "18446744073709551615us", "5124096h");
 }
 
-static void bool_is_one_of_six_words(void **state)
+TEST(bool_is_one_of_six_words)
 {
 	static const char *const words[][2] = { { "yes", "no" },
 						{ "true", "false" },
@@ -138,7 +125,6 @@ static void bool_is_one_of_six_words(void **state)
 	static const char *const others[] = { "", "y", "Yes", "TRUE", "1", "0", "no ", " no" };
 	bool value;
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		assert_int_equal(parse_bool(words[i][0], &value), 0);
 		assert_true(value);
@@ -151,11 +137,10 @@ static void bool_is_one_of_six_words(void **state)
 	assert_true(value);
 }
 
-static void numbers_print_in_the_largest_unit_that_is_exact(void **state)
+TEST(numbers_print_in_the_largest_unit_that_is_exact)
 {
 	char text[NUMBER_TEXT_MAX];
 
-	(void)state;
 	assert_string_equal(format_size(0, text), "0");
 	assert_string_equal(format_size(1023, text), "1023");
 	assert_string_equal(format_size(16384, text), "16K");
@@ -167,11 +152,10 @@ static void numbers_print_in_the_largest_unit_that_is_exact(void **state)
 	assert_string_equal(format_duration(1500 * NS_PER_US, text), "1500us");
 }
 
-static void printed_numbers_read_back_the_same(void **state)
+TEST(printed_numbers_read_back_the_same)
 {
 	char text[NUMBER_TEXT_MAX];
 
-	(void)state;
 	for (uint64_t value = 1; value < UINT64_MAX / 7; value = value * 3 + value / 2 + 1) {
 		uint64_t ns = value / NS_PER_US * NS_PER_US;
 
@@ -180,12 +164,11 @@ static void printed_numbers_read_back_the_same(void **state)
 	}
 }
 
-static void cpus_are_lists_of_numbers_and_ranges(void **state)
+TEST(cpus_are_lists_of_numbers_and_ranges)
 {
 	cpu_set_t cpus;
 	char text[64];
 
-	(void)state;
 	assert_int_equal(parse_cpus("6,0-3,2", &cpus), 0);
 	assert_int_equal(CPU_COUNT(&cpus), 5);
 	assert_string_equal(format_cpus(&cpus, text, sizeof(text)), "0-3,6");
@@ -195,20 +178,18 @@ static void cpus_are_lists_of_numbers_and_ranges(void **state)
 	assert_string_equal(format_cpus(&cpus, text, sizeof(text)), "");
 }
 
-static void cpus_refuse_what_the_kernel_would_not_write(void **state)
+TEST(cpus_refuse_what_the_kernel_would_not_write)
 {
-	(void)state;
 	assert_refused(parse_cpus, cpu_set_t, -EINVAL, "", ",", "1,", ",1", "3-1", "-1", "1-",
 		       "1--2", "0-3/2", "a", "0 ", "0, 1", "1-2-3");
 	assert_refused(parse_cpus, cpu_set_t, -ERANGE, "1024", "0-1024", "99999999999999999999");
 }
 
-static void cpus_that_do_not_fit_are_cut_between_ranges(void **state)
+TEST(cpus_that_do_not_fit_are_cut_between_ranges)
 {
 	cpu_set_t cpus;
 	char text[6];
 
-	(void)state;
 	assert_int_equal(parse_cpus("1,3,10-11", &cpus), 0);
 	assert_string_equal(format_cpus(&cpus, text, sizeof(text)), "1,3");
 }
@@ -223,11 +204,10 @@ static const char *address_of(const char *text)
 	return format_address(&address, printed);
 }
 
-static void addresses_have_a_host_and_ports(void **state)
+TEST(addresses_have_a_host_and_ports)
 {
 	struct address address;
 
-	(void)state;
 	assert_string_equal(address_of("127.0.0.1:7008"), "127.0.0.1:7008");
 	assert_string_equal(address_of("127.0.0.1:0"), "127.0.0.1:0");
 	assert_string_equal(address_of("[::1]:65535"), "[::1]:65535");
@@ -244,11 +224,10 @@ static void addresses_have_a_host_and_ports(void **state)
 }
 
 /* RFC 4007, 11.2: the interface by its name or number; it is written by its name. */
-static void link_local_addresses_have_a_zone(void **state)
+TEST(link_local_addresses_have_a_zone)
 {
 	struct address address;
 
-	(void)state;
 	assert_string_equal(address_of("[fe80::1%lo]:7008"), "[fe80::1%lo]:7008");
 	assert_string_equal(address_of("[FE80::2%1]:1-3"), "[fe80::2%lo]:1-3");
 	assert_string_equal(address_of("[febf::1%4000000000]:5"), "[febf::1%4000000000]:5");
@@ -256,9 +235,8 @@ static void link_local_addresses_have_a_zone(void **state)
 	assert_int_equal(((struct sockaddr_in6 *)&address.sa)->sin6_scope_id, 1);
 }
 
-static void addresses_refuse_what_is_ambiguous(void **state)
+TEST(addresses_refuse_what_is_ambiguous)
 {
-	(void)state;
 	assert_refused(parse_address, struct address, -EINVAL, "", ":", ":7008", "7008",
 		       "127.0.0.1", "127.0.0.1:", "127.0.0.1:7008 ", " 127.0.0.1:7008",
 		       "127.0.0.1:+1", "127.0.0.1:-1", "127.0.0.1:0-5", "127.0.0.1:9-8",
@@ -278,12 +256,11 @@ static void addresses_refuse_what_is_ambiguous(void **state)
 	"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567" \
 	"890123456789"
 
-static void unix_addresses_are_paths_or_names(void **state)
+TEST(unix_addresses_are_paths_or_names)
 {
 	struct address address;
 	struct sockaddr_un *un = (struct sockaddr_un *)&address.sa;
 
-	(void)state;
 	assert_string_equal(address_of("unix:/run/nbserved/nbd.sock"),
 			    "unix:/run/nbserved/nbd.sock");
 	assert_string_equal(address_of("unix:/a"), "unix:/a");
@@ -304,9 +281,8 @@ static void unix_addresses_are_paths_or_names(void **state)
 	assert_int_equal(sockaddr_size(&address.sa), sizeof(un->sun_family) + strlen("@name"));
 }
 
-static void unix_addresses_refuse_what_is_no_path(void **state)
+TEST(unix_addresses_refuse_what_is_no_path)
 {
-	(void)state;
 	assert_refused(parse_address, struct address, -EINVAL, "unix:", "unix", "unix:a",
 		       "unix:./a", "unix:@", "unix:/", "unix:/a/", "unix://a", "unix:/a//b",
 		       "unix:/.", "unix:/..", "unix:/a/../b", "unix:/a/./b", "unix:/a/..",
@@ -316,13 +292,12 @@ static void unix_addresses_refuse_what_is_no_path(void **state)
 		       "unix:@" NAME_100 "abcdefg");
 }
 
-static void unix_socket_addresses_print_within_their_bounds(void **state)
+TEST(unix_socket_addresses_print_within_their_bounds)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNIX };
 	struct sockaddr_un *un = (struct sockaddr_un *)&sa;
 	char text[ADDRESS_TEXT_MAX];
 
-	(void)state;
 	assert_string_equal(format_sockaddr(&sa, text), "unix:");
 	memset(un->sun_path, 'x', sizeof(un->sun_path)); /* a path without a NUL */
 	assert_int_equal(strlen(format_sockaddr(&sa, text)), 5 + sizeof(un->sun_path));
@@ -331,13 +306,12 @@ static void unix_socket_addresses_print_within_their_bounds(void **state)
 	assert_memory_equal(text, "unix:@x", 7);
 }
 
-static void socket_addresses_print_with_their_port(void **state)
+TEST(socket_addresses_print_with_their_port)
 {
 	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&sa;
 	char text[ADDRESS_TEXT_MAX];
 
-	(void)state;
 	assert_string_equal(format_sockaddr(&sa, text), "unknown");
 	in6->sin6_family = AF_INET6;
 	in6->sin6_port = htons(80);
@@ -356,9 +330,8 @@ static bool contains(const char *network_text, const char *host)
 	return network_contains(&network, &one.prefix);
 }
 
-static void networks_contain_what_shares_their_prefix(void **state)
+TEST(networks_contain_what_shares_their_prefix)
 {
-	(void)state;
 	assert_true(contains("127.0.0.0/8", "127.255.0.1"));
 	assert_false(contains("127.0.0.0/8", "128.0.0.1"));
 	assert_true(contains("10.0.0.128/25", "10.0.0.129"));
@@ -369,9 +342,8 @@ static void networks_contain_what_shares_their_prefix(void **state)
 	assert_false(contains("2001:db8::/33", "2001:db8:8000::1"));
 }
 
-static void networks_of_one_family_leave_the_other_out(void **state)
+TEST(networks_of_one_family_leave_the_other_out)
 {
-	(void)state;
 	assert_true(contains("0.0.0.0/0", "255.255.255.255"));
 	assert_false(contains("0.0.0.0/0", "::1"));
 	assert_false(contains("0.0.0.0/0", "::"));
@@ -379,13 +351,12 @@ static void networks_of_one_family_leave_the_other_out(void **state)
 	assert_true(contains("::ffff:10.0.0.0/104", "10.1.2.3"));
 }
 
-static void a_peer_is_looked_up_in_its_mapped_form(void **state)
+TEST(a_peer_is_looked_up_in_its_mapped_form)
 {
 	struct address address;
 	struct network network;
 	struct in6_addr mapped;
 
-	(void)state;
 	assert_int_equal(parse_network("127.0.0.0/8", &network), 0);
 	assert_int_equal(parse_address("127.0.0.1:1", &address), 0);
 	mapped = sockaddr_mapped(&address.sa);
@@ -398,14 +369,13 @@ static void a_peer_is_looked_up_in_its_mapped_form(void **state)
 	assert_false(network_contains(&network, &mapped));
 }
 
-static void networks_print_what_reads_back_the_same(void **state)
+TEST(networks_print_what_reads_back_the_same)
 {
 	static const char *const texts[] = { "127.0.0.0/8", "0.0.0.0/0", "10.0.0.1",      "::/0",
 					     "::1",         "::/95",     "2001:db8::/32", "local" };
 	struct network network, again;
 	char text[ADDRESS_TEXT_MAX];
 
-	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		assert_int_equal(parse_network(texts[i], &network), 0);
 		assert_string_equal(format_network(&network, text), texts[i]);
@@ -416,46 +386,11 @@ static void networks_print_what_reads_back_the_same(void **state)
 	}
 }
 
-static void networks_refuse_bits_behind_the_prefix(void **state)
+TEST(networks_refuse_bits_behind_the_prefix)
 {
-	(void)state;
 	assert_refused(parse_network, struct network, -EINVAL, "", "/", "/8", "10.0.0.1/8",
 		       "10.0.0.0/", "10.0.0.0/8 ", "10.0.0.0/-1", "10.0.0.0/08", "10.0.0.0/8/8",
 		       "10/8", "::1/127", "[::1]", "any", "localhost", "local/8", "locale");
 	assert_refused(parse_network, struct network, -ERANGE, "10.0.0.0/33", "::/129",
 		       "0.0.0.0/256");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(uint_reads_every_64_bit_number),
-		cmocka_unit_test(uint_refuses_what_is_not_a_plain_number),
-		cmocka_unit_test(size_suffixes_are_powers_of_1024),
-		cmocka_unit_test(size_suffixes_may_be_spelled_out),
-		cmocka_unit_test(size_refuses_other_suffixes_and_overflow),
-		cmocka_unit_test(duration_units_are_exact),
-		cmocka_unit_test(duration_units_may_be_spelled_as_in_systemd),
-		cmocka_unit_test(duration_without_a_unit_is_ambiguous),
-		cmocka_unit_test(bool_is_one_of_six_words),
-		cmocka_unit_test(numbers_print_in_the_largest_unit_that_is_exact),
-		cmocka_unit_test(printed_numbers_read_back_the_same),
-		cmocka_unit_test(cpus_are_lists_of_numbers_and_ranges),
-		cmocka_unit_test(cpus_refuse_what_the_kernel_would_not_write),
-		cmocka_unit_test(cpus_that_do_not_fit_are_cut_between_ranges),
-		cmocka_unit_test(addresses_have_a_host_and_ports),
-		cmocka_unit_test(link_local_addresses_have_a_zone),
-		cmocka_unit_test(addresses_refuse_what_is_ambiguous),
-		cmocka_unit_test(unix_addresses_are_paths_or_names),
-		cmocka_unit_test(unix_addresses_refuse_what_is_no_path),
-		cmocka_unit_test(unix_socket_addresses_print_within_their_bounds),
-		cmocka_unit_test(socket_addresses_print_with_their_port),
-		cmocka_unit_test(networks_contain_what_shares_their_prefix),
-		cmocka_unit_test(networks_of_one_family_leave_the_other_out),
-		cmocka_unit_test(a_peer_is_looked_up_in_its_mapped_form),
-		cmocka_unit_test(networks_print_what_reads_back_the_same),
-		cmocka_unit_test(networks_refuse_bits_behind_the_prefix),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

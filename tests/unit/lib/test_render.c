@@ -1,14 +1,7 @@
 /* lib/show/render.c and human.c: tables that fit, numbers as people read them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "human.h"
 #include "render.h"
+#include "unit.h"
 
 static const struct column columns[] = {
 	{ .title = "name", .left = true },
@@ -57,9 +50,8 @@ static void assert_prints(unsigned width, void (*print)(struct output *out), con
 	free(text);
 }
 
-static void columns_align_and_empty_ones_go(void **state)
+TEST(columns_align_and_empty_ones_go)
 {
-	(void)state;
 	assert_prints(0, print_table,
 		      "  name     ops  extra  last\n"
 		      "            /s\n"
@@ -68,9 +60,8 @@ static void columns_align_and_empty_ones_go(void **state)
 		      "  b          7\n");
 }
 
-static void gaps_shrink_before_columns_go(void **state)
+TEST(gaps_shrink_before_columns_go)
 {
-	(void)state;
 	assert_prints(25, print_table,
 		      "  name    ops extra last\n"
 		      "           /s\n"
@@ -117,20 +108,18 @@ static void print_json(struct output *out)
 	json_decref(text);
 }
 
-static void characters_without_a_glyph_are_never_printed(void **state)
+TEST(characters_without_a_glyph_are_never_printed)
 {
-	(void)state;
 	assert_prints(
 		0, print_unicode,
 		"gr\u00f6\u00dfe \u6f22 \U0001f980 \u00b5s\na?2Jb?c??d?e?f?g\na?b??c?d?e??\n");
 	assert_prints(0, print_json, "[\"a\\u009B2Jb\\u202E\\u202C\"]\n");
 }
 
-static void control_characters_are_never_printed(void **state)
+TEST(control_characters_are_never_printed)
 {
 	char *text = printed(0, true, print_hostile);
 
-	(void)state;
 	assert_prints(0, print_hostile, "a?[2Jb?c\n");
 	assert_string_equal(text, "\033[31ma?[2Jb?c\033[0m\n");
 	free(text);
@@ -141,9 +130,8 @@ static void print_paragraph(struct output *out)
 	output_wrapped(out, STYLE_PLAIN, 4, "  one two three averyverylongword four");
 }
 
-static void paragraphs_wrap_at_words(void **state)
+TEST(paragraphs_wrap_at_words)
 {
-	(void)state;
 	assert_prints(0, print_paragraph, "  one two three averyverylongword four\n");
 	assert_prints(12, print_paragraph,
 		      "  one two\n"
@@ -152,17 +140,15 @@ static void paragraphs_wrap_at_words(void **state)
 		      "    four\n");
 }
 
-static void width_counts_characters(void **state)
+TEST(width_counts_characters)
 {
-	(void)state;
 	assert_int_equal(text_width(""), 0);
 	assert_int_equal(text_width("abc"), 3);
 	assert_int_equal(text_width("\xc3\xa4\xe2\x82\xac"), 2);
 }
 
-static void numbers_are_short_and_round_well(void **state)
+TEST(numbers_are_short_and_round_well)
 {
-	(void)state;
 	assert_string_equal(human_count(0).text, "0");
 	assert_string_equal(human_count(999).text, "999");
 	assert_string_equal(human_count(1234567).text, "1,234,567");
@@ -182,9 +168,8 @@ static void numbers_are_short_and_round_well(void **state)
 	assert_string_equal(human_percent(1.5).text, "150");
 }
 
-static void times_take_the_unit_that_fits(void **state)
+TEST(times_take_the_unit_that_fits)
 {
-	(void)state;
 	assert_string_equal(human_time(0).text, "0");
 	assert_string_equal(human_time(350).text, "0.35us");
 	assert_string_equal(human_time(35000).text, "35.0us");
@@ -193,20 +178,4 @@ static void times_take_the_unit_that_fits(void **state)
 	assert_string_equal(human_time(192000000000).text, "3m12s");
 	assert_string_equal(human_time(14700000000000).text, "4h05m");
 	assert_string_equal(human_time(1047600000000000).text, "12d3h");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(columns_align_and_empty_ones_go),
-		cmocka_unit_test(gaps_shrink_before_columns_go),
-		cmocka_unit_test(control_characters_are_never_printed),
-		cmocka_unit_test(characters_without_a_glyph_are_never_printed),
-		cmocka_unit_test(paragraphs_wrap_at_words),
-		cmocka_unit_test(width_counts_characters),
-		cmocka_unit_test(numbers_are_short_and_round_well),
-		cmocka_unit_test(times_take_the_unit_that_fits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Varlink's framing, call objects and parameter tables: all that is pure. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "unit.h"
 #include "util.h"
 #include "varlink_frame.h"
 
@@ -47,9 +40,8 @@ static const char *const stream_messages[] = {
 	"one", "two\n", "", "three is longer than the others", "{}",
 };
 
-static void any_split_gives_the_same_messages(void **state)
+TEST(any_split_gives_the_same_messages)
 {
-	(void)state;
 	for (size_t piece_max = 1; piece_max <= sizeof(stream); piece_max++) {
 		for (unsigned i = 0; i < 50; i++)
 			expect_messages(stream, sizeof(stream), piece_max, stream_messages,
@@ -57,13 +49,12 @@ static void any_split_gives_the_same_messages(void **state)
 	}
 }
 
-static void a_partial_message_is_pending(void **state)
+TEST(a_partial_message_is_pending)
 {
 	struct varlink_reader r = { 0 };
 	const char *text;
 	size_t bytes;
 
-	(void)state;
 	assert_int_equal(varlink_reader_next(&r, &text, &bytes), 0);
 	assert_false(varlink_reader_pending(&r));
 	assert_int_equal(varlink_reader_append(&r, "ab", 2), 0);
@@ -99,11 +90,10 @@ static int feed_long(size_t bytes, bool terminated, size_t piece)
 	return rc;
 }
 
-static void oversize_is_refused_with_and_without_its_end(void **state)
+TEST(oversize_is_refused_with_and_without_its_end)
 {
 	static const size_t pieces[] = { 1000, 65536, 2 * VARLINK_MESSAGE_MAX };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
 		assert_int_equal(feed_long(VARLINK_MESSAGE_MAX, true, pieces[i]), 1);
 		assert_int_equal(feed_long(VARLINK_MESSAGE_MAX, false, pieces[i]), 0);
@@ -112,14 +102,13 @@ static void oversize_is_refused_with_and_without_its_end(void **state)
 	}
 }
 
-static void many_small_messages_are_not_oversize(void **state)
+TEST(many_small_messages_are_not_oversize)
 {
 	struct varlink_reader r = { 0 };
 	unsigned count = 0;
 	const char *text;
 	size_t bytes;
 
-	(void)state;
 	for (unsigned i = 0; i < 2 * VARLINK_MESSAGE_MAX / sizeof(CALL); i++)
 		assert_int_equal(varlink_reader_append(&r, CALL, sizeof(CALL)), 0);
 	while (varlink_reader_next(&r, &text, &bytes) == 1)
@@ -136,11 +125,10 @@ static int parse(const char *text, struct varlink_request *ret_request)
 	return varlink_request_parse(text, strlen(text), ret_request);
 }
 
-static void a_call_is_read_whole(void **state)
+TEST(a_call_is_read_whole)
 {
 	struct varlink_request q;
 
-	(void)state;
 	assert_int_equal(parse(" {\"parameters\":{\"x\":1},\"more\":true,\"oneway\":false,"
 			       "\"method\":\"a.b.C\"}\n",
 			       &q),
@@ -153,7 +141,7 @@ static void a_call_is_read_whole(void **state)
 	assert_null(q.root);
 }
 
-static void missing_fields_and_null_are_alike(void **state)
+TEST(missing_fields_and_null_are_alike)
 {
 	static const char *const texts[] = { CALL,
 					     "{\"method\":\"a\",\"parameters\":null}",
@@ -163,7 +151,6 @@ static void missing_fields_and_null_are_alike(void **state)
 					     "{\"method\":\"a\",\"upgrade\":false}" };
 	struct varlink_request q;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
 		assert_int_equal(parse(texts[i], &q), 0);
 		assert_true(json_is_object(q.parameters));
@@ -173,7 +160,7 @@ static void missing_fields_and_null_are_alike(void **state)
 	}
 }
 
-static void text_other_than_a_call_is_refused(void **state)
+TEST(text_other_than_a_call_is_refused)
 {
 	static const char *const texts[] = {
 		"",
@@ -215,7 +202,6 @@ static void text_other_than_a_call_is_refused(void **state)
 	};
 	struct varlink_request untouched = { .method = "untouched" }, q = untouched;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
 		if (parse(texts[i], &q) != -EBADMSG)
 			fail_msg("accepted: %s", texts[i]);
@@ -243,11 +229,10 @@ static int parse_nested(unsigned depth, const char *open, const char *close)
 	return rc;
 }
 
-static void depth_is_limited(void **state)
+TEST(depth_is_limited)
 {
 	struct varlink_request q;
 
-	(void)state;
 	assert_int_equal(parse_nested(VARLINK_DEPTH_MAX, "[", "]"), 0);
 	assert_int_equal(parse_nested(VARLINK_DEPTH_MAX + 1, "[", "]"), -EBADMSG);
 	assert_int_equal(parse_nested(VARLINK_DEPTH_MAX, "{\"y\":", "}"), 0);
@@ -282,9 +267,8 @@ static void expect_invalid(const struct varlink_parameter *t, const char *text,
 	json_decref(parameters);
 }
 
-static void parameters_are_checked_against_the_table(void **state)
+TEST(parameters_are_checked_against_the_table)
 {
-	(void)state;
 	expect_invalid(table, "{\"name\":\"\"}", NULL);
 	expect_invalid(table, "{\"name\":\"x\",\"flag\":null,\"count\":null,\"list\":null}", NULL);
 	expect_invalid(table, "{\"name\":\"x\",\"flag\":false,\"count\":10,\"list\":[\"\",\"b\"]}",
@@ -304,21 +288,4 @@ static void parameters_are_checked_against_the_table(void **state)
 	expect_invalid(table, "{\"name\":\"x\",\"nam\":\"x\"}", "nam");
 	expect_invalid(NULL, "{}", NULL);
 	expect_invalid(NULL, "{\"x\":null}", "x");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(any_split_gives_the_same_messages),
-		cmocka_unit_test(a_partial_message_is_pending),
-		cmocka_unit_test(oversize_is_refused_with_and_without_its_end),
-		cmocka_unit_test(many_small_messages_are_not_oversize),
-		cmocka_unit_test(a_call_is_read_whole),
-		cmocka_unit_test(missing_fields_and_null_are_alike),
-		cmocka_unit_test(text_other_than_a_call_is_refused),
-		cmocka_unit_test(depth_is_limited),
-		cmocka_unit_test(parameters_are_checked_against_the_table),
-	};
-
-	return cmocka_run_group_tests_name("varlink", tests, NULL, NULL);
 }

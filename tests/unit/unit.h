@@ -1,0 +1,55 @@
+/* What every unit test needs, and its main(): each TEST() of the file runs, in their order.
+ *
+ *	TEST(what_must_hold)
+ *	{
+ *		assert_int_equal(...);
+ *	}
+ *
+ * TEST_WITH() has a fixture as well: cmocka's set-up and tear-down, and the state that the set-up
+ *gets. */
+#pragma once
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct {
+	struct CMUnitTest tests[100];
+	size_t count;
+	CMFixtureFunction before, after; /* all tests */
+} unit;
+
+static inline void unit_add(struct CMUnitTest test)
+{
+	if (unit.count == sizeof(unit.tests) / sizeof(unit.tests[0]))
+		abort();
+	unit.tests[unit.count++] = test;
+}
+
+#define TEST_WITH(name, setup, teardown, initial)                                                  \
+	static void name(void **state);                                                            \
+	static __attribute__((constructor(1000 + __LINE__))) void add_##name(void)                 \
+	{                                                                                          \
+		unit_add((struct CMUnitTest){ #name, name, setup, teardown, (void *)(initial) });  \
+	}                                                                                          \
+	static void name(__attribute__((unused)) void **state)
+
+#define TEST(name) TEST_WITH(name, NULL, NULL, NULL)
+
+/* A fixture of the whole file. */
+#define ALL_TESTS_WITH(setup, teardown)                                                            \
+	static __attribute__((constructor)) void add_fixture(void)                                 \
+	{                                                                                          \
+		unit.before = setup;                                                               \
+		unit.after = teardown;                                                             \
+	}
+
+int main(void)
+{
+	return _cmocka_run_group_tests("tests", unit.tests, unit.count, unit.before, unit.after);
+}
