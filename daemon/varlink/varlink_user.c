@@ -1,9 +1,9 @@
-/* Places and CPU time of a Varlink server, accounted by user.  See varlink.h.  Pure: the caller
- * passes the time. */
+/* Places and CPU time of a Varlink server, accounted by user.  See varlink_user.h. */
+#include "varlink_user.h"
+
 #include <stddef.h>
 
 #include "util.h"
-#include "varlink_internal.h"
 
 /* A user may have VARLINK_SHARE_PERCENT of a CPU.  So a call that took 1 ms of CPU time is charged
  * as the 100 / VARLINK_SHARE_PERCENT ms of wall time after which the user has that share again.  A

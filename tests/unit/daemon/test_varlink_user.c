@@ -1,7 +1,7 @@
 /* Places and time of a Varlink server, shared by the users of its clients. */
 #include "unit.h"
 #include "util.h"
-#include "varlink_internal.h"
+#include "varlink_user.h"
 
 enum { OWN = 900, OTHER = 1000 };
 
