@@ -89,10 +89,9 @@ bench_vm_one_cpu = -i
 bench_vm_two_cpus = -p 2
 bench_vm_claims = -i
 bench_vm_nvme = -i
-bench_vm_floor = -i
 bench_vm_scaling = -i -p 4
 bench_vm = tests/vm/vm.sh -t 1800 $(bench_vm_$(1)) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
-	pytest -p no:cacheprovider -s -q --no-header --tb=short $(addprefix tests/vm/inside_,speed.py claims.py nvme_speed.py floor.py scaling.py) -k $(1)
+	pytest -p no:cacheprovider -s -q --no-header --tb=short $(addprefix tests/vm/inside_,speed.py claims.py nvme_speed.py scaling.py) -k $(1)
 bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, NVMe/TCP beside the kernel's, and some published claims, in VMs
 	@tools/deps.sh build test vm
 	$(AGAIN) $(JOBS) all vm-client bench-programs

@@ -123,8 +123,6 @@ table() {
 	bench     libnbd-bin           libnbd                    libnbd
 	bench     openssl              openssl                   openssl
 	bench     python3              python3                   python
-	bench     libbpf-dev           libbpf-devel              libbpf
-	bench     clang                clang                     clang
 	END
 }
 

@@ -1,9 +1,5 @@
 # Benchmarks; included by the Makefile.  `make bench BENCH='nbd tls'` picks some.
-# One of the programs has a half that runs in the kernel: it is left out where its tools are missing.
-CLANG    ?= clang
-BPF_FOUND := $(shell pkg-config --exists libbpf 2>/dev/null && command -v $(CLANG) >/dev/null && echo 1)
-BENCH_BPF := $(wildcard tests/peers/*.bpf.c)
-BENCH_SRC := $(filter-out $(BENCH_BPF) $(if $(BPF_FOUND),,$(BENCH_BPF:%.bpf.c=%.c)),$(wildcard tests/peers/*.c tests/cost/*.c))
+BENCH_SRC := $(wildcard tests/peers/*.c tests/cost/*.c)
 BENCH_PROGRAMS = $(patsubst %.c,$(BUILD)/bench/%,$(notdir $(BENCH_SRC)))
 BENCH_SERVICES = iperf3 nbd netperf tls udp
 BENCH_PARTS = $(if $(findstring command,$(origin BENCH)),$(BENCH),$(BENCH_SERVICES))
@@ -13,16 +9,6 @@ $(BUILD)/bench/%: %.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | p
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) $(PKG_LIBS) -lm
-
-# The half of this one that runs in the kernel is loaded when it starts.
-$(BUILD)/bench/echo_bpf: private PKG_LIBS += -lbpf
-$(BUILD)/bench/echo_bpf: tests/peers/echo_bpf.h | $(BUILD)/tests/peers/echo_bpf.bpf.o
-# The kernel's types come from its BTF when the program is loaded: it runs on other kernels, too.
-$(BUILD)/%.bpf.o: %.bpf.c tests/peers/echo_bpf.h | packages
-	@mkdir -p $(@D)
-	$(call say,BPF,$<)
-	$(Q)$(CLANG) -target bpf -g -O2 -Wall $(if $(WERROR),-Werror) -ffile-prefix-map=$(CURDIR)=. \
-		-idirafter /usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
 
 # This one is nbbench's judging.
 $(BUILD)/bench/verdict: tests/peers/verdict.c $(BUILD)/bench/result/verdict.o $(BUILD)/lib/rows/numbers.o $(BUILD)/flags | packages

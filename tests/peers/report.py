@@ -11,9 +11,6 @@ class Bench:
         self.build = pathlib.Path(build)
         self.targets = []
 
-    def program(self, name):
-        return self.build / "bench" / name
-
     def say(self, text=""):
         print(text, flush=True)
 

@@ -93,9 +93,6 @@ class Server:
         if self.process.stdout:
             self.process.stdout.close()
 
-    def target(self):
-        return f"{self.name}:{self.port}:{self.pid}"
-
     def threads(self):
         """Thread ids, the main thread first."""
         tids = sorted(int(t) for t in os.listdir(f"/proc/{self.pid}/task"))
