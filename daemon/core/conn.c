@@ -111,6 +111,20 @@ static void conn_log(const struct conn *c, int level, const char *what)
 		       (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
 }
 
+void conn_log_test(const struct conn *c, const char *options)
+{
+	static struct log_limit limit;
+	const struct worker *w = c->worker;
+	char peer[ADDRESS_TEXT_MAX];
+	unsigned missed;
+
+	if (!log_limited(&limit, &missed))
+		return;
+	conn_peer(c, peer);
+	log_connection(LOG_INFO, w->listener, c->id, peer, "listener '%s': test of %s from %s: %s",
+		       w->listener, w->service->name, peer, options);
+}
+
 static void conn_drop(struct worker *w, int fd)
 {
 	close(fd);

@@ -472,6 +472,11 @@ struct in6_addr conn_client(const struct conn *c);
  * family; AF_UNSPEC: unknown. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX]);
 
+/* Logs that the client of control connection c begins a test, at a limited rate.  options: those of
+ * the client's program that ask for it. */
+enum { CONN_TEST_MAX = 192 /* bytes of options */ };
+void conn_log_test(const struct conn *c, const char *options);
+
 /* The local address; AF_UNSPEC: the client has disconnected.  At most one system call. */
 struct sockaddr_storage conn_local_address(const struct conn *c);
 

@@ -37,11 +37,10 @@ static void check_results(const char *json, size_t bytes)
 	struct iperf3_stream_result streams[COUNT];
 	struct iperf3_results r = { .streams = streams, .count = COUNT, .title = "title" };
 	struct iperf3_counted counted[COUNT], again[COUNT];
-	double cpu;
 	size_t length;
 	char *text;
 
-	if (iperf3_parse_results(json, bytes, counted, COUNT, &cpu) < 0)
+	if (iperf3_parse_results(json, bytes, counted, COUNT) < 0)
 		return;
 	for (unsigned i = 0; i < COUNT; i++)
 		streams[i] = (struct iperf3_stream_result){ .bytes = counted[i].bytes,
@@ -52,8 +51,8 @@ static void check_results(const char *json, size_t bytes)
 	assert(text && length > IPERF3_LENGTH);
 	assert(iperf3_parse_length((uint8_t *)text, IPERF3_RESULTS_MAX) ==
 	       (int)(length - IPERF3_LENGTH));
-	assert(iperf3_parse_results(text + IPERF3_LENGTH, length - IPERF3_LENGTH, again, COUNT,
-				    &cpu) == 0);
+	assert(iperf3_parse_results(text + IPERF3_LENGTH, length - IPERF3_LENGTH, again, COUNT) ==
+	       0);
 	for (unsigned i = 0; i < COUNT; i++)
 		assert(counted[i].bytes == again[i].bytes &&
 		       counted[i].packets == again[i].packets);

@@ -9,7 +9,6 @@
 #include "bulk.h"
 #include "conn.h"
 #include "iperf3.h"
-#include "test_log.h"
 
 /* Time for a test's end to arrive, behind all that waits in queues between: as iperf3's server. */
 #define END_NS (40 * (uint64_t)NS_PER_S)
@@ -128,6 +127,7 @@ static int control_read_params(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	struct iperf3_params params = { 0 };
+	char options[CONN_TEST_MAX];
 	unsigned count;
 	int rc = control_read_text(c, IPERF3_PARAMS_MAX);
 
@@ -145,10 +145,11 @@ static int control_read_params(struct conn *c)
 	count = i->member.test->stream_count;
 	i->expected = calloc(count, sizeof(*i->expected));
 	i->sorted = calloc(count, sizeof(struct iperf3_stream *));
-	i->record = test_log_begin(c);
-	if (i->record)
-		iperf3_write_options(&params, i->record->options, sizeof(i->record->options));
-	return i->expected && i->sorted ? 1 : -IPERF3_NO_TEST;
+	if (!i->expected || !i->sorted)
+		return -IPERF3_NO_TEST;
+	iperf3_write_options(&params, options, sizeof(options));
+	conn_log_test(c, options);
+	return 1;
 }
 
 static bool step_params(struct conn *c)
@@ -308,7 +309,7 @@ static bool step_results(struct conn *c)
 		return false;
 	if (rc > 0)
 		rc = iperf3_parse_results(i->text, i->text_bytes, i->expected,
-					  i->member.test->stream_count, &i->client_cpu);
+					  i->member.test->stream_count);
 	control_drop_text(i);
 	if (rc < 0) {
 		control_fail(c, rc == -ENOMEM ? CONN_END_ERROR : CONN_END_PROTOCOL);
@@ -537,7 +538,6 @@ static void iperf3_close(struct conn *c)
 		iperf3_datagrams_leave(c);
 	else if (i->step == STEP_STREAM)
 		iperf3_stream_leave(c);
-	test_log_end(c, &i->record); /* it was broken off */
 	free(i->text);
 	free(i->expected);
 	free(i->sorted);

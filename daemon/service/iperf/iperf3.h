@@ -10,7 +10,6 @@
 #include "util.h"
 
 struct conn;
-struct test_record;
 
 /* Time limit of each step that waits for the client: cookie, parameters, streams, results, end. */
 #define IPERF3_STEP_NS (10 * (uint64_t)NS_PER_S)
@@ -53,8 +52,6 @@ struct iperf3_conn {
 	bool waited;                     /* it has waited in STEP_ARRIVE */
 	char *text;                      /* JSON being received or sent; NULL: none */
 	struct iperf3_counted *expected; /* the client's counts, by index of the stream id */
-	double client_cpu;               /* per cent of a CPU */
-	struct test_record *record;      /* NULL: the test has not begun, or is logged */
 	struct session_twin twin;        /* datagrams */
 	struct iperf3_stream **sorted;
 	uint64_t progress_bytes, progress_ns; /* when data last moved, and the byte count then */

@@ -189,22 +189,9 @@ unsigned iperf3_stream_id(unsigned index)
 	return index == 0 ? 1 : index + 2;
 }
 
-/* A number that is only shown: 0 if it is none, or not from 0 to COUNT_MAX.  -1: not counted. */
-static double number_of(const json_t *object, const char *key)
-{
-	double number = json_number_value(json_object_get(object, key));
-
-	return number >= 0 && number <= (double)COUNT_MAX ? number : 0;
-}
-
 static int take_stream(const json_t *stream, struct iperf3_counted *ret, unsigned count)
 {
-	struct iperf3_counted counted = {
-		.lost = (uint64_t)number_of(stream, "errors"),
-		.retransmits = (uint64_t)number_of(stream, "retransmits"),
-		.jitter_s = number_of(stream, "jitter"),
-		.seconds = number_of(stream, "end_time"),
-	};
+	struct iperf3_counted counted = { 0 };
 	uint64_t id = 0;
 
 	if (!json_object_get(stream, "id") || !take_number(stream, "id", UINT32_MAX, &id) ||
@@ -218,8 +205,7 @@ static int take_stream(const json_t *stream, struct iperf3_counted *ret, unsigne
 	return 0;
 }
 
-int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret, unsigned count,
-			 double *ret_cpu)
+int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret, unsigned count)
 {
 	json_t *object = json_loadb(json, bytes, JSON_DECODE_INT_AS_REAL, NULL), *stream;
 	json_t *streams = json_object_get(object, "streams");
@@ -229,7 +215,6 @@ int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *
 	memset(ret, 0, count * sizeof(*ret));
 	json_array_foreach(streams, i, stream)
 		rc = rc < 0 ? rc : take_stream(stream, ret, count);
-	*ret_cpu = number_of(object, "cpu_util_total");
 	json_decref(object);
 	return rc;
 }

@@ -98,8 +98,7 @@ struct iperf3_stream_result {
 
 /* A stream's counts, as the client reports them; what it does not tell is 0. */
 struct iperf3_counted {
-	uint64_t bytes, packets, lost, retransmits;
-	double seconds, jitter_s;
+	uint64_t bytes, packets;
 };
 
 /* Counts of a stream's received datagrams, as iperf3 counts.  Numbers of 32 bits begin again behind
@@ -130,10 +129,10 @@ int iperf3_parse_length(const uint8_t length[static IPERF3_LENGTH], int max);
 /* Parses the client's parameters.  0, or the enum iperf3_error to refuse them with. */
 int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *ret_params);
 
-/* The client's results: ret[i] is its count for the stream iperf3_stream_id(i), 0 if there is none;
- * *ret_cpu: the per cent of a CPU that it has used, 0 if it does not say.  0 or -EPROTO. */
-int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret, unsigned count,
-			 double *ret_cpu);
+/* The client's results: ret[i] is its count for the stream iperf3_stream_id(i), 0 if there is
+ * none.  0 or -EPROTO. */
+int iperf3_parse_results(const char *json, size_t bytes, struct iperf3_counted *ret,
+			 unsigned count);
 
 /* Writes the parameters as options of iperf3. */
 void iperf3_write_options(const struct iperf3_params *params, char *text, size_t size);

@@ -5,7 +5,6 @@
 
 #include "conn.h"
 #include "iperf3.h"
-#include "test_log.h"
 
 bool iperf3_all_arrived(const struct iperf3_conn *i)
 {
@@ -91,41 +90,6 @@ static void fill_stream(const struct iperf3_stream *s, bool datagrams,
 	to->datagrams = datagrams;
 }
 
-/* Nanoseconds; 0 if that is no time that a test can have. */
-static uint64_t ns_of(double seconds)
-{
-	return seconds >= 0 && seconds < 1e9 ? (uint64_t)(seconds * NS_PER_S) : 0;
-}
-
-/* Logs what both sides have counted. */
-static void record(const struct conn *c, const struct iperf3_results *r)
-{
-	struct iperf3_conn *i = c->state;
-	struct test_figures *server = &i->record->server, *client = &i->record->client;
-
-	i->record->complete = i->record->has_client = true;
-	server->cpu_percent = r->cpu_user + r->cpu_system;
-	client->cpu_percent = i->client_cpu;
-	for (unsigned k = 0; k < r->count; k++) {
-		const struct iperf3_stream_result *ours = &r->streams[k];
-		const struct iperf3_counted *theirs = &i->expected[k];
-
-		*(ours->sends ? &server->sent_bytes : &server->received_bytes) += ours->bytes;
-		*(ours->sends ? &client->received_bytes : &client->sent_bytes) += theirs->bytes;
-		server->retransmits += ours->sends && !ours->datagrams ? ours->retransmits : 0;
-		client->retransmits += theirs->retransmits;
-		server->packets += ours->packets - ours->omitted_packets;
-		client->packets += theirs->packets;
-		server->lost += ours->lost - ours->omitted_lost;
-		client->lost += theirs->lost;
-		server->jitter_ns = MAX(server->jitter_ns, ns_of(ours->jitter_s));
-		client->jitter_ns = MAX(client->jitter_ns, ns_of(theirs->jitter_s));
-		server->duration_ns = MAX(server->duration_ns, ns_of(ours->seconds));
-		client->duration_ns = MAX(client->duration_ns, ns_of(theirs->seconds));
-	}
-	test_log_end(c, &i->record);
-}
-
 char *iperf3_results(struct conn *c, size_t *ret_bytes)
 {
 	struct iperf3_conn *i = c->state;
@@ -143,8 +107,6 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 		 c->worker->listener ? c->worker->listener : "?", c->worker->engine->name);
 	r.title = t->params.server_output ? title : NULL;
 	r.congestion = t->congestion[0] ? t->congestion : NULL;
-	if (i->record)
-		record(c, &r);
 	text = iperf3_build_results(&r, ret_bytes);
 	free(streams);
 	return text;

@@ -19,7 +19,6 @@
 #include "conn_op.h"
 #include "netperf.h"
 #include "sockaddr.h"
-#include "test_log.h"
 
 /* Interval of runs of control connections, which are not idle while a test runs. */
 #define TICK_NS  (500 * (uint64_t)NS_PER_MS)
@@ -230,24 +229,6 @@ static void data_run(struct conn *c)
 
 /* ---- Control ---- */
 
-/* Netperf's clients do not tell their own figures, so the line has the server's alone. */
-static void test_end(const struct conn *c, struct netperf_conn *n,
-		     const struct netperf_result *result)
-{
-	if (n->record) {
-		n->record->complete = true;
-		n->record->server = (struct test_figures){
-			.sent_bytes = result->bytes_out,
-			.received_bytes = result->bytes_in,
-			.transactions = result->transactions,
-			.retransmits = result->retransmits,
-			.duration_ns = (uint64_t)(result->elapsed_s * NS_PER_S),
-			.cpu_percent = result->cpu_percent * result->cpus,
-		};
-	}
-	test_log_end(c, &n->record);
-}
-
 /* The actual size of a socket buffer for which `wanted` bytes are requested; 0: the default. */
 static int buffer_size(struct worker *w, int name, int wanted)
 {
@@ -296,6 +277,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 	struct netperf_response response = { 0 };
 	uint8_t message[NETPERF_MESSAGE];
 	uint64_t time_ns = NETPERF_STEP_NS;
+	char options[CONN_TEST_MAX];
 	int port = test_begin(c, n);
 
 	if (port == -EAGAIN && clock_ns() < n->until_ns) {
@@ -320,9 +302,8 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 		test_leave(n);
 		return;
 	}
-	n->record = test_log_begin(c);
-	if (n->record)
-		netperf_write_options(&n->request, n->record->options, sizeof(n->record->options));
+	netperf_write_options(&n->request, options, sizeof(options));
+	conn_log_test(c, options);
 	conn_op_begin(c, NETPERF_OP_TEST);
 	n->step = NETPERF_WAIT_DATA;
 	c->flags |= CONN_LASTING; /* each step of a test has a limit of its own */
@@ -385,7 +366,6 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	netperf_format_result(message, &result);
 	if (!conn_try_write(c, message, sizeof(message)))
 		return;
-	test_end(c, n, &result);
 	conn_op_end(c);
 	test_leave(n);
 	control_ask(c, n);
@@ -557,7 +537,6 @@ static void netperf_close(struct conn *c)
 
 	if (n->step == NETPERF_DATA)
 		netperf_data_end(c);
-	test_log_end(c, &n->record); /* it was broken off */
 	session_leave(&n->of, left_locked);
 	session_twin_put(&twin);
 }

@@ -10,7 +10,6 @@
 #include "util.h"
 
 struct conn;
-struct test_record;
 struct worker;
 
 /* Time limit of each step that waits for the client. */
@@ -56,11 +55,10 @@ struct netperf_conn {
 
 	/* Control. */
 	struct netperf_request request;
-	uint64_t until_ns;          /* deadline of the step; data: when a sender's time is over */
-	unsigned ended;             /* value of test->ended at the last look */
-	struct sessions *own;       /* the sessions of its listener */
-	struct session_twin twin;   /* UDP test: the twin in whose sessions the test is */
-	struct test_record *record; /* NULL: no test, or it is logged */
+	uint64_t until_ns;        /* deadline of the step; data: when a sender's time is over */
+	unsigned ended;           /* value of test->ended at the last look */
+	struct sessions *own;     /* the sessions of its listener */
+	struct session_twin twin; /* UDP test: the twin in whose sessions the test is */
 
 	/* Data. */
 	struct netperf_test *test;

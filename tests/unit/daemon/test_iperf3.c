@@ -123,7 +123,6 @@ static void run(struct scene *s, const char *json, unsigned streams, size_t piec
 static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsigned count)
 {
 	struct iperf3_counted counted[4];
-	double cpu;
 	const char *text;
 	int bytes;
 
@@ -134,7 +133,7 @@ static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsig
 	assert_true(s->control->out_bytes > s->seen + IPERF3_LENGTH);
 	bytes = iperf3_parse_length(s->control->out + s->seen, IPERF3_RESULTS_MAX);
 	text = (const char *)s->control->out + s->seen + IPERF3_LENGTH;
-	assert_int_equal(iperf3_parse_results(text, (size_t)bytes, counted, count, &cpu), 0);
+	assert_int_equal(iperf3_parse_results(text, (size_t)bytes, counted, count), 0);
 	for (unsigned i = 0; i < count; i++)
 		ret_bytes[i] = counted[i].bytes;
 	s->seen += IPERF3_LENGTH + (size_t)bytes;
