@@ -30,8 +30,8 @@ static const struct program_retired retired[] = {
 	{ "config", "diff", "`nbctl config` names the file and line of each key" },
 };
 
-/* Until 0.3: `nbctl compare` and `nbctl report` are commands of nbbench.  `report` wrote a page to
- * standard output, and `compare --load FILE` showed saved rows. */
+/* Kept until 0.3: `nbctl compare` and `nbctl report` now run nbbench's commands.  `report` wrote a
+ * page to standard output, and `compare --load FILE` showed saved rows. */
 static const struct command *other(struct ctl *ctl, const char *word)
 {
 	bool report = !strcmp(word, "report"), show = report, svg = false;

@@ -36,14 +36,14 @@ WAY = [
 
 # What a newcomer looks for, in the same form.
 PLACES = [
-    ("accepting pauses when descriptors or memory have run out", [
+    ("accepting pauses when descriptors or memory have run out (io_uring begins in ring_accept_done())", [
         (0, "readiness_accept"), (1, "worker_accepted"), (2, "worker_pause_accept"),
     ]),
-    ("a host's write over NVMe/TCP reaches a file, with `store = io_uring`", [
+    ("an NVMe/TCP initiator's write reaches a file, with `store = io_uring`", [
         (0, "nvme_receive_go_on"), (1, "receive_part"), (2, "nvme_part_submit"), (3, "io_submit"),
-        (4, "file_uring_submit"), (5, "file_rw"),
+        (4, "file_uring_submit"), (5, "file_rw"), (6, "file_rw_on"),
     ]),
-    ("SIGHUP reloads", [
+    ("SIGHUP reloads (with `--run` it ends the daemon)", [
         (0, "on_hangup"), (1, "reload_run"), (2, "change_to"), (3, "apply"), (4, "prepare"), (4, "commit"),
     ]),
     ("nbbench decides on a row: less, more, the same or undecided", [

@@ -296,8 +296,8 @@ static bool find_ends(char client[64], char server[64])
 	       strcmp(client, "UNKNOWN") != 0;
 }
 
-/* Completes a spec, unless it has these keys itself: with an address that other hosts reach, and if
- * `allow` with nbbench's host as the only one that may connect. */
+/* Adds to the spec what it lacks: an address that other hosts can reach, and with `allow` a list
+ * of those who may connect, which is nbbench's host alone. */
 static char *complete(const char *spec, bool allow)
 {
 	char client[64], server[64];

@@ -117,7 +117,7 @@ char *generator_host_version(struct ctl *ctl)
 			return first; /* the reason was printed */
 		other = far_version(&ctl->on[i], ctl->rest);
 		if (i && first && other && strcmp(first, other) != 0)
-			ctl_warn("%s has %s, and %s has %s: rows save the former",
+			ctl_warn("%s has %s, and %s has %s: saved rows will name only the former",
 				 ctl->on[0].target.host, first, ctl->on[i].target.host, other);
 		if (i)
 			free(other);

@@ -26,5 +26,5 @@ int rows_save(struct rows_file *f, const struct measures *m);
  * an exit code. */
 int rows_report(struct rows_file *f, const struct result *result, const struct measures *m);
 
-/* The exit code. */
+/* The exit code for this gate. */
 int rows_gate(enum gate gate);

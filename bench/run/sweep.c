@@ -18,9 +18,11 @@ static int check_name(const struct sweeps *s, const char *name, struct reason *r
 				  name);
 	for (unsigned i = 0; i < ARRAY_SIZE(taken); i++)
 		if (!strcmp(name, taken[i]))
-			return reason_set(reason, -EINVAL,
-					  "--sweep %s: {%s} is the listener's; choose another name",
-					  name, name);
+			return reason_set(
+				reason, -EINVAL,
+				"--sweep %s: {%s} already stands for a property of the listener; "
+				"choose another name",
+				name, name);
 	for (unsigned i = 0; i < s->count; i++)
 		if (!strcmp(name, s->list[i].name))
 			return reason_set(reason, -EINVAL,

@@ -346,12 +346,11 @@ static void check_build(struct config_report *r, struct listener_config *l)
 
 	if (!absent || l->optional)
 		return;
-	REFUSE(r, l, tls ? "tls" : "transport",
-	       "expected one that this build has unless optional is yes, got '%s' (%s)",
+	REFUSE(r, l, tls ? "tls" : "transport", "got '%s', but %s; or set `optional = yes`",
 	       tls ? tls_modes[l->tls.mode] : l->transport->name, absent);
 }
 
-/* Replaces `auto` by the size that is used. */
+/* Turns `buffer-size = auto`, which is stored as 0, into the default of the transport. */
 static void set_buffer_size(struct listener_config *l)
 {
 	if (l->options.buffer_size == 0)

@@ -91,9 +91,11 @@ static int run_set(struct run *run, char *text, struct reason *reason)
 				  run->service->name, text);
 	*value++ = '\0';
 	if (!run_fits(value))
-		return reason_set(reason, -EINVAL,
-				  "--run %s: %s: a value has no control characters and no ` ;`",
-				  run->service->name, text);
+		return reason_set(
+			reason, -EINVAL,
+			"--run %s: %s: a value must not contain control characters or ` ;`, "
+			"which begins a comment",
+			run->service->name, text);
 	for (unsigned i = 0; i < ARRAY_SIZE(own); i++)
 		if (!strcmp(text, own[i].name)) {
 			*own[i].to = value;

@@ -172,9 +172,8 @@ static void explain_unit(const struct fdstore *f, const struct sockaddr_storage 
 
 	if (unit)
 		reason_set(reason, -EADDRINUSE,
-			   "bind %s: the service manager listens on %s for '%s', which is in its "
-			   "way; give that Listen%s=%s instead (systemctl edit --full %s), or "
-			   "disable it",
+			   "bind %s: the service manager already listens on %s for '%s'; change "
+			   "that unit to Listen%s=%s (systemctl edit --full %s), or disable it",
 			   format_sockaddr(wanted, here), format_sockaddr(&unit->sa, there),
 			   unit->name, type == SOCK_DGRAM ? "Datagram" : "Stream", here,
 			   unit->name);
@@ -320,7 +319,8 @@ static bool is_open(const struct listener *l, const struct sockaddr_storage *sa)
 	return false;
 }
 
-/* Opens the groups on the ports of the first `count` addresses, which are bound. */
+/* Opens a socket for each multicast group, on the port of each of the first `count` addresses,
+ * which are already bound. */
 static int open_groups(struct binding *sockets, struct listener *l, unsigned count,
 		       struct listener *const *going, struct reason *reason)
 {

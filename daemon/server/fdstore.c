@@ -175,7 +175,7 @@ static bool fdstore_add(struct fdstore *f, int fd, const char *name, const struc
 		log_warning("descriptor %d, '%s', from the service manager %s: closed", fd, name,
 			    why);
 	} else if (s->name.listener[0] && !fdstore_has_use(s, config)) {
-		log_info("no listener wants %s, '%s', from the service manager: closed",
+		log_info("closed %s ('%s') from the service manager: no listener uses it",
 			 format_sockaddr(&s->sa, text), name);
 	} else {
 		f->count++;

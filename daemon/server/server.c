@@ -89,7 +89,7 @@ static int server_prepare(struct server *s)
 	int result = exports_open(&all->exports, s->config);
 
 	if (result < 0) {
-		log_error("cannot start: %s", strerror(-result));
+		log_error("cannot start: exports: %s", strerror(-result));
 		return result;
 	}
 	all->next = s->config;
@@ -114,8 +114,8 @@ static int server_prepare(struct server *s)
 	return result;
 }
 
-/* Spare descriptors are taken first, while there are some.  Sockets of the service manager that no
- * listener takes are closed only after the listeners have chosen. */
+/* Reserves the spare descriptors first, before anything else can use up the limit.  Sockets of the
+ * service manager that no listener uses are closed last, when each listener has picked its own. */
 int server_start(struct server *s, struct config *config)
 {
 	struct listeners *all = &s->listeners;
@@ -137,7 +137,7 @@ int server_start(struct server *s, struct config *config)
 	if (rc >= 0)
 		rc = event_keep_first(source);
 	if (rc < 0) {
-		log_error("cannot start: %s", strerror(-rc));
+		log_error("cannot start: event loop: %s", strerror(-rc));
 		return rc;
 	}
 	fdstore_open(&all->fdstore, &s->notify, config);

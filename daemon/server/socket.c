@@ -155,7 +155,7 @@ static int udp_socket_prepare(const struct sockaddr_storage *sa)
 	return fd < 0 ? fd : made(fd, share(fd));
 }
 
-/* Advice to append to an error of these that joining the group has brought; "": none. */
+/* Advice to append to an error from joining a multicast group; "" if there is none. */
 static const char *udp_socket_group_advice(int error, const struct sockaddr_storage *sa)
 {
 	switch (error) {

@@ -425,9 +425,10 @@ static int file_align(struct export *e, struct reason *reason)
 	if (syscall(SYS_statx, e->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
 	    (stx.stx_mask & STATX_DIOALIGN)) {
 		if (stx.stx_dio_offset_align == 0)
-			return reason_set(reason, -EINVAL,
-					  "%s: no direct I/O here, say `direct = no`",
-					  e->options->path);
+			return reason_set(
+				reason, -EINVAL,
+				"%s: its file system has no direct I/O; set `direct = no`",
+				e->options->path);
 		align = MAX(stx.stx_dio_offset_align, stx.stx_dio_mem_align);
 	}
 	e->align = align;

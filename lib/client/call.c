@@ -186,7 +186,7 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 		ctl_warn("this daemon does not know %s: it is not as new as this %s", method,
 			 ctl_program);
 	else if (!strcmp(name, "InvalidParameter"))
-		ctl_warn("%s: not accepted: %s", method, field_text(parameters, "parameter"));
+		ctl_warn("%s: invalid parameter: %s", method, field_text(parameters, "parameter"));
 	else
 		ctl_warn("%s: %s", method, error);
 	warn_errors(parameters);
@@ -270,7 +270,8 @@ int ctl_open_all(struct ctl *list, unsigned count)
 	return result;
 }
 
-/* The connection that an earlier call kept, which is the caller's now, or a new one. */
+/* Gives the caller the connection kept by an earlier call, or else a new one.  The caller owns it.
+ */
 static int take_client(struct ctl *ctl, struct client **ret_client)
 {
 	struct client *kept = ctl->kept;

@@ -122,7 +122,8 @@ struct udp {
 	struct chunk *small; /* the chunk that small datagrams are copied to */
 	bool gro, gso;
 	struct worker_hook hook; /* sends all queued datagrams at the end of a turn */
-	/* Set by the engine for each batch of datagrams: the only clock of all that it brings. */
+	/* The time of the current batch, set by the engine.  Everything that the batch causes uses
+	 * this time, no other clock. */
 	uint64_t now_ns;
 	struct udp_batch batch;
 	/* Set by the engine: s->armed or s->awaits_room has changed. */

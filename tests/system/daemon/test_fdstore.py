@@ -148,7 +148,7 @@ def test_unmatched_connections_are_closed_and_forgotten(start_daemon, loopback_p
     second.wait_ready()
     assert names(second) == [f"wide=0.0.0.0 {port}"]
     log = second.log()
-    assert f"no listener wants {host}:{port}" in log
+    assert f"closed {host}:{port}" in log
     assert "no listener took 127.0.0.1:" in log
     assert "'x', from the service manager is not a listening stream socket" in log
     with socket.create_connection((host, port)) as client:
@@ -225,8 +225,8 @@ def test_sockets_of_a_listener_that_cannot_serve_are_given_up(start_daemon, loop
 def in_the_way(at, reason):
     """Systemd's socket of a loopback address, where a listener is to have all of them."""
     return (
-        f"bind 0.0.0.0:{at[1]}: the service manager listens on {at[0]}:{at[1]} for 'nbserved.socket', "
-        f"which is in its way; give that ListenStream=0.0.0.0:{at[1]} instead"
+        f"bind 0.0.0.0:{at[1]}: the service manager already listens on {at[0]}:{at[1]} for 'nbserved.socket'; "
+        f"change that unit to ListenStream=0.0.0.0:{at[1]}"
     ) in reason
 
 
