@@ -1,12 +1,14 @@
-/* The page of a report: its style, the conditions of the rows, its order.  See report.h; compare.c
- * is `nbbench show`. */
+/* The page: what print/ prints, as HTML, with charts and the conditions of the rows.  See report.h.
+ */
 #include "report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "chart.h"
 #include "field.h"
-#include "report_chart.h"
+#include "print.h"
+#include "reasons.h"
 #include "svg.h"
 #include "text.h"
 #include "util.h"
@@ -31,14 +33,15 @@ static const char chart_style[] =
 	"svg text.end{text-anchor:end}svg text.middle{text-anchor:middle}\n"
 	"svg .dim.end{text-anchor:end}svg .strong{font-weight:600}\n"
 	".page{fill:var(--page)}\n"
-	".grid{stroke:var(--grid);stroke-width:1}.axis{stroke:var(--dim);stroke-width:1}\n"
+	".grid{stroke:var(--grid);stroke-width:1}\n"
 	".band{fill:var(--band);fill-opacity:.16}\n"
 	".curve{fill:none;stroke-width:2;stroke-linejoin:round}\n"
 	".mark{stroke:var(--card);stroke-width:1}\n"
 	".s0{--s:var(--s0)}.s1{--s:var(--s1)}.s2{--s:var(--s2)}.s3{--s:var(--s3)}"
 	".s4{--s:var(--s4)}.s5{--s:var(--s5)}\n"
+	".less{--s:var(--s2)}.more{--s:var(--s1)}.same,.hollow{--s:var(--dim)}\n"
 	".curve,.interval{stroke:var(--s)}.mark{fill:var(--s)}.interval{stroke-width:2}"
-	".hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n"
+	".mark.hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n"
 	/* Layers, for text that is dark in any scheme. */
 	".layer{stroke:var(--card);stroke-width:.6}svg text.frame{fill:#1b1f24;font-size:11px;"
 	"pointer-events:none}\n"
@@ -56,50 +59,38 @@ static const char page_style[] =
 	"color:var(--text);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',"
 	"sans-serif}\n"
 	"h1{font-size:26px;line-height:1.2;margin:0 0 4px}h2{font-size:19px;margin:40px 0 8px}\n"
-	"h3{font-size:14px;margin:0 0 8px}.scroll+h3{margin-top:20px}\n"
-	"p{margin:0 0 10px;max-width:75ch}\n"
-	".dim,caption,figcaption,dt{color:var(--dim)}\n"
-	".lead{font-size:18px;line-height:1.45;max-width:70ch}.warn{border-left:4px solid "
-	"var(--warn);padding-left:10px}\n"
-	".verdicts{margin:0 0 10px;padding-left:20px}.verdicts li{margin-bottom:8px}\n"
-	".charts{display:flex;flex-wrap:wrap;gap:16px;margin:12px 0}"
-	".charts>*{flex:1 1 min(440px,100%)}\n"
-	"figure{margin:0;padding:14px;background:var(--card);border:1px solid var(--edge);"
+	"h3{font-size:14px;margin:20px 0 8px}figure h3{margin-top:0}\n"
+	"p{margin:0 0 10px;max-width:75ch}.dim,th,figcaption,dt{color:var(--dim)}\n"
+	".answer .bold{font-size:18px;line-height:1.45;max-width:70ch}"
+	"p.warn,p.bad{border-left:4px solid var(--warn);padding-left:10px}\n"
+	".charts{display:flex;flex-wrap:wrap;gap:16px}.charts>*{flex:1 1 min(440px,100%)}\n"
+	"figure{margin:12px 0;padding:14px;background:var(--card);border:1px solid var(--edge);"
 	"border-radius:8px;break-inside:avoid;min-width:0}\n"
-	"figure svg{display:block;width:100%;height:auto;max-width:560px;margin:0 auto}\n"
+	"figure svg{display:block;width:100%;height:auto;max-width:760px;margin:0 auto}\n"
 	"figcaption{font-size:13px;margin-top:8px}\n"
-	/* A shadow at the side where there is more of the table; its cover scrolls along. */
-	".scroll{overflow-x:auto;background:"
-	"linear-gradient(90deg,var(--page) 12px,transparent) 0 0/40px 100% no-repeat local,"
-	"linear-gradient(270deg,var(--page) 12px,transparent) 100% 0/40px 100% no-repeat local,"
-	"linear-gradient(90deg,var(--dim),transparent) 0 0/12px 100% no-repeat,"
-	"linear-gradient(270deg,var(--dim),transparent) 100% 0/12px 100% no-repeat}table{border-collapse:collapse;font-size:12.5px;"
+	".scroll{overflow-x:auto;margin-bottom:12px}table{border-collapse:collapse;font-size:12.5px;"
 	"font-variant-numeric:tabular-nums}\n"
 	"th,td{padding:4px 8px 4px 0;text-align:right;vertical-align:top;white-space:nowrap;"
-	"border-bottom:1px solid var(--edge)}\n"
-	"th{color:var(--dim);font-weight:600;white-space:normal}td small{color:var(--dim)}\n"
-	"th.left,td.left{text-align:left}\n"
-	"td.wrap{white-space:normal;min-width:16em;text-align:left;overflow-wrap:anywhere}\n"
+	"border-bottom:1px solid var(--edge)}.left{text-align:left}\n"
+	/* The names stay in sight while the figures scroll. */
+	"tr>:first-child{position:sticky;left:0;background:var(--page)}\n"
+	".good{color:var(--s2)}.bad{color:var(--s1)}p.bad{color:inherit}\n"
+	".conditions td{white-space:normal;overflow-wrap:anywhere}\n"
+	/* What is said of the table is said above. */
+	"details p{display:none}\n"
 	"dl{display:grid;grid-template-columns:minmax(8em,max-content) 1fr;gap:2px 16px;margin:0 0 "
 	"12px}dd{margin:0;overflow-wrap:anywhere}\n"
 	"code{font:12.5px/1.5 ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;"
-	"overflow-wrap:anywhere;white-space:pre-wrap}\n"
-	".commands{margin:8px 0 0;padding-left:0;list-style:none;font-size:13px}\n"
+	"white-space:pre-wrap}\n"
 	"details{margin:8px 0}summary{cursor:pointer}\n"
-	".overview{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));"
-	"gap:24px;align-items:start}.overview figure svg{max-width:520px}\n"
 	"footer{margin-top:40px;font-size:13px;color:var(--dim)}\n"
 	"@media(max-width:480px){body{padding:16px 12px 32px}figure{padding:10px}"
-	".lead{font-size:16px}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}\n"
+	".answer .bold{font-size:16px}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}\n"
 	"@media print{@page{margin:12mm}body{max-width:none;padding:0;font-size:10pt;"
-	"-webkit-print-color-adjust:exact;print-color-adjust:exact}"
-	"h2{break-after:avoid;margin-top:20px}.charts{display:grid;grid-template-columns:repeat(3,1fr);gap:8px}"
-	"figure{padding:8px}.scroll{overflow:visible;background:none}table{font-size:6.5pt}th,td{padding-right:4px}"
-	"section{break-inside:auto}}\n";
+	"-webkit-print-color-adjust:exact;print-color-adjust:exact}h2{break-after:avoid}"
+	".scroll{overflow:visible}table{font-size:7pt}th,td{padding-right:4px}}\n";
 
-/* ---- The conditions ---- */
-
-/* ---- What the visits have in common ---- */
+/* ---- Conditions ---- */
 
 /* Calls `make` on each visit that has conditions; a new array of the different results, of which
  * make() returns a reference or NULL. */
@@ -116,234 +107,43 @@ static json_t *distinct(const struct measures *m, json_t *(*make)(const struct m
 
 static json_t *make_host(const struct measure *visit)
 {
-	const json_t *host = field_get(visit->conditions, "host");
+	const json_t *of = visit->conditions, *hosts = field_get(of, "generator_hosts");
+	json_t *made =
+		json_pack("{s:s, s:s, s:O*}", "nbserved", field_text(of, "nbserved"), "nbbench",
+			  field_text(of, "nbbench"), "The daemon's host", field_get(of, "host"));
+	json_t *host;
+	size_t i;
 
-	return json_pack("{s:O?, s:O*, s:O*, s:s, s:s}", "host", host, "generator_host",
-			 field_get(visit->conditions, "generator_host"), "generator_hosts",
-			 field_get(visit->conditions, "generator_hosts"), "nbserved",
-			 field_text(visit->conditions, "nbserved"), "nbbench",
-			 field_text(visit->conditions, "nbbench"));
+	if (!hosts && field_get(of, "generator_host"))
+		json_object_set(made, "The generator's host", field_get(of, "generator_host"));
+	json_array_foreach(hosts, i, host) {
+		char *title = text_new("The generator's host %s", field_text(host, "name"));
+
+		json_object_set(made, title, host);
+		free(title);
+	}
+	return made;
 }
 
 static json_t *make_listener(const struct measure *visit)
 {
-	return json_pack("{s:s, s:s, s:s, s:O?, s:O?}", "name", visit->listener, "cpus",
-			 field_text(visit->conditions, "listener_cpus"), "generator_cpus",
-			 field_text(visit->conditions, "generator_cpus"), "keys",
-			 field_get(visit->conditions, "listener"), "exports",
-			 field_get(visit->conditions, "exports"));
+	const json_t *of = visit->conditions;
+
+	return json_pack("{s:s, s:s, s:s, s:O*, s:O*}", "name", visit->listener, "cpus",
+			 field_text(of, "listener_cpus"), "generator_cpus",
+			 field_text(of, "generator_cpus"), "keys", field_get(of, "listener"),
+			 "exports", field_get(of, "exports"));
 }
 
-/* The first and the last; "" when unknown. */
-static void dates_of(const struct measures *m, const char **ret_first, const char **ret_last)
+static json_t *make_date(const struct measure *visit)
 {
-	*ret_first = *ret_last = "";
-	for (unsigned i = 0; i < m->count; i++)
-		for (unsigned j = 0; j < measure_visits(m->rows[i]); j++) {
-			const char *date =
-				field_text(measure_visit_at(m->rows[i], j)->conditions, "date");
-
-			if (!**ret_first || (*date && strcmp(date, *ret_first) < 0))
-				*ret_first = date;
-			if (strcmp(date, *ret_last) > 0)
-				*ret_last = date;
-		}
-}
-
-/* ---- Hosts ---- */
-
-enum { LONG = 200 }; /* a text that is shown only on request */
-
-/* Puts nothing for "". */
-static void put_term(FILE *to, const char *term, const char *text)
-{
-	if (!*text)
-		return;
-	fprintf(to, "<dt>%s</dt>", term);
-	svg_element(to, "dd", "%s", text);
-}
-
-/* Many words, in an element that the reader can open. */
-static void put_details(FILE *to, const char *text)
-{
-	fputs("<details><summary>\xe2\x80\xa6</summary>", to);
-	svg_escape(to, text);
-	fputs("</details>", to);
-}
-
-/* All that is known of the host, by the names of host_describe(). */
-static void put_host(FILE *to, const json_t *host)
-{
-	const char *name, *inner;
-	json_t *value, *state;
-
-	json_object_foreach((json_t *)host, name, value) {
-		char *text = json_is_object(value) ? text_new("%s", "") : field_show(value);
-
-		svg_element(to, "dt", "%s", name);
-		fputs("<dd>", to);
-		if (strlen(text) > LONG)
-			put_details(to, text);
-		else
-			svg_escape(to, text);
-		json_object_foreach(value, inner, state)
-			svg_element(to, "div", "%s: %s", inner, field_text(state, ""));
-		fputs("</dd>\n", to);
-		free(text);
-	}
-}
-
-static void put_generator(FILE *to, const char *name, const json_t *host)
-{
-	svg_element(to, "h3", "The generator's host%s%s", *name ? " " : "", name);
-	fputs("<dl>\n", to);
-	put_host(to, host);
-	fputs("</dl>\n", to);
-}
-
-static void put_hosts(FILE *to, const json_t *of)
-{
-	json_t *hosts = field_get(of, "generator_hosts"), *host;
-	const json_t *generator = field_get(of, "generator_host");
-	size_t i;
-
-	fputs("<dl>\n", to);
-	put_host(to, field_get(of, "host"));
-	put_term(to, "nbserved", field_text(of, "nbserved"));
-	put_term(to, "nbbench", field_text(of, "nbbench"));
-	fputs("</dl>\n", to);
-	if (!generator)
-		return;
-	if (!hosts)
-		put_generator(to, "", generator);
-	json_array_foreach(hosts, i, host)
-		put_generator(to, field_text(host, "name"), host);
-}
-
-/* ---- Listeners ---- */
-
-static void put_keys(FILE *to, const json_t *keys)
-{
-	const char *name, *separator = "";
-	json_t *value;
-
-	json_object_foreach((json_t *)keys, name, value) {
-		char *text = field_show(value);
-
-		fputs(separator, to);
-		svg_escape_format(to, "%s = %s", name, text);
-		separator = "; ";
-		free(text);
-	}
-}
-
-static void put_listener(FILE *to, const json_t *of)
-{
-	static const char *const texts[] = { "name", "cpus", "generator_cpus" };
-	json_t *exports = field_get(of, "exports"), *keys;
-	const char *name;
-
-	fputs("<tr>", to);
-	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++)
-		svg_element(to, "td class=\"left\"", "%s", field_text(of, texts[i]));
-	fputs("<td class=\"wrap\"><code>", to);
-	put_keys(to, field_get(of, "keys"));
-	json_object_foreach(exports, name, keys) {
-		svg_escape_format(to, "\n[export %s] ", name);
-		put_keys(to, keys);
-	}
-	fputs("</code></td></tr>\n", to);
-}
-
-static void put_listeners(FILE *to, const struct measures *m)
-{
-	json_t *listeners = distinct(m, make_listener), *listener;
-	size_t i;
-
-	fputs("<div class=\"scroll\"><table>\n<thead><tr><th class=\"left\">listener</th>"
-	      "<th class=\"left\">its CPUs</th><th class=\"left\">the generator's</th>"
-	      "<th class=\"left\">configuration, where it is not the default</th></tr></thead>\n"
-	      "<tbody>\n",
-	      to);
-	json_array_foreach(listeners, i, listener)
-		put_listener(to, listener);
-	fputs("</tbody></table></div>\n", to);
-	json_decref(listeners);
+	return json_incref(field_get(visit->conditions, "date"));
 }
 
 static json_t *make_invocation(const struct measure *visit)
 {
 	return json_incref(field_get(visit->conditions, "invocation"));
 }
-
-/* The different commands of the visits, an element each, between `begin` and `end`; nothing if
- * there are none.  See distinct(). */
-static void put_words(FILE *to, const struct measures *m, json_t *(*make)(const struct measure *),
-		      const char *begin, const char *element, const char *end)
-{
-	json_t *all = distinct(m, make), *words;
-	size_t i;
-
-	fputs(json_array_size(all) ? begin : "", to);
-	json_array_foreach(all, i, words) {
-		fprintf(to, "<%s>", element);
-		report_paragraph(to, "code", field_show_words(words));
-		fprintf(to, "</%s>\n", element);
-	}
-	fputs(json_array_size(all) ? end : "", to);
-	json_decref(all);
-}
-
-static void put_conditions(FILE *to, const struct measures *m)
-{
-	json_t *hosts = distinct(m, make_host), *host;
-	const char *first, *last;
-	size_t i;
-
-	dates_of(m, &first, &last);
-	fputs("<section><h2>Conditions</h2>\n", to);
-	if (json_array_size(hosts) == 0)
-		fputs("<p class=\"dim\">The rows were saved without their conditions, by an older "
-		      "nbbench.</p>\n",
-		      to);
-	if (json_array_size(hosts) > 1)
-		fprintf(to,
-			"<p class=\"warn\">The rows are of %zu different hosts, kernels or "
-			"versions: differences between listeners may be differences between "
-			"those.</p>\n",
-			json_array_size(hosts));
-	json_array_foreach(hosts, i, host)
-		put_hosts(to, host);
-	if (*first) {
-		fputs("<dl><dt>measured</dt>", to);
-		svg_element(to, "dd", "%s to %s", first, last);
-		fputs("</dl>\n", to);
-	}
-	/* The command that measures all of it again.  Ports that the run chose are not in it. */
-	put_words(to, m, make_invocation, "<dl><dt>measured by</dt>", "dd", "</dl>\n");
-	if (json_array_size(hosts))
-		put_listeners(to, m);
-	fputs("</section>\n", to);
-	json_decref(hosts);
-}
-
-/* "nbserved 0.1.0 on Linux 6.1.0, 2026-11-22": one line, or nothing when it is unknown. */
-static void put_subtitle(FILE *to, const struct measures *m)
-{
-	json_t *hosts = distinct(m, make_host);
-	const json_t *host = json_array_get(hosts, 0);
-	const char *first, *last;
-
-	dates_of(m, &first, &last);
-	if (json_array_size(hosts) == 1)
-		svg_element(to, "p class=\"dim\"", "nbserved %s on %s, %s, %llu CPUs, %.10s",
-			    field_text(host, "nbserved"), field_text(host, "host.kernel"),
-			    field_text(host, "host.cpu"),
-			    (unsigned long long)field_uint(host, "host.cpus"), first);
-	json_decref(hosts);
-}
-
-/* ---- Commands ---- */
 
 /* The command with its placeholders, as the user gave it: the ports of a run are of no use later.
  */
@@ -356,30 +156,167 @@ static json_t *make_command(const struct measure *visit)
 	return json_is_array(command) ? json_incref(command) : NULL;
 }
 
-/* The commands that the group's rows were measured with, with placeholders, if they are known. */
-static void put_commands(FILE *to, const struct result_group *g)
+/* The first and the last; borrowed, "" when unknown. */
+static void dates_of(const json_t *dates, const char **ret_first, const char **ret_last)
 {
-	struct measures rows = {};
+	json_t *date;
+	size_t i;
 
-	for (unsigned i = 0; i < g->count; i++)
-		measures_append(&rows, g->rows[i].row);
-	put_words(to, &rows, make_command, "<ul class=\"commands\">\n", "li", "</ul>\n");
-	free(rows.rows); /* borrowed */
+	*ret_first = *ret_last = "";
+	json_array_foreach(dates, i, date) {
+		const char *text = field_text(date, "");
+
+		if (!**ret_first || (*text && strcmp(text, *ret_first) < 0))
+			*ret_first = text;
+		if (strcmp(text, *ret_last) > 0)
+			*ret_last = text;
+	}
+}
+
+static void put_definition(FILE *to, const char *term, const char *element, char *text)
+{
+	enum { LONG = 200 }; /* shown only on request */
+	bool folded = strlen(text) > LONG;
+
+	svg_element(to, "dt", "%s", term);
+	fputs(folded ? "<dd><details><summary>\xe2\x80\xa6</summary>" : "<dd>", to);
+	svg_element(to, element, "%s", text);
+	fputs(folded ? "</details></dd>\n" : "</dd>\n", to);
+	free(text);
+}
+
+/* All that the object has, under a heading; objects in it have their own. */
+static void put_object(FILE *to, const char *title, const json_t *object)
+{
+	const char *name;
+	json_t *value;
+
+	svg_element(to, "h3", "%s", title);
+	fputs("<dl>\n", to);
+	json_object_foreach((json_t *)object, name, value)
+		if (!json_is_object(value))
+			put_definition(to, name, "span", field_show(value));
+	fputs("</dl>\n", to);
+	json_object_foreach((json_t *)object, name, value)
+		if (json_is_object(value))
+			put_object(to, name, value);
+}
+
+/* The different commands of the visits. */
+static void put_commands(FILE *to, const struct measures *m, const char *term,
+			 json_t *(*make)(const struct measure *))
+{
+	json_t *all = distinct(m, make), *words;
+	size_t i;
+
+	json_array_foreach(all, i, words)
+		put_definition(to, term, "code", field_show_words(words));
+	json_decref(all);
+}
+
+static void print_keys(FILE *to, const json_t *keys)
+{
+	const char *name, *separator = "";
+	json_t *value;
+
+	json_object_foreach((json_t *)keys, name, value) {
+		char *text = field_show(value);
+
+		fprintf(to, "%s%s = %s", separator, name, text);
+		separator = "; ";
+		free(text);
+	}
+}
+
+static void put_listeners(struct output *out, const json_t *listeners)
+{
+	static const struct column columns[] = {
+		{ .title = "listener", .left = true },
+		{ .title = "its CPUs", .left = true },
+		{ .title = "the generator's", .left = true },
+		{ .title = "configuration, where it is not the default", .left = true },
+	};
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+	json_t *listener, *keys;
+	const char *name;
+	size_t i;
+
+	json_array_foreach(listeners, i, listener) {
+		char *text;
+		FILE *to = text_open(&text);
+
+		print_keys(to, field_get(listener, "keys"));
+		json_object_foreach(field_get(listener, "exports"), name, keys) {
+			fprintf(to, " [export %s] ", name);
+			print_keys(to, keys);
+		}
+		fclose(to);
+		table_text(t, field_text(listener, "name"));
+		table_text(t, field_text(listener, "cpus"));
+		table_text(t, field_text(listener, "generator_cpus"));
+		table_text(t, text);
+		free(text);
+	}
+	table_finish(t, out, 0);
+}
+
+static void put_conditions(struct output *out, const struct measures *m)
+{
+	json_t *hosts = distinct(m, make_host), *dates = distinct(m, make_date);
+	json_t *listeners = distinct(m, make_listener), *host;
+	const char *first, *last;
+	size_t i, count = json_array_size(hosts);
+
+	fputs("<section class=\"conditions\"><h2>Conditions</h2>\n", out->file);
+	if (count == 0)
+		output_text(out, STYLE_DIM,
+			    "The rows were saved without their conditions, by an "
+			    "older nbbench.");
+	if (count > 1)
+		output_text(out, STYLE_WARN,
+			    "The rows are of %zu different hosts, kernels or versions: differences "
+			    "between listeners may be differences between those.",
+			    count);
+	dates_of(dates, &first, &last);
+	fputs("<dl>\n", out->file);
+	if (*first)
+		put_definition(out->file, "measured", "span", text_new("%s to %s", first, last));
+	/* The command that measures all of it again.  Ports that the run chose are not in it. */
+	put_commands(out->file, m, "measured by", make_invocation);
+	put_commands(out->file, m, "command", make_command);
+	fputs("</dl>\n", out->file);
+	put_listeners(out, listeners);
+	json_array_foreach(hosts, i, host)
+		put_object(out->file, "Versions", host);
+	fputs("</section>\n", out->file);
+	json_decref(hosts);
+	json_decref(dates);
+	json_decref(listeners);
+}
+
+/* "nbserved 0.1.0 on Linux 6.1.0, 2026-11-22": one line, or nothing when it is unknown. */
+static void put_subtitle(FILE *to, const struct measures *m)
+{
+	json_t *hosts = distinct(m, make_host), *dates = distinct(m, make_date);
+	const json_t *made = json_array_get(hosts, 0), *host = field_get(made, "The daemon's host");
+	const char *first, *last;
+
+	dates_of(dates, &first, &last);
+	if (json_array_size(hosts) == 1)
+		svg_element(to, "p class=\"dim\"", "nbserved %s on %s, %s, %llu CPUs, %.10s",
+			    field_text(made, "nbserved"), field_text(host, "kernel"),
+			    field_text(host, "cpu"), (unsigned long long)field_uint(host, "cpus"),
+			    first);
+	json_decref(hosts);
+	json_decref(dates);
 }
 
 /* ---- The page ---- */
 
-void report_paragraph(FILE *to, const char *element, char *text)
-{
-	if (text)
-		svg_element(to, element, "%s", text);
-	free(text);
-}
-
-/* Around a chart: <figure>, a heading, the chart, a caption. */
 static void begin_figure(FILE *to, const char *heading)
 {
-	fprintf(to, "<figure><h3>%s</h3>\n", heading);
+	fputs("<figure>", to);
+	svg_element(to, "h3", "%s", heading);
 }
 
 static void end_figure(FILE *to, const char *caption)
@@ -387,104 +324,85 @@ static void end_figure(FILE *to, const char *caption)
 	fprintf(to, "<figcaption>%s</figcaption></figure>\n", caption);
 }
 
-static void put_rounds(FILE *to, const struct result_group *g)
+/* The answer: what the run ends in, and the pictures of the verdicts. */
+static void put_answer(struct output *out, const struct result *r, const struct measures *m)
 {
-	if (g->judged)
-		fprintf(to,
-			"<p class=\"dim\">%u rounds; all intervals of a load hold together in about "
-			"95 of 100 runs.</p>\n",
-			g->rounds);
-	else if (g->count > 1)
-		fprintf(to,
-			"<p class=\"dim\">Not judged: that takes %u rounds in which all listeners "
-			"are visited.</p>\n",
-			result_least_rounds(g->comparisons));
-}
-
-static void put_group(FILE *to, const struct report *r, const struct result_group *g)
-{
-	fputs("<section>", to);
-	svg_element(to, "h2", "%s", g->title);
-	report_paragraph(to, "p class=\"verdict\"", words_group(g));
-	report_paragraph(to, "p class=\"verdict\"", words_users(g));
-	report_paragraph(to, "p class=\"verdict\"", words_sides(g));
-	put_rounds(to, g);
-	report_paragraph(to, "p class=\"dim\"", words_tls(g));
-	if (g->count > 1) {
-		fputs("<div class=\"charts\">\n", to);
-		begin_figure(to, "Against the first");
-		chart_against(to, r, g);
-		end_figure(to, "The estimated change of the cost.");
-		fputs("</div>\n", to);
-	}
-	if (g->count > CHART_ROWS_MAX)
-		fprintf(to, "<p class=\"dim\">The charts have the first %d of %u rows.</p>\n",
-			CHART_ROWS_MAX, g->count);
-	report_layers(to, g);
-	report_table(to, g);
-	report_hosts(to, g);
-	put_commands(to, g);
-	fputs("</section>\n", to);
-}
-
-static bool is_compared(const struct result *r)
-{
-	for (unsigned i = 0; i < r->group_count; i++)
-		if (r->groups[i].count > 1)
-			return true;
-	return false;
-}
-
-/* The overview: sentences about all loads, and the chart. */
-static void put_overview(FILE *to, const struct report *r)
-{
-	const struct result *result = r->result;
-
-	if (result->group_count < 2 || !is_compared(result))
-		return;
-	fputs("<section><h2>Load by load</h2>\n<div class=\"overview\">\n<ul class=\"verdicts\">\n",
-	      to);
-	for (unsigned i = 0; i < result->group_count; i++) {
-		const struct result_group *g = &result->groups[i];
-		char *verdict = words_group(g);
-
-		if (g->count > 1) {
-			fputs("<li><b>", to);
-			svg_escape(to, g->title);
-			fputs("</b><br/>", to);
-			svg_escape(to, verdict ? verdict : "too few rounds: not judged");
-			fputs("</li>\n", to);
-		}
-		free(verdict);
-	}
-	fputs("</ul>\n", to);
-	begin_figure(to, "CPU cost against the first listener of each load");
-	chart_overview(to, r, CHART_WIDTH, NULL);
-	end_figure(to, "CPU per request, per operation or per GB, as each load is compared.");
-	fputs("</div></section>\n", to);
-}
-
-static void put_unavailable(FILE *to, const json_t *unavailable)
-{
-	json_t *listener;
-	size_t i;
-
-	json_array_foreach(unavailable, i, listener)
-		svg_element(to, "p class=\"warn\"", "%s: unavailable: %s",
-			    field_text(listener, "name"), field_text(listener, "reason"));
-}
-
-/* The answer: what the run ends in, then what makes it less reliable. */
-static void put_answer(FILE *to, const struct result *r)
-{
-	for (unsigned i = 0; i < r->finding_count; i++)
-		report_paragraph(to, "p class=\"lead\"", words_finding(r, i));
+	fputs("<section class=\"answer\">\n", out->file);
+	print_answer(out, r);
 	if (!r->finding_count)
-		svg_element(to, "p class=\"lead\"", "%s", words_none(r));
-	report_paragraph(to, "p", words_open(r));
-	report_paragraph(to, "p class=\"dim\"", words_chance(r));
-	for (unsigned i = 0; i < r->warning_count; i++)
-		svg_element(to, "p class=\"warn\"", "%s", r->warnings[i].text);
+		output_text(out, STYLE_BOLD, "%s", words_none(r));
+	reasons_render(out, m->unavailable);
+	begin_figure(out->file, "CPU cost against the first listener of each load");
+	chart_forest(out->file, r, false, NULL);
+	end_figure(out->file, "CPU per request, per operation or per GB, as each load is compared. "
+			      "All intervals of a load hold together in about 95 of 100 runs.");
+	fputs("</section>\n", out->file);
+}
+
+static void put_then(struct output *out, const struct result *r)
+{
+	fputs("<section><h2>Then and now</h2>\n", out->file);
+	begin_figure(out->file, "CPU cost now against that of the saved rows");
+	chart_forest(out->file, r, true, NULL);
+	end_figure(out->file,
+		   "Of whole runs; a row is falsely called worse in 5 of 100 comparisons at most, "
+		   "and falsely called better in as many.");
+	print_then(out, r);
+	fputs("</section>\n", out->file);
+}
+
+static void put_curve(FILE *to, const struct result_curve *c, enum figure y, enum figure x)
+{
+	char *drawn;
+	FILE *chart = text_open(&drawn);
+	bool any = chart_curve(chart, c, y, x);
+	bool over_values = x == FIGURE_COUNT;
+
+	fclose(chart);
+	if (any) {
+		fputs("<figure>", to);
+		svg_element(to, "h3", "%s%s%s over %s%s", figures[y].words,
+			    *chart_unit(y) == '/' ? "" : " in ", chart_unit(y),
+			    over_values ? c->name : figures[x].words,
+			    over_values ? "" : chart_unit(x));
+		fputs(drawn, to);
+		end_figure(to, "Logarithmic, but for values of a sweep: these are in their order. "
+			       "Vertical lines: intervals that hold in 95 of 100 runs.");
+	}
+	free(drawn);
+}
+
+static void put_curves(FILE *to, const struct result *r)
+{
+	for (unsigned i = 0; i < r->curve_count; i++) {
+		const struct result_curve *c = &r->curves[i];
+		struct curve_figures drawn = curve_figures(c);
+
+		fputs("<section>", to);
+		svg_element(to, "h2", "%s over %s", c->title, c->name);
+		fputs("<div class=\"charts\">\n", to);
+		for (unsigned j = 0; j < CURVE_FIGURES; j++)
+			put_curve(to, c, drawn.list[j], FIGURE_COUNT);
+		for (unsigned j = 2; j < CURVE_FIGURES; j++) /* latencies over the rate */
+			put_curve(to, c, drawn.list[j], drawn.list[1]);
+		fputs("</div>\n</section>\n", to);
+	}
+}
+
+static void put_layers(struct output *out, const struct result *r)
+{
+	for (unsigned i = 0; i < r->group_count; i++) {
+		const struct result_group *g = &r->groups[i];
+
+		if (!g->layers)
+			continue;
+		fputs("<figure>", out->file);
+		svg_element(out->file, "h3", "%s: %s by layer", g->title,
+			    figures[g->figures[JUDGED_COST]].words);
+		chart_layers(out->file, g->layers);
+		end_figure(out->file, "The innermost function that names a layer decides.");
+	}
+	print_layers(out, r);
 }
 
 static void put_head(FILE *to)
@@ -511,39 +429,32 @@ static void put_notes(FILE *to)
 	      to);
 }
 
-void report_html(FILE *to, const struct result *result, const struct measures *m)
+void report_html(FILE *to, const struct result *r, const struct measures *m)
 {
-	struct report r;
+	struct output out = { .file = to, .html = true };
 
-	report_init(&r, result);
 	put_head(to);
 	fputs("<header><h1>What each I/O path costs</h1>\n", to);
 	put_subtitle(to, m);
 	fputs("</header>\n<main>\n", to);
-	put_answer(to, result);
-	put_unavailable(to, m->unavailable);
-	if (result->against)
-		report_against(to, &r);
-	report_curves(to, &r);
-	put_overview(to, &r);
-	for (unsigned i = 0; i < result->group_count; i++)
-		put_group(to, &r, &result->groups[i]);
-	put_conditions(to, m);
+	put_answer(&out, r, m);
+	if (r->against)
+		put_then(&out, r);
+	put_curves(to, r);
+	fputs("<section><h2>Figures</h2>\n", to);
+	print_result(&out, r, m, COLUMNS_ANSWER);
+	put_layers(&out, r);
+	fputs("<details><summary>All figures</summary>\n", to);
+	print_result(&out, r, m, COLUMNS_ALL);
+	fputs("</details>\n", to);
+	fputs("</section>\n", to);
+	put_conditions(&out, m);
 	fputs("</main>\n", to);
 	put_notes(to);
 	fputs("</body>\n</html>\n", to);
-	report_fini(&r);
 }
 
-void report_svg(FILE *to, const struct result *result)
+void report_svg(FILE *to, const struct result *r)
 {
-	enum { WIDTH = 760 };
-	struct report r;
-
-	report_init(&r, result);
-	if (result->against)
-		chart_then_now(to, &r, WIDTH, chart_style);
-	else
-		chart_overview(to, &r, WIDTH, chart_style);
-	report_fini(&r);
+	chart_forest(to, r, r->against, chart_style);
 }

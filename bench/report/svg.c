@@ -6,53 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "printable.h"
 #include "render.h"
 #include "text.h"
 #include "util.h"
 
 /* ---- Text ---- */
 
-/* Characters that are not printable become U+FFFD: HTML and XML forbid controls, and others would
- * change how a reader sees the page. */
-void svg_escape(FILE *to, const char *text)
-{
-	bool printable;
-
-	while (*text) {
-		size_t bytes = printable_next(text, &printable);
-
-		if (*text == '&')
-			fputs("&amp;", to);
-		else if (*text == '<')
-			fputs("&lt;", to);
-		else if (*text == '>')
-			fputs("&gt;", to);
-		else if (*text == '"')
-			fputs("&quot;", to);
-		else if (printable || *text == '\t' || *text == '\n')
-			fwrite(text, 1, bytes, to);
-		else
-			fputs("\xef\xbf\xbd", to);
-		text += bytes;
-	}
-}
-
 static void escape_arguments(FILE *to, const char *format, va_list arguments)
 {
 	char *text = text_new_arguments(format, arguments);
 
-	svg_escape(to, text);
+	render_escape(to, text);
 	free(text);
-}
-
-void svg_escape_format(FILE *to, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	escape_arguments(to, format, arguments);
-	va_end(arguments);
 }
 
 void svg_element(FILE *to, const char *name, const char *format, ...)
@@ -75,7 +40,7 @@ void svg_begin(FILE *to, double width, double height, const char *title, const c
 	if (style)
 		fprintf(to, " width=\"%.0f\" height=\"%.0f\"", width, height);
 	fputs(" role=\"img\"><title>", to);
-	svg_escape(to, title);
+	render_escape(to, title);
 	fputs("</title>\n", to);
 	if (style)
 		fprintf(to,
@@ -88,34 +53,16 @@ void svg_end(FILE *to)
 	fputs("</svg>\n", to);
 }
 
-void svg_put(FILE *to, FILE *drawing, char **drawn, double width, double height, const char *title,
-	     const char *style)
-{
-	fclose(drawing);
-	svg_begin(to, width, height, title, style);
-	fputs(*drawn, to);
-	svg_end(to);
-	free(*drawn);
-}
-
-void svg_rect(FILE *to, const char *class, double x, double y, double width, double height)
-{
-	if (width > 0 && height > 0)
-		fprintf(to,
-			"<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
-			class, x, y, width, height);
-}
-
-void svg_rect_titled(FILE *to, const char *class, double x, double y, double width, double height,
-		     const char *title)
+void svg_rect(FILE *to, const char *class, double x, double y, double width, double height,
+	      const char *title)
 {
 	if (!(width > 0 && height > 0))
 		return;
-	fprintf(to,
-		"<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+	fprintf(to, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">",
 		class, x, y, width, height);
-	svg_escape(to, title);
-	fputs("</title></rect>\n", to);
+	if (title)
+		svg_element(to, "title", "%s", title);
+	fputs("</rect>\n", to);
 }
 
 void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2)
@@ -151,12 +98,9 @@ void svg_text_fit(FILE *to, const char *class, double x, double y, double width,
 		shown += ((unsigned char)text[bytes] & 0xc0) != 0x80;
 		bytes++;
 	}
-	while (bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80)
-		bytes--;
-	fprintf(to, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\"><title>", class, x, y);
-	svg_escape(to, text);
-	fputs("</title>", to);
-	svg_escape_format(to, "%.*s\xe2\x80\xa6", (int)bytes, text);
+	fprintf(to, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
+	svg_element(to, "title", "%s", text);
+	svg_element(to, "tspan", "%.*s\xe2\x80\xa6", (int)bytes, text);
 	fputs("</text>\n", to);
 }
 
@@ -179,27 +123,10 @@ const char *svg_series_class(unsigned index)
 	return series_classes[index % ARRAY_SIZE(series_classes)];
 }
 
-void svg_mark(FILE *to, unsigned index, bool filled, double x, double y)
+void svg_mark(FILE *to, const char *class, unsigned shape, double x, double y)
 {
-	fprintf(to, "<path class=\"mark%s %s\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n",
-		filled ? "" : " hollow", svg_series_class(index), x, y,
-		marks[index % ARRAY_SIZE(marks)]);
-}
-
-void svg_curve_begin(struct svg_curve *c, FILE *to, const char *class, unsigned series)
-{
-	*c = (struct svg_curve){ .to = to };
-	fprintf(to, "<path class=\"curve %s %s\" d=\"", class, svg_series_class(series));
-}
-
-void svg_curve_point(struct svg_curve *c, double x, double y)
-{
-	fprintf(c->to, "%s%.1f,%.1f", c->count++ ? "L" : "M", x, y);
-}
-
-void svg_curve_end(struct svg_curve *c)
-{
-	fprintf(c->to, "%s\"/>\n", c->count ? "" : "M0,0");
+	fprintf(to, "<path class=\"mark %s\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n",
+		class, x, y, marks[shape % ARRAY_SIZE(marks)]);
 }
 
 /* ---- Axes ---- */
@@ -247,7 +174,8 @@ static void ticks_linear(struct ticks *t, const struct scale *s, double distance
 
 void ticks_round(struct ticks *t, const struct scale *s, double distance)
 {
-	static const double parts[] = { 1, 2, 5, 3, 7, 1.5 }; /* whole decades have precedence */
+	/* Whole decades have precedence. */
+	static const double parts[] = { 1, 2, 5, 3, 7, 1.5, 8, 1.2, 9, 1.1, 9.5, 1.05 };
 	int low, high;
 
 	if (!s->logarithmic) {

@@ -1,18 +1,12 @@
-/* Drawing: the SVG 1.1 shapes that a report's charts need, and text that is valid in both HTML and
- * XML.  Writes to FILE only.
+/* Drawing: the SVG 1.1 shapes that a page's charts need.  Writes to FILE only.
  *
  * Lengths are in user units, which are CSS pixels where nothing scales.  Colours are classes of the
- * style sheet of report.h. */
+ * style sheet in report.c.  Texts are escaped, see render_escape(). */
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Escapes text from any source; characters that HTML or XML forbid become U+FFFD.  For elements and
- * for attributes in double quotes. */
-void svg_escape(FILE *to, const char *text);
-void svg_escape_format(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* An element of HTML or XML with text that is escaped, on a line: its name, which
- * attributes may follow. */
+/* An element of HTML or XML with text, on a line: its name, which attributes may follow. */
 void svg_element(FILE *to, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -20,33 +14,22 @@ void svg_element(FILE *to, const char *name, const char *format, ...)
  * page has it. */
 void svg_begin(FILE *to, double width, double height, const char *title, const char *style);
 void svg_end(FILE *to);
-/* An image of what has been drawn into the stream of text_open(), which it closes; frees *drawn. */
-void svg_put(FILE *to, FILE *drawing, char **drawn, double width, double height, const char *title,
-	     const char *style);
 
-void svg_rect(FILE *to, const char *class, double x, double y, double width, double height);
-/* The same with a tooltip. */
-void svg_rect_titled(FILE *to, const char *class, double x, double y, double width, double height,
-		     const char *title);
+/* title: a tooltip; NULL: none. */
+void svg_rect(FILE *to, const char *class, double x, double y, double width, double height,
+	      const char *title);
 void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2);
-/* Escaped; y is the base line. */
+/* y is the base line. */
 void svg_text(FILE *to, const char *class, double x, double y, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 /* The text cut to about `width`, with an ellipsis; its tooltip shows all of it. */
 void svg_text_fit(FILE *to, const char *class, double x, double y, double width, const char *text);
 
-/* The mark of the series `index`: shape and colour tell it from its neighbours. */
-void svg_mark(FILE *to, unsigned index, bool filled, double x, double y);
-const char *svg_series_class(unsigned index); /* the class with its colour */
-
-/* A line through points: begin, points, end. */
-struct svg_curve {
-	FILE *to;
-	unsigned count;
-};
-void svg_curve_begin(struct svg_curve *c, FILE *to, const char *class, unsigned series);
-void svg_curve_point(struct svg_curve *c, double x, double y);
-void svg_curve_end(struct svg_curve *c);
+/* The colour of a series, as a class, and its mark; shapes differ from those of its neighbours,
+ * too.
+ */
+const char *svg_series_class(unsigned index);
+void svg_mark(FILE *to, const char *class, unsigned shape, double x, double y);
 
 /* Values on an axis.  Both ends are finite and differ; of a logarithmic one they are positive. */
 struct scale {
@@ -64,5 +47,5 @@ struct ticks {
 };
 /* Adds the value, unless it is beyond the ends or nearer than `distance` to a tick that exists. */
 void ticks_add(struct ticks *t, const struct scale *s, double value, double distance);
-/* Round values: 1, 2 or 5 times a power of ten. */
+/* Round values, the roundest first if the axis is logarithmic. */
 void ticks_round(struct ticks *t, const struct scale *s, double distance);

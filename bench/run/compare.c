@@ -477,9 +477,9 @@ const struct command command_show = {
 	.summary = "saved rows: as a table, JSON, a page of HTML or a picture",
 	.details =
 		"Reads rows that --save wrote, on this host or another, `-` from standard input; asks no\n"
-		"daemon.  The page of --html is one file without script that loads nothing: the verdict\n"
-		"in words, CPU time with its spread and verdicts, latency percentiles, system calls,\n"
-		"every figure in a table, and under what conditions it was measured.  --html -, --svg -:\n"
+		"daemon.  The page of --html is one file without script that loads nothing: the answer in\n"
+		"words and as a picture, the table, curves of a sweep, layers, all figures, and under\n"
+		"what conditions it was measured.  --html -, --svg -:\n"
 		"to standard output, in place of the table.\n"
 		"\n"
 		"With --against it shows each row then and now, and what changed between.  The exit\n"

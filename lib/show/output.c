@@ -54,6 +54,46 @@ static void put_clean(FILE *file, const char *text)
 	}
 }
 
+void render_escape(FILE *to, const char *text)
+{
+	bool printable;
+
+	while (*text) {
+		size_t bytes = printable_next(text, &printable);
+
+		if (*text == '&')
+			fputs("&amp;", to);
+		else if (*text == '<')
+			fputs("&lt;", to);
+		else if (*text == '>')
+			fputs("&gt;", to);
+		else if (*text == '"')
+			fputs("&quot;", to);
+		else if (printable || *text == '\t' || *text == '\n')
+			fwrite(text, 1, bytes, to);
+		else
+			fputs("\xef\xbf\xbd", to);
+		text += bytes;
+	}
+}
+
+const char *render_class(enum style style)
+{
+	static const char *const names[] = {
+		[STYLE_PLAIN] = "plain", [STYLE_BOLD] = "bold", [STYLE_DIM] = "dim",
+		[STYLE_GOOD] = "good",   [STYLE_WARN] = "warn", [STYLE_BAD] = "bad",
+	};
+
+	return names[style];
+}
+
+static void put_paragraph(struct output *out, enum style style, const char *text)
+{
+	fprintf(out->file, "<p class=\"%s\">", render_class(style));
+	render_escape(out->file, text);
+	fputs("</p>\n", out->file);
+}
+
 static bool style_begin(struct output *out, enum style style)
 {
 	static const char *const codes[] = {
@@ -89,6 +129,11 @@ void output_text(struct output *out, enum style style, const char *format, ...)
 	va_start(arguments, format);
 	text = text_new_arguments(format, arguments);
 	va_end(arguments);
+	if (out->html) {
+		put_paragraph(out, style, text);
+		free(text);
+		return;
+	}
 	/* Line by line, as a line's end is a control character, which put_clean() would replace. */
 	for (line = text; line; line = next) {
 		next = strchr(line, '\n');
@@ -106,13 +151,19 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 {
 	unsigned column, lead;
 	bool first = true; /* word of its line */
-	bool begun = style_begin(out, style);
+	bool begun;
 	va_list arguments;
 	char *text, *word, *rest;
 
 	va_start(arguments, format);
 	text = text_new_arguments(format, arguments);
 	va_end(arguments);
+	if (out->html) {
+		put_paragraph(out, style, text);
+		free(text);
+		return;
+	}
+	begun = style_begin(out, style);
 	lead = (unsigned)strspn(text, " ");
 	column = (unsigned)fprintf(out->file, "%*s", (int)lead, "");
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {

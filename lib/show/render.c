@@ -275,71 +275,110 @@ static void put_hidden(const struct table *t, struct output *out)
 	free(names);
 }
 
-/* ---- Markdown ---- */
+/* ---- Markdown, and HTML ---- */
 
-static void put_markdown_cell(struct output *out, const char *text)
+static void put_markdown(FILE *to, const char *text)
 {
-	fputs(" ", out->file);
-	for (; text && *text; text++) {
+	for (; *text; text++) {
 		if (strchr("|*_`\\", *text))
-			putc('\\', out->file);
-		putc(*text, out->file);
+			putc('\\', to);
+		putc(*text, to);
 	}
-	fputs(" |", out->file);
 }
 
-static void put_markdown_row(const struct table *t, struct output *out, const struct cell *cells)
+/* unit: the second line of a title; NULL: none. */
+static void put_marked_cell(const struct column *c, struct output *out, const char *element,
+			    const struct cell *cell, const char *unit)
 {
-	putc('|', out->file);
-	for (unsigned j = 0; j < t->column_count; j++)
-		if (t->widths[j])
-			put_markdown_cell(out, cells[j].text);
-	putc('\n', out->file);
+	const char *text = cell->text ? cell->text : "";
+
+	if (!out->html) {
+		putc(' ', out->file);
+		put_markdown(out->file, text);
+		fprintf(out->file, "%s%s |", unit ? " " : "", unit ? unit : "");
+		return;
+	}
+	fprintf(out->file, "<%s class=\"%s %s\">", element, c->left ? "left" : "right",
+		render_class(cell->style));
+	render_escape(out->file, text);
+	if (unit) {
+		fputs("<br/>", out->file);
+		render_escape(out->file, unit);
+	}
+	fprintf(out->file, "</%s>", element);
 }
 
-static void put_markdown_header(const struct table *t, struct output *out)
+/* cells NULL: the header. */
+static void put_marked_row(const struct table *t, struct output *out, const struct cell *cells)
 {
-	putc('|', out->file);
-	for (unsigned j = 0; j < t->column_count; j++)
+	fputs(out->html ? "<tr>" : "|", out->file);
+	for (unsigned j = 0; j < t->column_count; j++) {
+		const struct column *c = &t->columns[j];
+		const struct cell title = { (char *)c->title, STYLE_BOLD };
+
 		if (t->widths[j])
-			fprintf(out->file, " %s%s%s |", t->columns[j].title,
-				t->columns[j].unit ? " " : "",
-				t->columns[j].unit ? t->columns[j].unit : "");
-	fputs("\n|", out->file);
+			put_marked_cell(c, out, cells ? "td" : "th", cells ? &cells[j] : &title,
+					cells ? NULL : c->unit);
+	}
+	fputs(out->html ? "</tr>\n" : "\n", out->file);
+}
+
+static void begin_marked(const struct table *t, struct output *out)
+{
+	fputs(out->html ? "<div class=\"scroll\"><table>\n<thead>" : "", out->file);
+	put_marked_row(t, out, NULL);
+	if (out->html) {
+		fputs("</thead>\n<tbody>\n", out->file);
+		return;
+	}
+	putc('|', out->file);
 	for (unsigned j = 0; j < t->column_count; j++)
 		if (t->widths[j])
 			fputs(t->columns[j].left ? " --- |" : " ---: |", out->file);
 	putc('\n', out->file);
 }
 
-/* In Markdown a heading ends the table, so each part has its own header. */
-static void print_markdown(struct table *t, struct output *out)
+static void put_marked_heading(struct output *out, const char *text)
 {
+	fputs(out->html ? "<h3>" : "**", out->file);
+	if (out->html)
+		render_escape(out->file, text);
+	else
+		fputs(text, out->file);
+	fputs(out->html ? "</h3>\n" : "**\n", out->file);
+}
+
+/* A heading ends the table, so each part has its own header. */
+static void print_marked(const struct table *t, struct output *out)
+{
+	const char *end = out->html ? "</tbody></table></div>\n" : "\n";
 	bool begun = false;
 
 	for (unsigned i = 0; i < t->row_count; i++) {
 		const struct row *row = &t->rows[i];
 
+		if (begun && row->heading.text)
+			fputs(end, out->file);
+		begun &= !row->heading.text;
 		if (row->heading.text) {
-			fprintf(out->file, "%s**%s**\n", i ? "\n" : "", row->heading.text);
-			begun = false;
+			put_marked_heading(out, row->heading.text);
 			continue;
 		}
 		if (!begun) {
-			if (i)
-				putc('\n', out->file);
-			put_markdown_header(t, out);
+			fputs(i && !out->html ? "\n" : "", out->file);
+			begin_marked(t, out);
 		}
 		begun = true;
-		put_markdown_row(t, out, row->cells);
+		put_marked_row(t, out, row->cells);
 	}
+	fputs(begun && out->html ? end : "", out->file);
 }
 
 void table_print(struct table *t, struct output *out, unsigned indent, bool header)
 {
 	measure_columns(t);
-	if (out->markdown) {
-		print_markdown(t, out);
+	if (out->markdown || out->html) {
+		print_marked(t, out);
 		table_clear(t);
 		fflush(out->file);
 		return;

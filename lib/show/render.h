@@ -16,7 +16,8 @@ struct output {
 	bool colour;
 	bool json;     /* --json was given */
 	bool markdown; /* prints tables as Markdown */
-	bool terse;    /* does not name the dropped columns */
+	bool html;  /* prints parts of a page: tables, and paragraphs with their style as class */
+	bool terse; /* does not name the dropped columns */
 };
 
 /* Sets colour and width by the terminal, NO_COLOR, TERM and COLUMNS. */
@@ -28,6 +29,12 @@ void output_text(struct output *out, enum style style, const char *format, ...)
 /* One paragraph: words wrapped at the width, continuation lines indented by `indent`. */
 void output_wrapped(struct output *out, enum style style, unsigned indent, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* For HTML and XML, in elements and in attributes in double quotes: characters that these forbid
+ * become U+FFFD. */
+void render_escape(FILE *to, const char *text);
+/* The style's name as a class of HTML. */
+const char *render_class(enum style style);
 
 /* Text in one line. */
 void output_styled(struct output *out, enum style style, const char *text);

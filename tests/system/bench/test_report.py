@@ -58,13 +58,11 @@ def measured(start_daemon, tmp_path):
 def test_a_page_tells_what_was_measured_and_how(measured):
     text, rows = measured
     page = parse(text)
-    lead = next(p for p in page.iter(f"{HTML}p") if p.get("class") == "lead")
+    lead = next(p for p in page.iter(f"{HTML}p") if p.get("class") == "bold")
     assert re.match(r"io_uring makes \d.* % fewer system calls per request than epoll.$", text_of(lead))
-    headings = [text_of(h) for h in page.iter(f"{HTML}h3")]
-    assert headings == ["Against the first"] and len(list(page.iter(f"{SVG}svg"))) == 1
-    forest = next(page.iter(f"{SVG}svg"))
-    drawn = [text_of(t) for t in forest.iter(f"{SVG}text") if t.get("class") == "name"]
-    assert drawn == [NAMES[1], "echo: it's <5>"]  # the first is the axis, and has no mark
+    (forest,) = page.iter(f"{SVG}svg")
+    drawn = [text_of(t) for t in forest.iter(f"{SVG}text") if t.get("class") in ("name", "strong", "dim middle")]
+    assert drawn[-2:] == ["echo: it's <5>", NAMES[1]] and NAMES[0] in drawn[:-2]  # the first is the axis, and has no mark
     assert sum("interval" in line.get("class") for line in forest.iter(f"{SVG}line")) == 1
     assert any("band" in rect.get("class") for rect in forest.iter(f"{SVG}rect"))
     table = next(page.iter(f"{HTML}tbody"))
@@ -175,7 +173,7 @@ def test_then_and_now_on_the_page(measured, tmp_path):
         section = next(s for s in page.iter(f"{HTML}section") if text_of(s[0]) == "Then and now")
         assert said in text_of(next(section.iter(f"{HTML}tbody")))
         assert said in text_of(next(section.iter(f"{SVG}svg")))
-        assert [text_of(dd) for dd in section.iter(f"{HTML}dd")] == ["Linux <1> \u2192 Linux 2"]
+        assert "Changed: kernel: Linux <1> -> Linux 2" in [text_of(p) for p in section.iter(f"{HTML}p")]
         picture = nbctl("show", "--svg", "-", "--against", old, new)
         assert picture.returncode == status and said in text_of(ElementTree.fromstring(picture.stdout))
     page = tmp_path / "page.html"

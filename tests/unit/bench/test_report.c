@@ -1,4 +1,4 @@
-/* bench/report/report*.c and svg.c: the page and its pictures, out of rows as they may be. */
+/* bench/report: the page and its pictures, out of rows as they may be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "render.h"
 #include "report.h"
 #include "svg.h"
 #include "util.h"
@@ -67,7 +68,7 @@ static char *escaped(const char *from)
 	FILE *to = open_memstream(&text, &bytes);
 
 	assert_non_null(to);
-	svg_escape(to, from);
+	render_escape(to, from);
 	fclose(to);
 	return text;
 }
@@ -257,10 +258,10 @@ static void every_row_of_256_is_in_the_table(void **state)
 	page = written(&m, page_of);
 	assert_sound(page);
 	for (unsigned i = 0; i < 256; i++) {
-		snprintf(cell, sizeof(cell), "<td class=\"left\">row%u</td>", i);
-		assert_int_equal(occurrences(page, cell), 2); /* listener and engine */
+		snprintf(cell, sizeof(cell), "<tr><td class=\"left plain\">row%u</td>", i);
+		assert_int_equal(occurrences(page, cell),
+				 2); /* of the answer, and of all figures */
 	}
-	assert_non_null(strstr(page, "The charts have the first 12 of 256 rows."));
 	free(page);
 	check_against(&m);
 	measures_free(&m);
@@ -291,17 +292,17 @@ static void names_are_escaped(void **state)
 static void the_verdict_and_all_figures_are_on_the_page(void **state)
 {
 	static const char *const said[] = {
-		"<p class=\"lead\">fast takes 50 % less CPU time per request than slow: 0.207 of a "
+		"<p class=\"bold\">fast takes 50 % less CPU time per request than slow: 0.207 of a "
 		"CPU for 100,000 requests/s instead of 0.414.</p>",
-		"8 rounds; all intervals",
+		"CPU per request, 8 rounds",
 		"Linux 9",
 		"Z80",
 		"engine = &lt;slow&gt;",
 		"wrk 'it'\\''s'",
 		"2026-01-02T03:04:05Z",
 		"2.50",
-		"<td>2.07<br/><small>2.00\xe2\x80\x93"
-		"2.14</small></td>",
+		"<td class=\"right plain\">2.07</td>",
+		"<td class=\"left good\">50 % less</td>",
 	};
 	struct measures m = {};
 	char *page, *svg;
@@ -319,9 +320,9 @@ static void the_verdict_and_all_figures_are_on_the_page(void **state)
 	svg = written(&m, picture_of);
 	assert_sound(svg);
 	assert_ptr_equal(strstr(svg, "<svg xmlns="), svg);
-	assert_non_null(strstr(page, "<small>50 % less</small>"));
 	assert_non_null(strstr(svg, ">50 % less<"));
-	assert_null(strstr(svg, "hollow: undecided")); /* nothing is */
+	assert_non_null(strstr(svg, "class=\"mark less\""));
+	assert_null(strstr(svg, "class=\"mark hollow\"")); /* all is decided */
 	free(page);
 	free(svg);
 	measures_free(&m);
@@ -341,10 +342,11 @@ static void two_loads_are_concluded_together(void **state)
 	page = written(&m, page_of);
 	assert_sound(page);
 	assert_non_null(strstr(page,
-			       "<p class=\"lead\">fast takes 50 % less CPU time per request than "
+			       "<p class=\"bold\">fast takes 50 % less CPU time per request than "
 			       "slow: 0.207 of a CPU for 100,000 requests/s instead of 0.414, in "
 			       "1 of 2 loads.</p>"));
-	assert_non_null(strstr(page, "CPU per request against slow: fast 50 % less (8 rounds)."));
+	assert_int_equal(occurrences(page, "class=\"mark less\""), 1);
+	assert_int_equal(occurrences(page, "class=\"mark same\""), 1);
 	free(page);
 	measures_free(&m);
 }
@@ -360,8 +362,8 @@ static void rows_of_two_hosts_are_said_to_be(void **state)
 	measures_merge(&m);
 	page = written(&m, page_of);
 	assert_non_null(strstr(page, "The rows are of 2 different hosts"));
-	assert_non_null(strstr(page, "<dd>Linux 5</dd>"));
-	assert_non_null(strstr(page, "<dd>Linux 6</dd>"));
+	assert_non_null(strstr(page, "<dd><span>Linux 5</span>"));
+	assert_non_null(strstr(page, "<dd><span>Linux 6</span>"));
 	free(page);
 	measures_free(&m);
 }

@@ -277,7 +277,7 @@ static void latency_is_drawn_over_the_measured_rate(void **state)
 	fclose(to);
 	assert_non_null(strstr(page, "<h3>round trip p50 in \xc2\xb5s over requests/s</h3>"));
 	assert_non_null(strstr(page, "<h3>round trip p99 in \xc2\xb5s over requests/s</h3>"));
-	assert_non_null(strstr(page, "vertical lines: intervals"));
+	assert_non_null(strstr(page, "Vertical lines: intervals"));
 	assert_non_null(strstr(page, ">15,000</text>"));
 	assert_null(strstr(page, "nan"));
 	free(page);
