@@ -21,15 +21,8 @@ enum state {
 	END_LF,
 	CHUNK_START,
 	CHUNK_SIZE,
-	CHUNK_SPACE,
-	EXTENSION_START,
-	EXTENSION_NAME,
-	EXTENSION_NAME_END,
-	EXTENSION_EQUALS,
-	EXTENSION_VALUE,
-	EXTENSION_QUOTED,
-	EXTENSION_ESCAPE,
-	EXTENSION_QUOTED_END,
+	CHUNK_SPACE, /* behind a size; an extension has to follow */
+	EXTENSION,
 	CHUNK_LF,
 	DATA_CR,
 	DATA_LF,
@@ -42,7 +35,7 @@ enum part { PART_PATH, PART_AUTHORITY, PART_QUERY };
 enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
 
 /* Character classes: bits for the places where a byte may occur. */
-enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8 };
+enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8, IS_HOST = 16 };
 
 #define CHAR_CLASS(c)                                                                              \
 	(((c) == '!' || ((c) >= '#' && (c) <= '\'') || (c) == '*' || (c) == '+' || (c) == '-' ||   \
@@ -55,6 +48,12 @@ enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8 };
 	 ((c) == '\t' || ((c) >= ' ' && (c) != 0x7f) ? IS_VALUE : 0) |                             \
 	 (((c) >= '0' && (c) <= '9') || ((c) >= 'A' && (c) <= 'F') || ((c) >= 'a' && (c) <= 'f')   \
 		  ? IS_HEX                                                                         \
+		  : 0) |                                                                           \
+	 ((c) == '\t' || (c) == ' ' || (c) == '!' || ((c) >= '$' && (c) <= '.') ||                 \
+			  ((c) >= '0' && (c) <= ';') || (c) == '=' ||                              \
+			  ((c) >= 'A' && (c) <= '[') || (c) == ']' || (c) == '_' ||                \
+			  ((c) >= 'a' && (c) <= 'z') || (c) == '~'                                 \
+		  ? IS_HOST                                                                        \
 		  : 0))
 #define CLASS4(c)  CHAR_CLASS(c), CHAR_CLASS((c) + 1), CHAR_CLASS((c) + 2), CHAR_CLASS((c) + 3)
 #define CLASS16(c) CLASS4(c), CLASS4((c) + 4), CLASS4((c) + 8), CLASS4((c) + 12)
@@ -120,7 +119,6 @@ static int field_begin(struct http_parser *p)
 			p->field = (uint8_t)i;
 	if (p->field == HOST)
 		p->hosts++;
-	p->host = HTTP_HOST_START;
 	p->word_bytes = 0;
 	return p->fields++ < HTTP_FIELDS_MAX ? 0 : 431;
 }
@@ -171,9 +169,8 @@ static int field_end(struct http_parser *p)
 	p->word_bytes -= word_ends_white(p);
 	switch ((enum field)p->field) {
 	case OTHER:
+	case HOST: /* see head_end() */
 		break;
-	case HOST: /* see also head_end() */
-		return http_host_ends(p->host) ? 0 : 400;
 	case LENGTH:
 		return field_length(p);
 	case CODING:
@@ -250,13 +247,12 @@ static bool path_is_scheme(const struct http_parser *p)
 	return false;
 }
 
-/* The host of absolute-form is complete.  0, or 400: it is not valid, or empty (RFC 9110, 4.2.1).
- */
+/* The host of absolute-form is complete.  0, or 400: it is empty (RFC 9110, 4.2.1). */
 static int authority_end(struct http_parser *p)
 {
 	p->part = PART_PATH;
 	path_add(p, '/');
-	return p->host != HTTP_HOST_START && http_host_ends(p->host) ? 0 : 400;
+	return p->has_authority ? 0 : 400;
 }
 
 /* One byte of the target; 0 or an error status. */
@@ -266,15 +262,14 @@ static int target_byte(struct http_parser *p, uint8_t byte)
 
 	if (p->part == PART_AUTHORITY) {
 		if (byte != '/' && byte != '?') {
-			p->host = http_host_scan(p->host, &byte, 1);
-			return 0;
+			p->has_authority = true;
+			return is(byte, IS_HOST) ? 0 : 400;
 		}
 		rc = authority_end(p);
 	} else if (p->part == PART_PATH && byte != '?') {
 		path_add(p, byte);
 		if (byte == '/' && path_is_scheme(p)) {
 			p->part = PART_AUTHORITY;
-			p->host = HTTP_HOST_START;
 			p->path_bytes = 0;
 		}
 	}
@@ -407,7 +402,7 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 			return 0;
 		}
 		field_value(p, byte);
-		return is(byte, IS_VALUE) ? 0 : 400;
+		return is(byte, p->field == HOST ? IS_HOST : IS_VALUE) ? 0 : 400;
 	case VALUE_LF:
 		p->state = FIELD;
 		return byte == '\n' ? field_end(p) : 400;
@@ -417,11 +412,11 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 }
 
 /* The bytes of the rest of a value. */
-static size_t value_bytes(const uint8_t *data, size_t bytes)
+static size_t value_bytes(const uint8_t *data, size_t bytes, uint8_t class)
 {
 	size_t n = 0;
 
-	while (n < bytes && is(data[n], IS_VALUE))
+	while (n < bytes && is(data[n], class))
 		n++;
 	return n;
 }
@@ -433,11 +428,8 @@ int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, si
 
 	while (at < most && rc == HTTP_MORE) {
 		if (p->state == VALUE && p->field <= HOST) {
-			size_t n = value_bytes(data + at, most - at);
-
-			if (p->field == HOST)
-				p->host = http_host_scan(p->host, data + at, n);
-			at += n;
+			at += value_bytes(data + at, most - at,
+					  p->field == HOST ? IS_HOST : IS_VALUE);
 			if (at == most)
 				break;
 		}
@@ -479,57 +471,6 @@ static int size_end(struct http_parser *p)
 	return p->length > HTTP_BODY_MAX ? 413 : HTTP_DATA;
 }
 
-/* One byte of a chunk's extensions, *( BWS ";" BWS name [ BWS "=" BWS value ] ) with a token or a
- * quoted string as the value (RFC 9112, 7.1.1).  0 or an error status. */
-static int extension_byte(struct http_parser *p, uint8_t byte)
-{
-	enum kind { TOKEN, SPACE, SEMICOLON, EQUALS, QUOTE, BACKSLASH, RETURN, TEXT, BAD, KINDS };
-	/* Zero, a state in which no extension is: the byte may not stand there. */
-	static const uint8_t following[][KINDS] = {
-		[CHUNK_SPACE] = { [SPACE] = CHUNK_SPACE, [SEMICOLON] = EXTENSION_START },
-		[EXTENSION_START] = { [SPACE] = EXTENSION_START, [TOKEN] = EXTENSION_NAME },
-		[EXTENSION_NAME] = { [TOKEN] = EXTENSION_NAME,
-				     [SPACE] = EXTENSION_NAME_END,
-				     [EQUALS] = EXTENSION_EQUALS,
-				     [SEMICOLON] = EXTENSION_START,
-				     [RETURN] = CHUNK_LF },
-		[EXTENSION_NAME_END] = { [SPACE] = EXTENSION_NAME_END,
-					 [EQUALS] = EXTENSION_EQUALS,
-					 [SEMICOLON] = EXTENSION_START },
-		[EXTENSION_EQUALS] = { [SPACE] = EXTENSION_EQUALS,
-				       [TOKEN] = EXTENSION_VALUE,
-				       [QUOTE] = EXTENSION_QUOTED },
-		[EXTENSION_VALUE] = { [TOKEN] = EXTENSION_VALUE,
-				      [SPACE] = CHUNK_SPACE,
-				      [SEMICOLON] = EXTENSION_START,
-				      [RETURN] = CHUNK_LF },
-		[EXTENSION_QUOTED] = { [TOKEN] = EXTENSION_QUOTED,
-				       [SPACE] = EXTENSION_QUOTED,
-				       [SEMICOLON] = EXTENSION_QUOTED,
-				       [EQUALS] = EXTENSION_QUOTED,
-				       [TEXT] = EXTENSION_QUOTED,
-				       [BACKSLASH] = EXTENSION_ESCAPE,
-				       [QUOTE] = EXTENSION_QUOTED_END },
-		[EXTENSION_ESCAPE] = { [TOKEN... BACKSLASH] = EXTENSION_QUOTED,
-				       [TEXT] = EXTENSION_QUOTED },
-		[EXTENSION_QUOTED_END] = { [SPACE] = CHUNK_SPACE,
-					   [SEMICOLON] = EXTENSION_START,
-					   [RETURN] = CHUNK_LF },
-	};
-	enum kind kind = is(byte, IS_TOKEN)   ? TOKEN
-			 : is_white(byte)     ? SPACE
-			 : byte == ';'        ? SEMICOLON
-			 : byte == '='        ? EQUALS
-			 : byte == '"'        ? QUOTE
-			 : byte == '\\'       ? BACKSLASH
-			 : byte == '\r'       ? RETURN
-			 : is(byte, IS_VALUE) ? TEXT
-					      : BAD;
-
-	p->state = following[p->state][kind];
-	return p->state != 0 && ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
-}
-
 static int chunk_byte(struct http_parser *p, uint8_t byte)
 {
 	switch ((enum state)p->state) {
@@ -540,10 +481,20 @@ static int chunk_byte(struct http_parser *p, uint8_t byte)
 		if (byte != '\r' && byte != ';' && !is_white(byte))
 			return size_byte(p, byte);
 		p->part_bytes = 0;
-		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? EXTENSION_START : CHUNK_SPACE;
+		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? EXTENSION : CHUNK_SPACE;
 		return 0;
-	case CHUNK_SPACE ... EXTENSION_QUOTED_END:
-		return extension_byte(p, byte);
+	case CHUNK_SPACE:
+		if (byte == ';')
+			p->state = EXTENSION;
+		else if (!is_white(byte))
+			return 400;
+		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
+	case EXTENSION: /* ignored (RFC 9112, 7.1.1) */
+		if (byte == '\r')
+			p->state = CHUNK_LF;
+		else if (!is(byte, IS_VALUE))
+			return 400;
+		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
 	case CHUNK_LF:
 		return byte == '\n' ? size_end(p) : 400;
 	case DATA_CR:

@@ -51,8 +51,8 @@ struct http_parser {
 	uint64_t left; /* bytes of the current chunk */
 
 	/* Private. */
-	uint8_t state, part, field, hosts, host, word_bytes, fields;
-	bool empty_line, trailer, major_unknown;
+	uint8_t state, part, field, hosts, word_bytes, fields;
+	bool empty_line, trailer, major_unknown, has_authority;
 	bool has_length, has_coding, coding_unknown, coding_chunked, coding_misplaced;
 	bool connection_close, connection_keep;
 	uint16_t head_bytes, part_bytes;
@@ -76,14 +76,3 @@ int http_parse_chunk(struct http_parser *p, const uint8_t *data, size_t bytes, s
 /* Decimal digits with an optional K, M, G or T (powers of 1024).  0, or -EINVAL: something else, or
  * more than HTTP_BODY_MAX. */
 int http_parse_size(const char *text, size_t bytes, uint64_t *ret_size);
-
-/* ---- host.c: the syntax of a Host field's value, uri-host [ ":" port ] (RFC 9110, 7.2; RFC 3986,
- * 3.2), with white space around it; an empty one is valid ---- */
-
-enum { HTTP_HOST_START = 1 }; /* the state before the first byte */
-
-/* The state after more bytes. */
-uint8_t http_host_scan(uint8_t state, const uint8_t *data, size_t bytes);
-
-/* May the value end in that state? */
-bool http_host_ends(uint8_t state);

@@ -133,9 +133,9 @@ TEST(posts)
 			      "\r\n");
 }
 
-/* Empty elements of a list are ignored (RFC 9110, 5.6.1.2); extensions of chunks as RFC
- * 9112, 7.1.1. */
-TEST(lists_and_extensions_have_any_valid_form)
+/* Empty elements of a list are ignored (RFC 9110, 5.6.1.2); extensions of chunks are
+ * ignored (RFC 9112, 7.1.1). */
+TEST(lists_and_extensions_have_any_form)
 {
 	assert_replies(POST "Transfer-Encoding: , Chunked\t,,\r\nTransfer-Encoding:\r\n\r\n"
 			    "1;a;b=c \t; d = \"e;\\\" =\x80\";f\r\nx\r\n0;z\r\n\r\n",
@@ -238,7 +238,6 @@ TEST(invalid_requests_are_refused_and_end_the_connection)
 	refused("GET http:// HTTP/1.1\r\n\r\n", "400");
 	refused("GET http:///bytes/3 HTTP/1.1\r\n\r\n", "400");
 	refused("GET http://?x/ HTTP/1.1\r\n\r\n", "400");
-	refused("GET http://:80/ HTTP/1.1\r\n" H "\r\n", "400");
 	refused("GET http://u@x/ HTTP/1.1\r\n" H "\r\n", "400");
 	refused("GET https:// HTTP/1.1\r\n" H "\r\n", "400");
 	refused("GET ftp://x/ HTTP/1.1\r\n" H "\r\n", "400");
@@ -262,7 +261,7 @@ TEST(invalid_requests_are_refused_and_end_the_connection)
 
 #define REQUEST_TO(host) "GET / HTTP/1.1\r\nHost:" host "\r\n\r\n"
 
-TEST(the_value_of_host_is_looked_at)
+TEST(a_host_has_the_bytes_of_one)
 {
 	assert_replies(REQUEST_TO(""), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO("  "), ROOT_REPLY(""));
@@ -271,21 +270,10 @@ TEST(the_value_of_host_is_looked_at)
 	assert_replies(REQUEST_TO("[::1]:80"), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO("[v1.a-b:c]"), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO("a_b~!$&'()*+,;=%4a.%Ff"), ROOT_REPLY(""));
-	refused(REQUEST_TO("a b"), "400");
 	refused(REQUEST_TO("a/b"), "400");
 	refused(REQUEST_TO("user@host"), "400");
-	refused(REQUEST_TO("host:80a"), "400");
-	refused(REQUEST_TO("host:80:80"), "400");
-	refused(REQUEST_TO("host: 80"), "400");
-	refused(REQUEST_TO(":80"), "400");
-	refused(REQUEST_TO("[::1"), "400");
-	refused(REQUEST_TO("[::1]x"), "400");
-	refused(REQUEST_TO("x[::1]"), "400");
-	refused(REQUEST_TO("::1]"), "400");
-	refused(REQUEST_TO("%4"), "400");
-	refused(REQUEST_TO("%4g"), "400");
 	refused(REQUEST_TO("h\xc3\xb6st"), "400");
-	refused("GET / HTTP/1.0\r\nHost: a b\r\n\r\n", "400");
+	refused("GET / HTTP/1.0\r\nHost: a@b\r\n\r\n", "400");
 }
 
 TEST(smuggling_is_refused)
@@ -327,16 +315,6 @@ TEST(smuggling_is_refused)
 	refused(POST CHUNKED "\r\n5;a\n", "400");
 	refused(POST CHUNKED "\r\n5;a\0\r\n", "400");
 	refused(POST CHUNKED "\r\n;a\r\n", "400");
-	refused(POST CHUNKED "\r\n5;\r\n", "400");
-	refused(POST CHUNKED "\r\n5;;a\r\n", "400");
-	refused(POST CHUNKED "\r\n5;=x\r\n", "400");
-	refused(POST CHUNKED "\r\n5;a=\r\n", "400");
-	refused(POST CHUNKED "\r\n5;a=x y\r\n", "400");
-	refused(POST CHUNKED "\r\n5;a[=x\r\n", "400");
-	refused(POST CHUNKED "\r\n5;a \r\n", "400");
-	refused(POST CHUNKED "\r\n5;a=\"x\r\n", "400");
-	refused(POST CHUNKED "\r\n5;a=\"x\"y\r\n", "400");
-	refused(POST CHUNKED "\r\n5;a=\"\\\r\n", "400");
 	refused(POST CHUNKED "\r\n00000000000000005\r\n", "400");
 	refused(POST CHUNKED "\r\nffffffffffffffff\r\n", "413");
 	refused(POST CHUNKED "\r\n0\r\n\n", "400");
