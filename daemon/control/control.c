@@ -1,24 +1,56 @@
-/* The control socket: its methods, except Doctor (control_doctor.c).  Main thread: a method that
- * takes long delays signals, timers and the watchdog, so its time is charged to the client's user.
- * See control.h. */
+/* The control socket: its methods.  Main thread: a method that takes long delays signals, timers
+ * and the watchdog, so its time is charged to the client's user.  See control.h. */
 #include "control.h"
 
 #include <errno.h>
 #include <grp.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "control_internal.h"
+#include "doctor.h"
 #include "document.h"
 #include "log.h"
 #include "log_level.h"
 #include "runtime.h"
+#include "server.h"
 #include "suggest.h"
+#include "text.h"
 #include "util.h"
 #include "worker_owner.h"
 
+#define INTERFACE "org.nbserved.Control"
+
+/* The server that a call is about. */
+static struct server *control_server(const struct varlink_call *call)
+{
+	return ((const struct control *)varlink_call_userdata(call))->server;
+}
+
 /* ---- Errors that several methods answer with ---- */
+
+/* Answers org.nbserved.Control.NAME {listener, message}.  listener: the one that the error is
+ * about;
+ * "": none. */
+__attribute__((format(printf, 4, 5))) static void control_error(struct varlink_call *call,
+								const char *name,
+								const char *listener,
+								const char *format, ...)
+{
+	char error[64];
+	json_t *message;
+	va_list args;
+
+	va_start(args, format);
+	message = json_vsprintf(format, args);
+	va_end(args);
+	snprintf(error, sizeof(error), INTERFACE ".%s", name);
+	varlink_error(call, error,
+		      json_pack("{s:s, s:o}", "listener", listener, "message", message));
+}
 
 /* True: no listener has one of names (a string, an array of them, or NULL), and the call has ended
  * with an error that says so. */
@@ -58,18 +90,12 @@ static void get_status(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, document_status(control_server(call)));
 }
 
-/* Adds "text": the configuration as nbserved's option prints it. */
-static void set_text(json_t *reply, const struct config *config)
+/* Adds "text", what was written to a stream of text_open(). */
+static void set_text(json_t *reply, FILE *to, char **text)
 {
-	char *text = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-
-	if (to)
-		config_dump(config, to);
-	if (to && fclose(to) == 0)
-		json_object_set_new(reply, "text", json_stringn(text, bytes));
-	free(text);
+	fclose(to);
+	json_object_set_new(reply, "text", json_string(*text));
+	free(*text);
 }
 
 /* Handlers own neither the call nor its parameters; varlink_reply() takes ownership of its JSON. */
@@ -78,8 +104,14 @@ static void get_config(struct varlink_call *call, json_t *parameters)
 	const struct server *s = control_server(call);
 	json_t *reply = config_to_json(s->config);
 
-	if (json_is_true(json_object_get(parameters, "text")))
-		set_text(reply, s->config);
+	if (json_is_true(json_object_get(parameters, "text"))) {
+		char *text;
+		FILE *to = text_open(&text);
+
+		/* The configuration as nbserved's option prints it. */
+		config_dump(s->config, to);
+		set_text(reply, to, &text);
+	}
 	varlink_reply(call, reply);
 }
 
@@ -461,6 +493,168 @@ static void list_connections(struct varlink_call *call, json_t *parameters)
 	listing_continue(g);
 }
 
+/* ---- Doctor: the host is examined on a thread of its own, since that starts and stops workers and
+ * opens files, which may take seconds.  One examination at a time: its report is the answer to all
+ * calls that wait for it.  Main thread, except examination_thread() ---- */
+
+/* Time for an examination that was told to stop, when the daemon ends. */
+#define EXAMINATION_END_NS ((uint64_t)2 * NS_PER_S)
+
+struct examination {
+	struct call answer; /* posted by the thread as it ends, unless it is left */
+	struct control *control;
+	struct config *config; /* a reference */
+	json_t *report;
+	pthread_t thread;
+	sem_t ended;
+	_Atomic bool stop;
+	_Atomic bool
+		decided; /* whether it answers: the thread, at its end, or examination_stop() */
+};
+
+/* Adds "text": the report as nbserved's option prints it. */
+static json_t *with_text(const json_t *report)
+{
+	json_t *reply = json_copy((json_t *)report);
+	char *text;
+	FILE *to = text_open(&text);
+
+	doctor_print(report, to);
+	set_text(reply, to, &text);
+	return reply;
+}
+
+static void *examination_thread(void *arg)
+{
+	struct examination *x = arg;
+
+	pthread_setname_np(pthread_self(), "doctor");
+	x->report = doctor_check(x->config, &x->stop);
+	if (!atomic_exchange(&x->decided, true))
+		mailbox_post(&x->control->server->listeners.mailbox, &x->answer);
+	sem_post(&x->ended); /* x is freed when this thread has been joined */
+	return NULL;
+}
+
+static void examination_free(struct examination *x)
+{
+	config_free(x->config);
+	json_decref(x->report);
+	sem_destroy(&x->ended);
+	free(x);
+}
+
+static void examination_answer(struct call *call);
+
+static bool examination_begin(struct control *c)
+{
+	struct examination *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return false;
+	x->answer.fn = examination_answer;
+	x->control = c;
+	x->config = config_ref(c->server->config);
+	sem_init(&x->ended, 0, 0);
+	if (pthread_create(&x->thread, NULL, examination_thread, x) != 0) {
+		examination_free(x);
+		return false;
+	}
+	c->examination = x;
+	return true;
+}
+
+/* Ends all calls that wait.  report NULL: none could be made. */
+static void answer_all(struct control *c, json_t *report)
+{
+	unsigned count = c->patient_count;
+	json_t *text = NULL;
+
+	c->patient_count = 0;
+	for (unsigned i = 0; i < count; i++) {
+		struct patient *p = &c->patients[i];
+
+		varlink_charge_wait(p->call, p->since_ns);
+		if (!report) {
+			control_error(p->call, "NoAnswer", "", "cannot start a thread for it");
+			continue;
+		}
+		if (p->text && !text)
+			text = with_text(report);
+		varlink_reply(p->call, json_incref(p->text ? text : report));
+	}
+	json_decref(text);
+}
+
+/* Runs from the main thread's mailbox, perhaps after control_stop().  A report about a
+ * configuration that a reload has replaced meanwhile is no answer. */
+static void examination_answer(struct call *call)
+{
+	struct examination *x = container_of(call, struct examination, answer);
+	struct control *c = x->control;
+	bool current = x->config == c->server->config;
+
+	pthread_join(x->thread, NULL);
+	c->examination = NULL;
+	if (current)
+		answer_all(c, x->report);
+	else if (c->patient_count && !examination_begin(c))
+		answer_all(c, NULL);
+	examination_free(x);
+}
+
+static void patient_leaves(struct varlink_call *call, void *state)
+{
+	struct control *c = state;
+	unsigned i = 0;
+
+	while (c->patients[i].call != call)
+		i++;
+	varlink_charge_wait(call, c->patients[i].since_ns);
+	c->patients[i] = c->patients[--c->patient_count];
+}
+
+static void examine(struct varlink_call *call, json_t *parameters)
+{
+	struct control *c = varlink_call_userdata(call);
+
+	varlink_defer(call, patient_leaves, c);
+	/* A client waits for one call at a time, so there is room. */
+	c->patients[c->patient_count++] =
+		(struct patient){ .call = call,
+				  .text = json_is_true(json_object_get(parameters, "text")),
+				  .since_ns = clock_ns() };
+	if (!c->examination && !examination_begin(c))
+		answer_all(c, NULL);
+}
+
+/* The mailbox is about to end.  If the thread was first, its answer is posted
+ * when this returns. */
+static void examination_stop(struct control *c)
+{
+	struct examination *x = c->examination;
+
+	if (!x || atomic_exchange(&x->stop, true))
+		return;
+	if (atomic_exchange(&x->decided, true))
+		while (sem_wait(&x->ended) < 0)
+			; /* EINTR */
+}
+
+bool control_end(struct control *c)
+{
+	struct examination *x = c->examination;
+
+	if (!x)
+		return true;
+	if (!sem_wait_until(&x->ended, clock_ns() + EXAMINATION_END_NS))
+		return false;
+	pthread_join(x->thread, NULL);
+	c->examination = NULL;
+	examination_free(x);
+	return true;
+}
+
 /* ---- The interface ---- */
 
 /* clang-format off */
@@ -480,7 +674,7 @@ static const struct varlink_method control_methods[] = {
 	{ "ListConnections", VARLINK_READ, false, PARAMETERS(LISTENER, LIMIT(CONNECTIONS_LIMIT_MAX)),
 	  list_connections },
 	{ "GetConfig", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), get_config },
-	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), control_doctor },
+	{ "Doctor", VARLINK_READ, false, PARAMETERS(OPTIONAL("text", BOOL)), examine },
 	{ "SetLogLevel", VARLINK_CHANGE, false, PARAMETERS(REQUIRED("level", STRING)), set_log_level },
 	{ "Drain", VARLINK_CHANGE, false, PARAMETERS(LISTENER), drain },
 	{ "Resume", VARLINK_CHANGE, false, PARAMETERS(LISTENER), resume },
@@ -542,5 +736,5 @@ void control_stop(struct control *c)
 	c->varlink = NULL;
 	free(c->description);
 	c->description = NULL;
-	control_doctor_stop(c);
+	examination_stop(c);
 }

@@ -24,7 +24,7 @@ struct control {
 	struct varlink_interface interface;
 	char *description;      /* description of the interface; owned */
 	unsigned listing_count; /* ListConnections requests that workers have not answered yet */
-	struct examination *examination; /* the one that runs, see control_doctor.c; NULL: none */
+	struct examination *examination; /* the one that runs; NULL: none */
 	struct patient patients[VARLINK_CLIENTS_MAX];
 	unsigned patient_count;
 };
@@ -40,3 +40,6 @@ void control_stop(struct control *c);
 /* After control_stop(), when the mailbox has ended: waits for the thread of a Doctor.  False: it
  * hangs, in a file system or a driver: the process must _exit(). */
 bool control_end(struct control *c);
+
+/* control_idl.c: the interface in Varlink's language, to be freed.  NULL: no memory. */
+char *control_describe(void);

@@ -5,8 +5,9 @@
  * The types of statistics are generated from the schema, base/statistics.h. */
 #include <stdio.h>
 
-#include "control_internal.h"
+#include "control.h"
 #include "statistics.h"
+#include "util.h"
 
 static const char interface[] =
 	"# Look at and change a running nbserved.  See nbserved-control(7).\n"
