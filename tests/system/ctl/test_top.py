@@ -243,35 +243,6 @@ def test_sorts_by_keys_and_by_option(daemon, terminal):
         top.wait("^listener ▲")
 
 
-def test_pause_stops_the_screen(daemon, terminal):
-    with load(daemon, "echo-epoll"):
-        top = terminal(daemon, *FAST)
-        top.wait("^echo-epoll +epoll +[1-9]")
-        top.keys("p")
-        top.wait("^paused")
-        before = top.screen()
-        # The daemon continues, and so does the stream: five more documents come.
-        paused_at = daemon.call("GetStats")["uptime_ns"]
-        wait_until(
-            lambda: daemon.call("GetStats")["uptime_ns"] > paused_at + 500_000_000,
-            "half a second",
-        )
-        assert top.screen() == before
-        top.keys("p")
-        top.wait_gone("^paused")
-        wait_until(lambda: top.screen() != before, "it continues")
-
-
-def test_the_keys_fit_80x24(daemon, terminal):
-    top = terminal(daemon, *FAST)
-    top.wait("^quiet ")
-    top.keys("?")
-    top.wait("^u +sort by server's CPU$")
-    top.wait(r"^q quit  \? back")
-    keys = [line.split("  ")[0] for line in top.lines()]
-    assert {"q, Ctrl-C", *"rnekob59cstu"} <= {*keys}
-
-
 # ---- The daemon goes and comes ----
 
 

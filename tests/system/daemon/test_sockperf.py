@@ -123,13 +123,6 @@ def test_messages_come_back_with_the_flag_cleared(daemon):
     assert counted(daemon) == (len(payloads), len(payloads))
 
 
-def test_single_bytes(daemon):
-    with daemon.connect("sockperf") as s:
-        for byte in message(CLIENT | PONG_REQUEST, b"payload") * 20:
-            s.sendall(bytes([byte]))
-        assert receive(s, 20 * 21) == message(PONG_REQUEST, b"payload") * 20
-
-
 @pytest.mark.parametrize("length", [0, 13, MIB + 1, 2**31, 2**32 - 1])
 def test_a_length_that_cannot_be_ends_the_connection(daemon, length):
     with daemon.connect("sockperf") as s:

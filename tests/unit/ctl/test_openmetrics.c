@@ -144,37 +144,3 @@ TEST(exports_are_told_by_listener)
 			  ",operation=\"read\"} 0.000001500\n");
 	free(text);
 }
-
-/* All samples of a metric stand together, and its header comes once. */
-TEST(families_are_not_interleaved)
-{
-	char *text = text_of("{\"uptime_ns\":5,\"listeners\":[" LISTENER "," LISTENER "]}");
-	char family[100] = "", *line, *rest;
-	unsigned headers = 0;
-	json_t *seen = json_object();
-
-	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		if (!strncmp(line, "# TYPE ", 7)) {
-			sscanf(line, "# TYPE %99s", family);
-			assert_null(json_object_get(seen, family));
-			json_object_set_new(seen, family, json_true());
-			headers++;
-		} else if (*line != '#') {
-			assert_int_equal(strncmp(line, family, strlen(family)), 0);
-		}
-	}
-	assert_true(headers > 20);
-	json_decref(seen);
-	free(text);
-}
-
-TEST(empty_document_ends_well)
-{
-	char *text = text_of("{}");
-	size_t bytes = strlen(text);
-
-	assert_true(bytes > 6);
-	assert_string_equal(text + bytes - 6, "# EOF\n");
-	assert_null(strstr(text, "nbserved_generation 0"));
-	free(text);
-}

@@ -1,4 +1,4 @@
-/* simple/echo.c, discard.c, chargen.c: what comes out depends only on what came in, however it was
+/* simple/echo.c, chargen.c: what comes out depends only on what came in, however it was
  * cut on the way. */
 #include "fake_engine.h"
 #include "registry.h"
@@ -67,16 +67,6 @@ TEST(echo_of_large_pieces)
 	fake_stop(f);
 }
 
-TEST(echo_byte_by_byte_is_the_same)
-{
-	struct fake *f = start("echo");
-	struct fake_peer *p = fake_connect(f);
-
-	assert_int_equal(fake_send_all(f, p, input, INPUT, 1), INPUT);
-	check_echo(f, p);
-	fake_stop(f);
-}
-
 TEST(echo_at_random_splits_is_the_same)
 {
 	for (unsigned seed = 1; seed <= 20; seed++) {
@@ -89,26 +79,6 @@ TEST(echo_at_random_splits_is_the_same)
 		assert_null(p->conn);
 		fake_stop(f);
 	}
-}
-
-TEST(echo_keeps_connections_apart)
-{
-	struct fake *f = start("echo");
-	struct fake_peer *peers[10];
-
-	for (unsigned i = 0; i < ARRAY_SIZE(peers); i++)
-		peers[i] = fake_connect(f);
-	for (size_t at = 0; at < 10000; at += 100) {
-		for (unsigned i = 0; i < ARRAY_SIZE(peers); i++)
-			fake_send(f, peers[i], input + 1000 * i + at, 100);
-		fake_turn(f);
-	}
-	fake_settle(f);
-	for (unsigned i = 0; i < ARRAY_SIZE(peers); i++) {
-		assert_int_equal(peers[i]->out_bytes, 10000);
-		assert_memory_equal(peers[i]->out, input + 1000 * i, 10000);
-	}
-	fake_stop(f);
 }
 
 TEST(echo_counts_one_operation_a_batch)
@@ -125,29 +95,6 @@ TEST(echo_counts_one_operation_a_batch)
 	assert_int_equal(stat_load(f->worker.stats.bytes_in), 1200);
 	assert_int_equal(stat_load(f->worker.stats.bytes_out), 1200);
 	fake_stop(f);
-}
-
-/* ---- discard ---- */
-
-TEST(discard_takes_everything_and_answers_nothing)
-{
-	static const size_t pieces[] = { CHUNK, 1, 777 };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
-		struct fake *f = start("discard");
-		struct fake_peer *p = fake_connect(f);
-
-		p->room = 0; /* a client that never reads is no reason to stop */
-		assert_int_equal(fake_send_all(f, p, input, INPUT, pieces[i]), INPUT);
-		assert_int_equal(p->out_bytes, 0);
-		assert_int_equal(p->pauses, 0);
-		assert_int_equal(fake_chunks_used(f), 0);
-		assert_int_equal(stat_load(f->worker.stats.bytes_in), INPUT);
-		fake_eof(f, p);
-		fake_settle(f);
-		assert_null(p->conn);
-		fake_stop(f);
-	}
 }
 
 /* ---- chargen ---- */
@@ -175,21 +122,6 @@ static struct fake_peer *connect_reader(struct fake *f)
 	return fake_connect(f);
 }
 
-TEST(chargen_sends_the_text_of_rfc_864)
-{
-	static const char first[] = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "[\\]^_`abcdefg\r\n!\"#";
-	struct fake *f = start("chargen");
-	struct fake_peer *p = connect_reader(f);
-
-	fake_take(f, p, 4 * TEXT_PERIOD);
-	fake_settle(f);
-	assert_int_equal(p->out_bytes, 4 * TEXT_PERIOD);
-	assert_memory_equal(p->out, first, sizeof(first) - 1);
-	check_text(p);
-	fake_stop(f);
-}
-
 TEST(chargen_in_small_takes_is_the_same)
 {
 	for (unsigned round = 1; round <= 10; round++) {
@@ -209,20 +141,6 @@ TEST(chargen_in_small_takes_is_the_same)
 	}
 }
 
-TEST(chargen_is_endless)
-{
-	struct fake *f = start("chargen");
-	struct fake_peer *p = connect_reader(f);
-
-	for (unsigned i = 0; i < 40; i++) {
-		fake_take(f, p, 100000);
-		fake_settle(f);
-		assert_int_equal(p->room, 0);
-	}
-	assert_int_equal(p->out_bytes, 40 * 100000);
-	fake_stop(f);
-}
-
 TEST(chargen_holds_one_chunk_for_all_clients)
 {
 	struct fake *f = start("chargen");
@@ -230,20 +148,6 @@ TEST(chargen_holds_one_chunk_for_all_clients)
 	for (unsigned i = 0; i < 20; i++)
 		connect_reader(f);
 	assert_int_equal(fake_chunks_used(f), 1);
-	fake_stop(f);
-}
-
-TEST(chargen_ignores_what_it_receives)
-{
-	struct fake *f = start("chargen");
-	struct fake_peer *p = connect_reader(f);
-
-	assert_int_equal(fake_send_all(f, p, input, INPUT, 1000), INPUT);
-	assert_int_equal(fake_chunks_used(f), 1);
-	fake_take(f, p, TEXT_PERIOD);
-	fake_settle(f);
-	assert_int_equal(p->out_bytes, TEXT_PERIOD);
-	check_text(p);
 	fake_stop(f);
 }
 
@@ -264,20 +168,6 @@ TEST(chargen_sends_after_a_fin_and_ends_with_a_drain)
 	fake_settle(f);
 	assert_null(p->conn);
 	assert_int_equal(f->drained, 1);
-	fake_stop(f);
-}
-
-TEST(chargen_sends_whole_lines_out_of_small_chunks)
-{
-	struct fake *f = fake_start(registry_service("chargen"), CHUNKS, 4096, 0);
-	struct fake_peer *p = connect_reader(f);
-
-	fake_take(f, p, 100000);
-	fake_settle(f);
-	assert_int_equal(p->out_bytes, 100000);
-	for (size_t i = 0; i < p->out_bytes; i++)
-		if (i % 74 >= 72)
-			assert_int_equal(p->out[i], i % 74 == 72 ? '\r' : '\n');
 	fake_stop(f);
 }
 
@@ -322,16 +212,6 @@ TEST(every_service_survives_a_reset_at_any_time)
 			services[s]->shared_free(f->worker.shared);
 		fake_stop(f);
 	}
-}
-
-TEST(services_are_found_by_name)
-{
-	for (unsigned i = 0; services[i]; i++) {
-		assert_ptr_equal(registry_service(services[i]->name), services[i]);
-		assert_non_null(services[i]->operations[0]);
-	}
-	assert_null(registry_service("ech"));
-	assert_null(registry_service(""));
 }
 
 static int fill_input(void **state)

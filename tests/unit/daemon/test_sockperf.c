@@ -106,25 +106,6 @@ TEST(a_slow_reader_gets_the_same_bytes)
 	free(s);
 }
 
-TEST(a_half_close_answers_everything)
-{
-	struct stream *s = stream_new();
-	struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
-
-	t->room = 1000;
-	case_input(t, s->data, s->bytes / 2, 3000);
-	case_input(t, "\1", 1, 1);
-	conn_eof(t->conn);
-	case_turns(t);
-	assert_non_null(t->conn);
-	case_take(t, SIZE_MAX);
-	assert_null(t->conn);
-	assert_int_equal(t->ends[CONN_END_PEER], 1);
-	assert_memory_equal(t->out, s->expected, t->out_bytes);
-	case_free(t);
-	free(s);
-}
-
 TEST(a_length_that_cannot_be_ends_the_connection)
 {
 	static const uint32_t lengths[] = { 0,          1,         13, SOCKPERF_LENGTH_MAX + 1,
@@ -143,16 +124,4 @@ TEST(a_length_that_cannot_be_ends_the_connection)
 		assert_int_equal(t->worker.pool.free_count, CHUNKS);
 		case_free(t);
 	}
-}
-
-TEST(headers_are_read_as_sockperf_writes_them)
-{
-	const uint8_t pong[] = { 1, 2, 3, 4, 5, 6, 7, 8, 0, 3, 0, 0, 1, 2 };
-	const uint8_t most[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 16, 0, 0 };
-	uint32_t length;
-
-	assert_int_equal(sockperf_parse(pong, &length), SOCKPERF_PONG);
-	assert_int_equal(length, 258);
-	assert_int_equal(sockperf_parse(most, &length), SOCKPERF_COUNT);
-	assert_int_equal(length, SOCKPERF_LENGTH_MAX);
 }

@@ -134,60 +134,6 @@ static int fresh(void **state)
 
 /* ---- Calls ---- */
 
-TEST_WITH(answers_have_the_documented_form, fresh, teardown, &interface)
-{
-	static const char *const talks[][2] = {
-		{ "{\"method\":\"org.example.Test.Echo\",\"parameters\":{\"text\":\"x\"}}",
-		  "{\"parameters\":{\"text\":\"x\"}}\n" },
-		{ CALL("Echo"), "{\"parameters\":{}}\n" },
-		{ MORE("Echo"), "{\"parameters\":{}}\n" },
-		{ CALL("Fail"),
-		  "{\"error\":\"org.example.Test.Failed\",\"parameters\":{\"x\":1}}\n" },
-		{ "{\"method\":\"" SERVICE ".GetInfo\"}",
-		  "{\"parameters\":{\"vendor\":\"v\",\"product\":\"p\",\"version\":\"1\","
-		  "\"url\":\"u\",\"interfaces\":[\"" SERVICE "\",\"org.example.Test\"]}}\n" },
-		{ "{\"method\":\"" SERVICE ".GetInterfaceDescription\","
-		  "\"parameters\":{\"interface\":\"org.example.Test\"}}",
-		  "{\"parameters\":{\"description\":\"interface org.example.Test\\n\"}}\n" },
-		{ "{\"method\":\"" SERVICE ".GetInterfaceDescription\","
-		  "\"parameters\":{\"interface\":\"org.example\"}}",
-		  "{\"error\":\"" SERVICE ".InterfaceNotFound\","
-		  "\"parameters\":{\"interface\":\"org.example\"}}\n" },
-		{ "{\"method\":\"org.example.Echo\"}",
-		  "{\"error\":\"" SERVICE ".InterfaceNotFound\","
-		  "\"parameters\":{\"interface\":\"org.example\"}}\n" },
-		{ CALL("echo"), "{\"error\":\"" SERVICE ".MethodNotFound\","
-				"\"parameters\":{\"method\":\"org.example.Test.echo\"}}\n" },
-		{ "{\"method\":\"org.example.Test.Echo\",\"parameters\":{\"text\":1}}",
-		  "{\"error\":\"" SERVICE ".InvalidParameter\","
-		  "\"parameters\":{\"parameter\":\"text\"}}\n" },
-		{ "{\"method\":\"Echo\"}", "{\"error\":\"" SERVICE ".InvalidParameter\","
-					   "\"parameters\":{\"parameter\":\"method\"}}\n" },
-	};
-	struct world *w = *state;
-	int fd = dial(w);
-
-	for (unsigned i = 0; i < ARRAY_SIZE(talks); i++) {
-		say(w, fd, talks[i][0]);
-		expect(w, fd, talks[i][1]);
-	}
-	close(fd);
-}
-
-TEST_WITH(oneway_calls_are_never_answered, fresh, teardown, &interface)
-{
-	struct world *w = *state;
-	int fd = dial(w);
-
-	say(w, fd, ONEWAY("Once"));
-	say(w, fd, ONEWAY("Nonsense"));
-	say(w, fd, ONEWAY("Fail"));
-	expect_nothing(w, fd);
-	expect_service(w, fd);
-	assert_int_equal(onces, 1);
-	close(fd);
-}
-
 /* More calls than one turn handles, and the client does not wait for them. */
 TEST_WITH(oneway_calls_of_a_client_that_left_are_done, fresh, teardown, &interface)
 {
@@ -316,38 +262,6 @@ TEST_WITH(a_stream_holds_one_part_for_a_client_that_does_not_read, fresh, teardo
 
 /* ---- Input that ends a connection ---- */
 
-TEST_WITH(input_other_than_a_call_ends_the_connection, fresh, teardown, &interface)
-{
-	static const char *const texts[] = {
-		"", "x", "[]", "{}", "{\"method\":1}", "{\"method\":\"a.b\",\"x\":1}"
-	};
-	struct world *w = *state;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
-		int fd = dial(w);
-
-		say(w, fd, texts[i]);
-		expect_end(w, fd);
-	}
-}
-
-TEST_WITH(oversize_ends_the_connection, fresh, teardown, &interface)
-{
-	static char text[VARLINK_MESSAGE_MAX + 2];
-	struct world *w = *state;
-	int fd = dial(w);
-	ssize_t sent = 0;
-
-	memset(text, ' ', sizeof(text));
-	for (size_t at = 0; at < sizeof(text) && sent >= 0; at += (size_t)sent) {
-		sent = send(fd, text + at, sizeof(text) - at, MSG_NOSIGNAL);
-		if (sent < 0 && errno == EAGAIN)
-			sent = 0;
-		pump(w);
-	}
-	expect_end(w, fd);
-}
-
 TEST_WITH(an_answer_above_the_bound_ends_the_connection, fresh, teardown, &interface)
 {
 	struct world *w = *state;
@@ -380,23 +294,6 @@ TEST_WITH(nothing_is_read_from_a_client_that_does_not_read, fresh, teardown, &in
 	assert_int_equal(onces, 1);
 	free(answer);
 	close(fd);
-}
-
-TEST_WITH(more_clients_of_a_uid_than_its_places_are_refused, fresh, teardown, &interface)
-{
-	struct world *w = *state;
-	int fds[VARLINK_USER_CLIENTS_MAX];
-
-	for (unsigned i = 0; i < VARLINK_USER_CLIENTS_MAX; i++)
-		fds[i] = dial(w);
-	expect_end(w, dial(w));
-	expect_service(w, fds[VARLINK_USER_CLIENTS_MAX - 1]);
-	close(fds[0]);
-	pump(w);
-	fds[0] = dial(w);
-	expect_service(w, fds[0]);
-	for (unsigned i = 0; i < VARLINK_USER_CLIENTS_MAX; i++)
-		close(fds[i]);
 }
 
 /* The user's share returns between any two readings of the clock while a call has arrived. */

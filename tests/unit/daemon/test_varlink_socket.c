@@ -14,16 +14,6 @@ static const struct varlink_method methods[] = {
 static const struct varlink_interface interface = { "org.example.Test",
 						    "interface org.example.Test\n", methods };
 
-TEST_WITH(the_socket_is_for_its_owner_and_group, setup, teardown, &interface)
-{
-	struct world *w = *state;
-	struct stat st;
-
-	assert_int_equal(lstat(w->path, &st), 0);
-	assert_true(S_ISSOCK(st.st_mode));
-	assert_int_equal(st.st_mode & 07777, 0660);
-}
-
 static _Atomic bool ended;
 
 /* Makes files meanwhile; not NULL: one of them had another mode than it was made with. */
@@ -87,32 +77,6 @@ static int try_to_listen(struct world *w, struct reason *reason)
 	return rc;
 }
 
-TEST_WITH(a_live_socket_is_an_error_and_stays, setup, teardown, &interface)
-{
-	struct world *w = *state;
-	struct reason reason = { 0 };
-	int fd;
-
-	assert_int_equal(try_to_listen(w, &reason), -EADDRINUSE);
-	assert_non_null(strstr(reason.text, "another server"));
-	fd = dial(w);
-	expect_service(w, fd);
-	close(fd);
-}
-
-TEST_WITH(a_stale_socket_is_replaced, setup, teardown, &interface)
-{
-	struct world *w = *state;
-	struct sockaddr_un sa = address_of(w);
-	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-
-	stop(w);
-	assert_int_equal(bind(fd, (const struct sockaddr *)&sa, sizeof(sa)), 0);
-	close(fd);
-	w->varlink = start(w);
-	close(dial(w));
-}
-
 /* Another server that has bound it and does not listen yet is not robbed of it, and to find out
  * leaves no connection in its queue. */
 TEST_WITH(the_owner_is_found_without_connecting, setup, teardown, &interface)
@@ -130,42 +94,6 @@ TEST_WITH(the_owner_is_found_without_connecting, setup, teardown, &interface)
 	assert_int_equal(accept(fd, NULL, NULL), -1);
 	assert_int_equal(errno, EAGAIN);
 	close(fd);
-	assert_int_equal(unlink(w->path), 0);
-}
-
-TEST_WITH(a_missing_directory_is_named, setup, teardown, &interface)
-{
-	struct world *w = *state;
-	struct reason reason = { 0 };
-
-	stop(w);
-	strcat(w->path, "/none");
-	assert_int_equal(try_to_listen(w, &reason), -ENOENT);
-	assert_non_null(strstr(reason.text, "no such directory"));
-}
-
-TEST_WITH(a_file_other_than_a_socket_is_left_alone, setup, teardown, &interface)
-{
-	struct world *w = *state;
-	struct reason reason = { 0 };
-
-	stop(w);
-	assert_int_equal(symlink("nowhere", w->path), 0);
-	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
-	assert_int_equal(unlink(w->path), 0);
-	close(open(w->path, O_CREAT | O_WRONLY, 0600));
-	assert_int_equal(try_to_listen(w, &reason), -EEXIST);
-	assert_non_null(strstr(reason.text, "not a socket"));
-	assert_int_equal(unlink(w->path), 0);
-}
-
-TEST_WITH(a_file_put_in_its_place_is_not_removed, setup, teardown, &interface)
-{
-	struct world *w = *state;
-
-	assert_int_equal(unlink(w->path), 0);
-	close(open(w->path, O_CREAT | O_WRONLY, 0600));
-	stop(w);
 	assert_int_equal(unlink(w->path), 0);
 }
 
