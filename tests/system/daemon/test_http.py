@@ -5,12 +5,11 @@ import http.client
 import re
 import socket
 import subprocess
-import threading
 import time
 from email.utils import parsedate_to_datetime
 
 import pytest
-from conftest import ENGINES, TIMEOUT, listener, requires, wait_until
+from conftest import TIMEOUT, listener, requires, wait_until
 from traffic import Exchange, Sender, connect, noise, receive, receive_all, send_until_stuck
 
 KIB, MIB = 1024, 1024 * 1024
@@ -235,19 +234,6 @@ def test_pipelining_answers_many_in_a_send(daemon):
     assert total < 5000
 
 
-def test_http_1_0_and_close(daemon):
-    assert exchange(daemon, b"GET / HTTP/1.0\r\n\r\n" + GET, fin=False) == ROOT % b"Connection: close\r\n"
-    kept = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
-    assert exchange(daemon, 3 * kept) == 3 * (ROOT % b"Connection: keep-alive\r\n")
-    closed = GET[:-2] + b"Connection: close\r\n\r\n"
-    assert exchange(daemon, GET + closed + GET, fin=False) == ROOT % b"" + ROOT % b"Connection: close\r\n"
-    # A reply that is long in going out is not cut by the close.
-    big = b"GET /bytes/5M HTTP/1.0\r\n\r\n"
-    got = exchange(daemon, big, fin=False)
-    assert got.split(b"\r\n\r\n", 1)[1] == pattern(5 * MIB)
-    assert daemon.stats("http")["connections"]["closed"]["protocol"] == 0
-
-
 def test_expect_continue(daemon):
     head = POST + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     with daemon.connect("http") as s:
@@ -353,46 +339,6 @@ def test_the_last_reply_is_read_before_the_connection_is_reset(start_daemon, eng
         s.sendall(b"x")
     if drain:
         assert daemon.process.wait(TIMEOUT) == 0
-
-
-def test_slow_heads_are_timed_out_and_slow_bodies_are_not(start_daemon):
-    """All engines at once, because it takes the time that it takes."""
-    daemon = start_daemon("".join(listener(e, service="http", engine=e) for e in ENGINES))
-    slow, body, idle = {}, {}, {}
-    started = time.monotonic()
-    for e in ENGINES:
-        slow[e], body[e], idle[e] = (connect(daemon.addresses(e)[0]) for _ in range(3))
-        body[e].sendall(POST + b"Content-Length: 5\r\n\r\nhel")
-        idle[e].sendall(GET)
-    stop = threading.Event()
-
-    def drip():
-        for byte in b"GET / HTTP/1.1\r\nHost: " + b"x" * 1000:
-            for s in slow.values():
-                try:
-                    s.send(bytes([byte]))
-                except OSError:
-                    pass
-            if stop.wait(0.25):
-                return
-
-    thread = threading.Thread(target=drip, daemon=True)
-    thread.start()
-    for e in ENGINES:
-        assert receive(slow[e], 12) == b"HTTP/1.1 408"
-        assert time.monotonic() - started > 9
-    stop.set()
-    thread.join()
-    for e in ENGINES:
-        wait_until(lambda: daemon.stats(e)["connections"]["closed"]["idle"] == 1, "it is closed")
-        body[e].sendall(b"lo")
-        while not body[e].recv(1000).endswith(b"lo"):
-            pass
-        receive(idle[e], len(ROOT) - 2)
-        idle[e].sendall(GET)
-        assert receive(idle[e], len(ROOT) - 2) == ROOT % b""
-    for s in (*slow.values(), *body.values(), *idle.values()):
-        s.close()
 
 
 # ---- Bounds ----

@@ -86,57 +86,6 @@ static struct admission *admission_with(uint64_t max, uint64_t max_per_address, 
 	return a;
 }
 
-TEST(the_total_is_limited_and_a_refusal_costs_nothing)
-{
-	struct admission *a = admission_with(2, 0, NULL);
-	void *tickets[2], *ticket;
-
-	assert_int_equal(admission_enter(a, -1, NULL, &tickets[0]), 0);
-	assert_int_equal(admission_enter(a, -1, NULL, &tickets[1]), 0);
-	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(admission_enter(a, -1, NULL, &ticket), -EUSERS);
-	admission_release(a, tickets[0]);
-	assert_int_equal(admission_enter(a, -1, NULL, &ticket), 0);
-	assert_int_equal(admission_enter(a, -1, NULL, &tickets[0]), -EUSERS);
-	admission_release(a, ticket);
-	admission_release(a, tickets[1]);
-	admission_free(a);
-}
-
-TEST(no_limit_lets_everyone_in)
-{
-	struct admission *a = admission_with(0, 0, NULL);
-	void *ticket;
-
-	for (unsigned i = 0; i < 1000; i++)
-		assert_int_equal(admission_enter(a, -1, NULL, &ticket), 0);
-	for (unsigned i = 0; i < 1000; i++)
-		admission_release(a, NULL);
-	admission_free(a);
-}
-
-TEST(each_address_has_its_own_limit)
-{
-	struct admission *a = admission_with(0, 2, NULL);
-	int one = accept_from(1, false), two = accept_from(2, false);
-	void *tickets[4], *ticket;
-
-	assert_int_equal(admission_enter(a, one, NULL, &tickets[0]), 0);
-	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
-	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS);
-	assert_int_equal(admission_enter(a, two, NULL, &tickets[2]), 0);
-	assert_int_equal(admission_enter(a, two, NULL, &tickets[3]), 0);
-	assert_int_equal(admission_enter(a, two, NULL, &ticket), -EUSERS);
-	admission_release(a, tickets[1]);
-	assert_int_equal(admission_enter(a, two, NULL, &ticket), -EUSERS);
-	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
-	for (unsigned i = 0; i < 4; i++)
-		admission_release(a, tickets[i]);
-	admission_free(a);
-	close(one);
-	close(two);
-}
-
 TEST(ipv4_and_its_mapped_form_are_one_address)
 {
 	struct admission *a = admission_with(0, 1, NULL);
@@ -236,45 +185,6 @@ TEST(local_lets_this_host_in)
 	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
 		assert_int_equal(enter_from(a, others[i]), -EACCES);
 	admission_free(a);
-}
-
-/* The server's end of a connection of this user over a Unix socket. */
-static int accept_local(void)
-{
-	int fds[2];
-
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	close(fds[1]);
-	return fds[0];
-}
-
-TEST(on_unix_sockets_a_user_takes_the_place_of_an_address)
-{
-	struct admission *a = admission_with(0, 1, "127.0.0.0/8");
-	int ours[2] = { accept_local(), accept_local() }, remote = accept_from(1, false), theirs;
-	void *tickets[3], *ticket;
-
-	assert_int_equal(admission_enter(a, ours[0], NULL, &tickets[0]), 0); /* `allow` is of IP */
-	assert_int_equal(admission_enter(a, ours[1], NULL, &ticket), -EUSERS);
-	assert_int_equal(admission_enter(a, remote, NULL, &tickets[1]), 0);
-	assert_int_equal(admission_enter(a, ours[1], NULL, &ticket), -EUSERS);
-	if (geteuid() == 0) {
-		assert_int_equal(seteuid(65534), 0);
-		theirs = accept_local();
-		assert_int_equal(seteuid(0), 0);
-		assert_int_equal(admission_enter(a, theirs, NULL, &tickets[2]), 0);
-		assert_int_equal(admission_enter(a, theirs, NULL, &ticket), -EUSERS);
-		admission_release(a, tickets[2]);
-		close(theirs);
-	}
-	admission_release(a, tickets[0]);
-	assert_int_equal(admission_enter(a, ours[1], NULL, &tickets[0]), 0);
-	admission_release(a, tickets[0]);
-	admission_release(a, tickets[1]);
-	admission_free(a);
-	close(ours[0]);
-	close(ours[1]);
-	close(remote);
 }
 
 TEST(a_client_that_has_left_already_is_refused)

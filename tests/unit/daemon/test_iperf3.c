@@ -146,40 +146,6 @@ static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsig
 		assert_null(s->streams[i]->conn);
 }
 
-TEST_WITH(forward_counts_however_it_is_cut, scene_start, scene_stop, NULL)
-{
-	static const size_t pieces[] = { 1, 3, 36, 37, 4096 };
-	static const char data[5000];
-	struct scene *s = *state;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
-		uint64_t bytes[2];
-
-		run(s, "{\"parallel\":2}", 2, pieces[i]);
-		fake_send_all(s->fake, s->streams[0], data, 5000, pieces[i]);
-		fake_send_all(s->fake, s->streams[1], data, 123, pieces[i]);
-		finish(s, "{\"streams\":[{\"id\":1,\"bytes\":5000},{\"id\":3,\"bytes\":123}]}",
-		       bytes, 2);
-		assert_int_equal(bytes[0], 5000);
-		assert_int_equal(bytes[1], 123);
-	}
-}
-
-TEST_WITH(reverse_sends_no_more_than_asked, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-	uint64_t bytes[2];
-
-	for (unsigned completion = 0; completion < 2; completion++) {
-		s->fake->completion = completion;
-		run(s, "{\"parallel\":2,\"reverse\":true,\"num\":1000000,\"len\":1000}", 2, 37);
-		assert_int_equal(s->streams[0]->out_bytes + s->streams[1]->out_bytes, 1000000);
-		finish(s, "{\"streams\":[]}", bytes, 2);
-		assert_int_equal(bytes[0], s->streams[0]->out_bytes);
-		assert_int_equal(bytes[1], s->streams[1]->out_bytes);
-	}
-}
-
 /* A client may read a whole block before it handles any other event. */
 TEST_WITH(senders_send_whole_blocks, scene_start, scene_stop, NULL)
 {
@@ -251,24 +217,6 @@ TEST_WITH(data_before_the_start_ends_the_stream, scene_start, scene_stop, NULL)
 	assert_int_equal(stat_load(s->fake->worker.stats.closed_protocol), 1);
 }
 
-TEST_WITH(bidir_knows_receivers_by_their_data, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-	uint64_t bytes[4];
-
-	run(s, "{\"parallel\":2,\"bidirectional\":true,\"num\":100000,\"len\":1000}", 4, 37);
-	/* The last ones receive: order does not matter. */
-	fake_send_all(s->fake, s->streams[3], "abc", 3, 3);
-	assert_int_equal(s->streams[0]->out_bytes, 0);
-	fake_send_all(s->fake, s->streams[2], "abcd", 4, 4);
-	settle(s);
-	assert_int_equal(s->streams[0]->out_bytes + s->streams[1]->out_bytes, 100000);
-	finish(s, "{\"streams\":[]}", bytes, 4);
-	assert_int_equal(bytes[0], 4);
-	assert_int_equal(bytes[1], 3);
-	assert_int_equal(bytes[2] + bytes[3], 100000);
-}
-
 TEST_WITH(bidir_without_data_ends, scene_start, scene_stop, NULL)
 {
 	struct scene *s = *state;
@@ -277,40 +225,6 @@ TEST_WITH(bidir_without_data_ends, scene_start, scene_stop, NULL)
 	run(s, "{\"bidirectional\":true}", 2, 37);
 	finish(s, "{\"streams\":[]}", bytes, 2);
 	assert_int_equal(bytes[0] + bytes[1], 0);
-}
-
-TEST_WITH(refusals_say_why, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-
-	set_up(s, "{\"udp\":true}", 5);
-	expect_error(s, IPERF3_NO_PROTOCOL);
-	/* The connection stays until the client has read the error. */
-	assert_non_null(s->control->conn);
-	fake_eof(s->fake, s->control);
-	settle(s);
-	assert_null(s->control->conn);
-	set_up(s, "nonsense", 5);
-	expect_error(s, IPERF3_BAD_PARAMS);
-	fake_reset(s->fake, s->control);
-	settle(s);
-	/* An option that cannot be set on this socket. */
-	set_up(s, "{\"window\":4096}", 37);
-	expect_state(s, IPERF3_CREATE_STREAMS);
-	open_stream(s, 37);
-	expect_error(s, IPERF3_BUFFER_FAILED);
-}
-
-TEST_WITH(no_stream_too_many, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-	struct fake_peer *more;
-
-	run(s, "{}", 1, 37);
-	more = open_stream(s, 37);
-	assert_int_equal(more->out_bytes, 1);
-	assert_int_equal(more->out[0], IPERF3_ACCESS_DENIED);
-	assert_non_null(s->streams[0]->conn);
 }
 
 static void pass_step(struct scene *s)
@@ -338,25 +252,6 @@ TEST_WITH(streams_may_come_one_by_one, scene_start, scene_stop, NULL)
 	assert_int_equal(stat_load(s->fake->worker.stats.operations[0].errors), 1);
 }
 
-TEST_WITH(streams_end_with_control, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-
-	for (unsigned how = 0; how < 4; how++) {
-		run(s, "{\"parallel\":3}", 3, 37);
-		if (how == 0)
-			fake_eof(s->fake, s->control);
-		else if (how == 1)
-			fake_reset(s->fake, s->control);
-		else
-			send_state(s, how == 2 ? IPERF3_CLIENT_TERMINATE : 99);
-		settle(s);
-		assert_null(s->control->conn);
-		for (unsigned i = 0; i < 3; i++)
-			assert_null(s->streams[i]->conn);
-	}
-}
-
 TEST_WITH(states_that_arrive_together_are_all_handled, scene_start, scene_stop, NULL)
 {
 	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_START, IPERF3_TEST_END };
@@ -372,23 +267,6 @@ TEST_WITH(states_that_arrive_together_are_all_handled, scene_start, scene_stop, 
 	send_state(s, 0);
 	settle(s);
 	assert_null(s->control->conn);
-}
-
-TEST_WITH(the_end_of_a_drain_ends_a_test, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-	struct worker *w = &s->fake->worker;
-
-	run(s, "{}", 1, 37);
-	w->drain.deadline_ns = clock_ns() + 60 * (uint64_t)NS_PER_S;
-	w->drain.on = true;
-	send_state(s, IPERF3_TEST_START);
-	settle(s);
-	assert_int_equal(s->control->out_bytes, s->seen);
-	w->drain.deadline_ns = clock_ns();
-	send_state(s, IPERF3_TEST_START);
-	expect_state(s, IPERF3_SERVER_TERMINATE);
-	assert_int_equal(stat_load(w->stats.operations[0].errors), 1);
 }
 
 /* Nothing comes for longer than a drain waits for idle connections: the client gets no CPU, or its

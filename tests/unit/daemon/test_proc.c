@@ -148,17 +148,6 @@ TEST(a_thread_that_is_not_there_is_enoent)
 	assert_memory_equal(&cost, &untouched, sizeof(cost));
 }
 
-TEST(costs_add_up)
-{
-	struct proc_cost sum = { 1, 2, 3, 4 };
-
-	proc_cost_add(&sum, &(struct proc_cost){ 10, 20, 30, 40 });
-	assert_int_equal(sum.cpu_user_ns, 11);
-	assert_int_equal(sum.cpu_system_ns, 22);
-	assert_int_equal(sum.switches_voluntary, 33);
-	assert_int_equal(sum.switches_involuntary, 44);
-}
-
 /* ---- The kernel's threads: played by ours, which take their names ---- */
 
 struct actor {

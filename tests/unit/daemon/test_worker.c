@@ -5,82 +5,6 @@
 #include "worker_case.h"
 #include "worker_stop.h"
 
-TEST(starting_and_stopping_leaves_nothing)
-{
-	for_each_engine(engine)
-	{
-		unsigned before = descriptors();
-
-		for (unsigned i = 0; i < 5; i++)
-			bench_stop(bench_start(engine, echo()));
-		await_descriptors(before);
-	}
-}
-
-TEST(each_engine_answers)
-{
-	for_each_engine(engine)
-	{
-		struct bench *b = bench_start(engine, echo());
-		int fds[20];
-
-		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
-			fds[i] = client_connect(&b->place);
-		for (unsigned round = 0; round < 20; round++)
-			for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
-				assert_int_equal(client_echo(fds[i]), 1);
-		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++)
-			close(fds[i]);
-		bench_stop(b);
-	}
-}
-
-TEST(features_say_what_the_engine_uses)
-{
-	for_each_engine(engine)
-	{
-		struct bench *b = bench_start(engine, echo());
-		uint64_t features = b->worker.features, probed = 0;
-		struct reason reason;
-
-		if (!strcmp(engine->name, "epoll"))
-			assert_int_equal(features, FEATURE_BIT(rcvlowat));
-		else
-			assert_true(features & FEATURE_BIT(multishot_accept));
-		if (!strcmp(engine->name, "io_uring"))
-			assert_true(features & FEATURE_BIT(multishot_recv));
-		if (!strcmp(engine->name, "io_uring-poll"))
-			assert_true(features & FEATURE_BIT(multishot_poll));
-		assert_int_equal(worker_probe(engine, &b->worker.options, &probed, &reason), 0);
-		assert_int_equal(probed, features);
-		bench_stop(b);
-	}
-}
-
-TEST(stopping_ends_open_connections_at_once)
-{
-	for_each_engine(engine)
-	{
-		unsigned before = descriptors();
-		struct bench *b = bench_start(engine, echo());
-		int fds[100];
-		uint64_t start_ns;
-
-		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
-			fds[i] = client_connect(&b->place);
-			assert_int_equal(client_echo(fds[i]), 1);
-		}
-		start_ns = clock_ns();
-		bench_stop(b);
-		assert_in_range(elapsed_ms(start_ns), 0, 1000);
-		for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
-			assert_true(client_is_ended(fds[i]));
-			close(fds[i]);
-		}
-		await_descriptors(before);
-	}
-}
-
 static void *stop_worker(void *worker)
 {
 	worker_stop_and_wait(worker);
@@ -139,52 +63,6 @@ TEST(the_address_is_free_when_the_worker_has_stopped)
 			fail_msg("%s: %s", engine->name, strerror(-again));
 		close(again);
 		close(fd);
-	}
-}
-
-TEST(drain_answers_what_is_open_and_accepts_no_more)
-{
-	for_each_engine(engine)
-	{
-		struct bench *b = bench_start(engine, echo());
-		int fd = client_connect(&b->place), late;
-
-		assert_int_equal(client_echo(fd), 1);
-		worker_request(&b->worker, REQUEST_DRAIN, clock_ns() + 3600ULL * NS_PER_S);
-		assert_int_equal(client_echo(fd), 1);
-		assert_int_equal(b->owner.drained, 0);
-		late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		while (connect(late, (struct sockaddr *)&b->place.sa, b->place.size) == 0) {
-			close(late); /* the kernel has not closed the socket yet */
-			late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		}
-		close(late);
-		shutdown(fd, SHUT_WR);
-		await(&b->owner.event);
-		assert_true(client_is_ended(fd));
-		assert_int_equal(b->owner.drained, 1);
-		close(fd);
-		bench_stop(b);
-	}
-}
-
-TEST(drain_ends_silent_connections)
-{
-	for_each_engine(engine)
-	{
-		struct bench *b = bench_start(engine, echo());
-		int fd = client_connect(&b->place);
-		uint64_t start_ns;
-
-		assert_int_equal(client_echo(fd), 1);
-		start_ns = clock_ns();
-		worker_request(&b->worker, REQUEST_DRAIN, clock_ns() + 3600ULL * NS_PER_S);
-		await(&b->owner.event);
-		assert_in_range(elapsed_ms(start_ns), 900, 5000);
-		assert_true(client_is_ended(fd));
-		assert_int_equal(stat_load(b->worker.stats.closed_drain), 1);
-		close(fd);
-		bench_stop(b);
 	}
 }
 
