@@ -93,7 +93,7 @@ static void progress(const struct visit *v, const struct target *t)
 {
 	char name[128];
 
-	if (!isatty(STDERR_FILENO))
+	if (!isatty(STDERR_FILENO) || !v->c->visits)
 		return;
 	snprintf(name, sizeof(name), "%s%s%s", t->listener, *point_of(v)->label ? " " : "",
 		 point_of(v)->label);
@@ -152,10 +152,15 @@ static unsigned counted(const json_t *counts, const char *key)
 static bool goes_on_after(struct visit *v, const struct targets *t, const char *listener,
 			  bool failed)
 {
-	json_t *row = targets_row(t, listener);
-	char *key = failed_key(point_of(v)->label, json_string_value(row));
-	unsigned failing = failed ? counted(v->failing, key) + 1 : 0;
+	unsigned failing;
+	json_t *row;
+	char *key;
 
+	if (!v->c->visits)
+		return !failed;
+	row = targets_row(t, listener);
+	key = failed_key(point_of(v)->label, json_string_value(row));
+	failing = failed ? counted(v->failing, key) + 1 : 0;
 	json_object_set_new(v->failing, key, json_integer(failing));
 	json_object_set_new(v->failed, key, json_integer(counted(v->failed, key) + failed));
 	free(key);
@@ -177,27 +182,46 @@ static void set_failed(const struct visit *v)
 
 /* ---- Rows of a visit ---- */
 
-/* Makes the rows of one visit of a listener. */
+/* Are several listeners busy?  Then the generator's requests cannot be attributed to one. */
+static bool are_several(const struct measures *m, unsigned first)
+{
+	const struct measure *active = NULL;
+	bool several = false;
+
+	for (unsigned i = first; i < m->count; i++) {
+		const struct measure *row = m->rows[i];
+
+		if (row->listener_count == 0)
+			continue;
+		several |= active && strcmp(active->listener, row->listener) != 0;
+		active = row;
+	}
+	return several;
+}
+
+/* Makes the rows of one visit of a listener, or of all listeners that COMMAND loaded. */
 static int visit_rows(struct visit *v, const struct targets *t, const struct sampler *s,
 		      char *const *argv, const struct generator_run *run)
 {
 	struct measures *m = v->measures;
 	unsigned first = m->count;
+	const struct place place = { v->round + 1, v->position + 1,
+				     v->c->visits ? v->rounds->seed : 0, v->c->serve };
 	int rc = sampler_rows(s, point_of(v)->label, m);
+	bool several;
 
 	if (rc != CTL_DONE)
 		return rc;
-	for (unsigned i = first; i < m->count; i++) {
-		set_row_generator(m->rows[i], argv, run);
-		set_shared_cpus(v, m->rows[i], &run->child.cpus);
-	}
+	several = are_several(m, first);
+	for (unsigned i = first; i < m->count && !several; i++)
+		if (m->rows[i]->listener_count || v->c->visits) {
+			set_row_generator(m->rows[i], argv, run);
+			set_shared_cpus(v, m->rows[i], &run->child.cpus);
+		}
 	sampler_set(s, m, first);
 	for (unsigned i = first; i < m->count; i++)
 		measure_check_requests(m->rows[i]);
-	rc = conditions_set(
-		v->conditions, m, first,
-		(struct place){ v->round + 1, v->position + 1, v->rounds->seed, v->c->serve }, argv,
-		run);
+	rc = conditions_set(v->conditions, m, first, place, argv, run);
 	for (unsigned i = first; i < m->count; i++) {
 		const char *pair = pair_of(v, t, m->rows[i]->listener);
 
@@ -208,40 +232,59 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	return rc;
 }
 
+/* Visits are quiet.  Else COMMAND's output is shown as it comes. */
+static int run_generator(struct visit *v, char **const *commands, struct sampler *sampler,
+			 struct generator_run *run)
+{
+	bool quiet = v->c->visits || v->ctl->values[VALUE_QUIET];
+	bool keep = v->c->visits || generator_name(commands[0]);
+	struct watcher watcher = sampler_watcher(sampler);
+	int rc;
+
+	fflush(v->ctl->out.file);
+	rc = generator_host_run(v->ctl, commands, quiet ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW, keep,
+				v->c->timeout_ms, &watcher, run);
+	return rc == CTL_DONE ? sampler->failed : rc;
+}
+
+/* What a program that is no known generator has printed of its visit. */
+static void show_output(const struct visit *v, const char *listener, const char *output)
+{
+	if (v->ctl->values[VALUE_QUIET] || v->ctl->out.json || !output || !*output)
+		return;
+	progress_end();
+	printf("%s: %s", listener, output);
+}
+
+/* Sets t->timed_out if COMMAND took too long.  Of a failed COMMAND there are no rows, unless it is
+ * not run in visits: then the user sees what it did. */
 static int visit(struct visit *v, const struct targets *all, struct target *t,
 		 char **const *commands, int *ret_status)
 {
+	json_t *names = t->listener ? json_pack("[s]", t->listener) : ctl_words(v->ctl);
 	struct sampler sampler;
-	struct watcher watcher;
 	struct generator_run run;
 	const struct child *child = &run.child;
-	int rc;
+	int rc = sampler_init(&sampler, v->ctl, json_pack("{s:o*}", "listeners", names),
+			      v->conditions->interfaces, v->c->layers);
+	bool counts;
 
-	rc = sampler_init(&sampler, v->ctl, json_pack("{s:[s]}", "listeners", t->listener),
-			  v->conditions->interfaces, v->c->layers, true);
 	if (rc != CTL_DONE)
 		return rc;
 	if (v->round > 0)
 		sampler.silence_ns = 0; /* the user was warned in the first round */
-	watcher = sampler_watcher(&sampler);
-	rc = generator_host_run(v->ctl, commands, CHILD_SHOW_ON_FAILURE, true, v->c->timeout_ms,
-				&watcher, &run);
-	rc = rc == CTL_DONE ? sampler.failed : rc;
-	v->conditions->by_ssh = t->addresses[0].by_ssh ? t->addresses[0].host : NULL;
-	t->timed_out = child->timed_out;
-	*ret_status = rc == CTL_DONE && !child->timed_out ? child->status : 0;
-	if (*ret_status > 0 && !child_interrupted())
-		sampler_end(&sampler, &child->use);
-	if (rc == CTL_DONE && child->status == 0 && !child->timed_out) {
+	rc = run_generator(v, commands, &sampler, &run);
+	v->conditions->by_ssh = t->listener && t->addresses[0].by_ssh ? t->addresses[0].host : NULL;
+	t->timed_out = rc == CTL_DONE && child->timed_out;
+	*ret_status = rc == CTL_DONE && !t->timed_out ? child->status : 0;
+	counts = child->status == 0 || !v->c->visits;
+	if (rc == CTL_DONE && !t->timed_out && child->status >= 0 &&
+	    (counts || !child_interrupted()))
 		rc = sampler_end(&sampler, &child->use);
-		if (rc == CTL_DONE)
-			rc = visit_rows(v, all, &sampler, commands[0], &run);
-		if (!generator_name(commands[0]) && child->output && child->output[0] &&
-		    !v->ctl->values[VALUE_QUIET] && !v->ctl->out.json) {
-			progress_end();
-			printf("%s: ", t->listener);
-			fputs(child->output, stdout);
-		}
+	if (rc == CTL_DONE && !t->timed_out && child->status >= 0 && counts) {
+		rc = visit_rows(v, all, &sampler, commands[0], &run);
+		if (v->c->visits && !generator_name(commands[0]))
+			show_output(v, t->listener, child->output);
 	}
 	progress_end();
 	generator_run_free(&run);
@@ -285,7 +328,8 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 
 		if (target->timed_out)
 			continue;
-		commands = generator_command_fill(v->ctl, point_of(v)->command, target);
+		commands = generator_command_fill(v->ctl, point_of(v)->command,
+						  target->listener ? target : NULL);
 		if (!commands) {
 			rc = CTL_USAGE;
 			break;
@@ -312,9 +356,12 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
  * the user named the listeners; those of listeners that were not visited come last. */
 static void sort_rows(const struct visit *v)
 {
-	json_t *names = json_copy(v->names), *listener;
+	json_t *names, *listener;
 	size_t i;
 
+	if (!v->c->visits)
+		return;
+	names = json_copy(v->names);
 	json_array_foreach(v->absent, i, listener)
 		json_array_append(names, field_get(listener, "name"));
 	measures_select(v->measures, names);
@@ -324,9 +371,19 @@ static void sort_rows(const struct visit *v)
 /* Notes in the first round which rows there will be. */
 static void add_names(struct visit *v, const struct targets *t)
 {
-	for (unsigned i = 0; v->round == 0 && i < t->count; i++)
+	for (unsigned i = 0; v->round == 0 && v->c->visits && i < t->count; i++)
 		field_add_once(v->names, targets_row(t, t->list[i].listener));
 	v->rows += t->count;
+}
+
+/* Finds what is visited.  Without visits that is one target, of no name: all listeners. */
+static int find_targets(const struct visit *v, struct targets *t)
+{
+	if (v->c->visits)
+		return targets_find(t, v->ctl, v->c->serve);
+	t->list = must(calloc(1, sizeof(*t->list)));
+	t->count = 1;
+	return CTL_DONE;
 }
 
 /* Names the listeners whose visit ran out of time.  An exit code. */
@@ -341,6 +398,11 @@ static int leave_timed_out(const struct visit *v, struct targets *t)
 		if (!t->list[i].timed_out || t->list[i].reported)
 			continue;
 		rc = CTL_TIMED_OUT;
+		if (!name) {
+			ctl_warn("%s did not end within %g s (--timeout)", v->ctl->rest[0],
+				 v->c->timeout_ms / 1e3);
+			continue;
+		}
 		reason = text_new("COMMAND did not end within %g s (--timeout)",
 				  v->c->timeout_ms / 1e3);
 		ctl_warn("%s is not compared: %s", name, reason);
@@ -360,7 +422,7 @@ static int serve_round(struct visit *v, unsigned build, int *ret_status)
 	if (rc == CTL_DONE)
 		rc = conditions_ask(v->conditions, v->ctl);
 	if (rc == CTL_DONE)
-		rc = targets_find(&t, v->ctl, true);
+		rc = find_targets(v, &t);
 	if (rc == CTL_DONE) {
 		add_names(v, &t);
 		rc = one_round(v, &t, ret_status);
@@ -462,7 +524,8 @@ static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 		rc = points_round(v, t, ret_status);
 		sort_rows(v);
 		v->round++;
-	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() && !enough(v));
+	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() && !enough(v) &&
+		 (v->c->visits || !v->late));
 	progress_end();
 	return rc;
 }
@@ -477,8 +540,9 @@ static void add_absent(const struct visit *v)
 
 /* With placeholders like `{port}` in the command: runs the points' commands against one listener
  * after the other (those that ctl->words names; none: all that serve), in several rounds whose
- * order changes, so that other load of the host affects all listeners alike.  Appends a row per
- * operation and visit to m.  Prints its progress on stderr if that is a terminal.  A listener whose
+ * order changes, so that other load of the host affects all listeners alike.  Without: runs the
+ * command as it is, --repeat times, and watches all listeners.  Appends a row per operation and
+ * visit to m.  Prints its progress on stderr if that is a terminal.  A listener whose
  * visit runs out of time is not visited again, and named as not compared.  Returns an exit code;
  * *ret_status: the first nonzero status of the command.  After a failure or Ctrl-C, m has the rows
  * measured before. */
@@ -504,7 +568,7 @@ static int run_visits(struct ctl *ctl, struct compare *c, struct conditions *con
 	if (c->serve)
 		rc = serve_try(c->serve);
 	else if (rc == CTL_DONE)
-		rc = targets_find(&t, ctl, false);
+		rc = find_targets(&v, &t);
 	if (rc == CTL_DONE) {
 		rc = run_rounds(&v, &t, ret_status);
 		if (!c->serve)
@@ -555,104 +619,6 @@ static int measuring_result(const struct ctl *ctl, int status)
 
 /* ---- Measuring ---- */
 
-/* Runs the command once, unchanged, and watches all listeners.  Its output is shown live. */
-static int run_command(struct ctl *ctl, char **const *commands, unsigned timeout_ms,
-		       struct sampler *sampler, struct generator_run *run)
-{
-	bool known = generator_name(ctl->rest);
-	struct watcher watcher = sampler_watcher(sampler);
-	int rc;
-
-	fflush(ctl->out.file);
-	rc = generator_host_run(ctl, commands,
-				ctl->values[VALUE_QUIET] ? CHILD_SHOW_ON_FAILURE : CHILD_SHOW,
-				known, timeout_ms, &watcher, run);
-	rc = rc == CTL_DONE ? sampler->failed : rc;
-	if (rc != CTL_DONE)
-		return rc;
-	if (run->child.timed_out)
-		ctl_warn("%s did not end within %g s (--timeout)", ctl->rest[0], timeout_ms / 1e3);
-	return run->child.timed_out ? CTL_TIMED_OUT : CTL_DONE;
-}
-
-/* Sets the generator's result in the row, unless several listeners were busy: then its requests
- * cannot be attributed to one. */
-static void set_generator(struct measures *m, unsigned first, char *const *argv,
-			  const struct generator_run *run)
-{
-	const struct measure *active = NULL;
-	bool several = false;
-
-	for (unsigned i = first; i < m->count; i++) {
-		const struct measure *row = m->rows[i];
-
-		if (row->listener_count == 0)
-			continue;
-		several |= active && strcmp(active->listener, row->listener) != 0;
-		active = row;
-	}
-	for (unsigned i = first; i < m->count && !several; i++)
-		if (m->rows[i]->listener_count)
-			set_row_generator(m->rows[i], argv, run);
-}
-
-static int measure(struct ctl *ctl, const struct compare *c, struct conditions *conditions,
-		   unsigned round, struct measures *m, int *ret_status)
-{
-	char ***commands = generator_command_fill(ctl, ctl->rest, NULL);
-	char *const *command = commands[0];
-	struct generator_run run = { .failed = -1 };
-	const struct child *child = &run.child;
-	unsigned first = m->count;
-	struct sampler sampler;
-	int rc;
-
-	/* The daemon checks the names. */
-	rc = sampler_init(&sampler, ctl, json_pack("{s:o*}", "listeners", ctl_words(ctl)),
-			  conditions->interfaces, c->layers, ctl->rest);
-	if (rc != CTL_DONE) {
-		generator_command_free(commands);
-		return rc;
-	}
-	rc = run_command(ctl, commands, c->timeout_ms, &sampler, &run);
-	*ret_status = rc == CTL_DONE ? child->status : 0;
-	if (child->status >= 0 && rc == CTL_DONE) {
-		rc = sampler_end(&sampler, &child->use);
-		if (rc == CTL_DONE)
-			rc = sampler_rows(&sampler, ctl->values[VALUE_LABEL], m);
-		if (rc == CTL_DONE)
-			rc = conditions_set(conditions, m, first,
-					    (struct place){ .round = round, .position = 1 },
-					    command, &run);
-		set_generator(m, first, command, &run);
-		sampler_set(&sampler, m, first);
-		layers_end(sampler.layers, m, first);
-		for (unsigned i = first; i < m->count; i++)
-			measure_check_requests(m->rows[i]);
-	}
-	generator_run_free(&run);
-	generator_command_free(commands);
-	sampler_free(&sampler);
-	return rc;
-}
-
-/* Runs COMMAND --repeat times as it is. */
-static int measure_rounds(struct ctl *ctl, struct compare *c, struct conditions *conditions,
-			  struct measures *m, int *ret_status)
-{
-	int rc = c->serve ? serve_start(c->serve, 0) : CTL_DONE;
-
-	if (rc == CTL_DONE)
-		rc = conditions_ask(conditions, ctl);
-	for (unsigned i = 0;
-	     i < c->rounds.repeat && rc == CTL_DONE && *ret_status == 0 && !child_interrupted();
-	     i++)
-		rc = measure(ctl, c, conditions, i + 1, m, ret_status);
-	if (c->serve)
-		serve_stop(c->serve);
-	return rc;
-}
-
 /* Opens what --layers needs, so that a missing privilege is reported before anything runs. */
 static int open_layers(struct ctl *ctl, struct compare *c)
 {
@@ -684,9 +650,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 		rc = serve_init(&serve, ctl, ctl->specs, ctl->values[VALUE_BUILD]);
 		serve.sweeps = &c->points.sweeps;
 	}
-	if (rc == CTL_DONE && !c->visits)
-		rc = measure_rounds(ctl, c, &conditions, m, &status);
-	else if (rc == CTL_DONE)
+	if (rc == CTL_DONE)
 		rc = run_visits(ctl, c, &conditions, m, &status);
 	c->status = measuring_result(ctl, status);
 	child_release_signals();

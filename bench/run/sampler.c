@@ -117,10 +117,9 @@ static int sampler_receive(struct sampler *s)
 	json_array_append(s->documents, s->stats);
 	sampler_forget(s);
 	s->loaded |= measures_operations(last_of(s)) != measures_operations(sampler_first(s));
-	if (!s->generator || measures_operations(last_of(s)) != operations)
+	if (measures_operations(last_of(s)) != operations)
 		layers_commit(s->layers);
-	s->next_ns =
-		clock_ns() + (s->generator && !s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
+	s->next_ns = clock_ns() + (!s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
 	return rc;
 }
 
@@ -132,7 +131,7 @@ static int sampler_take(struct sampler *s, const struct use *use)
 }
 
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces,
-		 struct layers *layers, bool generator)
+		 struct layers *layers)
 {
 	int rc;
 
@@ -143,10 +142,7 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t 
 			       .documents = json_array(),
 			       .samples = must(calloc(SAMPLES_MAX + 1, sizeof(*s->samples))),
 			       .step_ns = STEP_MS * NS_PER_MS,
-			       .generator = generator,
-			       .silence_ns = generator
-						     ? clock_ns() + SILENCE_MS * (uint64_t)NS_PER_MS
-						     : 0 };
+			       .silence_ns = clock_ns() + SILENCE_MS * (uint64_t)NS_PER_MS };
 	rc = sampler_take(s, NULL);
 	if (rc != CTL_DONE)
 		sampler_free(s);
@@ -201,7 +197,7 @@ static int sampler_finish(struct sampler *s, bool *ret_idle)
 {
 	int rc = sampler_receive(s);
 
-	*ret_idle = rc == CTL_DONE && s->generator && !s->loaded;
+	*ret_idle = rc == CTL_DONE && !s->loaded;
 	if (!*ret_idle)
 		return rc;
 	tell_silence(s);
@@ -269,7 +265,7 @@ int sampler_end(struct sampler *s, const struct use *use)
 	count = json_array_size(s->documents);
 	/* Without load, or with one that no sample but the last has seen, the whole interval stays.
 	 * Else samples after the end of the load are dropped. */
-	if (rc != CTL_DONE || !s->generator || !had_load)
+	if (rc != CTL_DONE || !had_load)
 		return rc;
 	for (; count > 2; count--) {
 		const json_t *before = json_array_get(s->documents, count - 2);
@@ -328,7 +324,7 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 		struct measure_generator *g = &m->rows[i]->generator;
 
 		m->rows[i]->machine = host_cpu_delta(&from->cpu, &to->cpu);
-		if (!s->generator || !g->wall_ns)
+		if (!g->wall_ns)
 			continue;
 		g->elsewhere = generator_is_elsewhere(s->ctl);
 		g->wall_ns = m->rows[i]->interval_ns;

@@ -36,7 +36,6 @@ struct sampler {
 	/* The parts of that sample that have come; NULL: not yet.  machine: only with -H. */
 	json_t *stats, *machine;
 	struct use use;      /* CPU time of the generator when that sample was asked for */
-	bool generator;      /* measure the span of load, not the whole interval */
 	bool loaded;         /* the first operation has been seen */
 	json_t *begin;       /* the first of all documents */
 	uint64_t silence_ns; /* when to warn that no connection has come; 0: no warning */
@@ -45,7 +44,7 @@ struct sampler {
 /* Takes ownership of parameters, and the first sample.  interfaces: of interface_describe(),
  * borrowed. layers NULL: not requested.  An exit code; after 0 the caller calls sampler_free(). */
 int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces,
-		 struct layers *layers, bool generator);
+		 struct layers *layers);
 /* Asks for a sample when one is due, and takes it when the daemon has answered.
  * See struct watcher. */
 struct watcher sampler_watcher(struct sampler *s);
