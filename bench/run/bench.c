@@ -15,6 +15,7 @@
 #include "compare.h"
 #include "compare_options.h"
 #include "cpus.h"
+#include "field.h"
 #include "guard.h"
 #include "leftovers.h"
 #include "runtime.h"
@@ -270,45 +271,33 @@ static bool choose_cpus(int *ret_server, int *ret_generator)
 	return false;
 }
 
-static void print_word(const char *word)
-{
-	bool plain = *word && !word[strcspn(word, " \t\n'\"\\$&|;<>()*?[]#~`!")];
-
-	fputs(plain ? " " : " '", stderr);
-	for (; *word; word++)
-		if (*word == '\'')
-			fputs("'\\''", stderr);
-		else
-			putc(*word, stderr);
-	fputs(plain ? "" : "'", stderr);
-}
-
 /* Prints the equivalent `nbbench run`, for a user who wants to change a part of it. */
 static void print_command(const struct ctl *ctl)
 {
-	assert(ctl->specs);
-	fputs("nbbench run", stderr);
-	for (const char *spec = ctl->specs, *end; *spec; spec = end + (*end != '\0')) {
-		char *word;
+	json_t *words = json_pack("[ss]", "nbbench", "run");
+	char *text;
 
+	assert(ctl->specs);
+	for (const char *spec = ctl->specs, *end; *spec; spec = end + (*end != '\0')) {
 		end = strchrnul(spec, '\n');
-		word = text_new("%.*s", (int)(end - spec), spec);
-		print_word(word);
-		free(word);
+		json_array_append_new(words, json_stringn(spec, (size_t)(end - spec)));
 	}
 	for (unsigned i = 0; i < COMMAND_OPTIONS_MAX; i++) {
 		const struct option_spec *o = &ctl->command->options[i];
 
 		if (!o->name || !ctl->values[i])
 			continue;
-		fprintf(stderr, " --%s", o->name);
+		json_array_append_new(words, json_sprintf("--%s", o->name));
 		if (o->kind != OPTION_FLAG)
-			print_word(ctl->values[i]);
+			json_array_append_new(words, json_string(ctl->values[i]));
 	}
-	fputs(" --", stderr);
+	json_array_append_new(words, json_string("--"));
 	for (char **word = ctl->rest; *word; word++)
-		print_word(*word);
-	putc('\n', stderr);
+		json_array_append_new(words, json_string(*word));
+	text = field_show_words(words);
+	fprintf(stderr, "%s\n", text);
+	free(text);
+	json_decref(words);
 }
 
 /* Makes an empty file where a disk has room; /tmp may be memory.  The daemon gives it its size.

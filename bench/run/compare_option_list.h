@@ -23,5 +23,4 @@ OPTION(BUILD, WORDS | RUN, "build", OPTION_MANY, "NAME=PATH", "measure with two 
 OPTION(PAIR, COMPARE, "pair", OPTION_MANY, "OLD=NEW", "judge listener NEW against OLD, and no others")
 OPTION(SEED, WORDS | RUN | COMPARE, "seed", OPTION_VALUE, "N", "number that decides the random order of visits")
 OPTION(SWEEP, RUN | COMPARE, "sweep", OPTION_MANY, "NAME=V1,V2,...", "measure with each of these for {NAME} in COMMAND")
-OPTION(SWEEP_MAX, RUN | COMPARE, "sweep-max", OPTION_VALUE, "N", "... the most combinations of values (default: 64)")
 OPTION(TIMEOUT, WORDS | RUN | COMPARE, "timeout", OPTION_VALUE, "SECONDS", "longest run of COMMAND (default: 600 with {port}, else no limit)")

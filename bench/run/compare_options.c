@@ -271,8 +271,8 @@ static int check_gates(struct ctl *ctl, struct compare *c)
 
 static int check_points(struct ctl *ctl, struct compare *c)
 {
-	const struct points_texts texts = { ctl->values[VALUE_SWEEP], ctl->values[VALUE_SWEEP_MAX],
-					    ctl->values[VALUE_LABEL], ctl->specs };
+	const struct points_texts texts = { ctl->values[VALUE_SWEEP], ctl->values[VALUE_LABEL],
+					    ctl->specs };
 	const char *unknown;
 	int bytes;
 

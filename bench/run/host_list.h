@@ -1,5 +1,4 @@
-/* A list of hosts on the command line: `c1,c2,root@c[01-16,20].lab`, as clush(1) writes it.  Pure.
- */
+/* A list of hosts on the command line: `c1,c2,root@c3.lab`.  Pure. */
 #pragma once
 #include <stdbool.h>
 

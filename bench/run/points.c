@@ -6,10 +6,7 @@
 
 #include "brace.h"
 #include "must.h"
-#include "parse.h"
 #include "text.h"
-
-enum { COMBINATIONS = 64 }; /* the most, without --sweep-max */
 
 static int add_sweeps(struct points *p, struct ctl *ctl, const char *lines)
 {
@@ -25,21 +22,12 @@ static int add_sweeps(struct points *p, struct ctl *ctl, const char *lines)
 	return rc < 0 ? ctl_usage(ctl, "%s", reason.text) : CTL_DONE;
 }
 
-static int count_points(struct points *p, struct ctl *ctl, const char *max)
+static int count_points(struct points *p, struct ctl *ctl)
 {
-	uint64_t most = COMBINATIONS;
-
-	if (max && (p->sweeps.count == 0 || parse_uint(max, &most) < 0 || most < 1 ||
-		    most > SWEEP_COMBINATIONS_MAX))
-		return ctl_usage(ctl,
-				 "--sweep-max: expected 1 to %d combinations of --sweep, got '%s'",
-				 SWEEP_COMBINATIONS_MAX, max);
 	p->count = sweeps_combinations(&p->sweeps);
-	if (p->count > most)
-		return ctl_usage(ctl,
-				 "--sweep: these are more than %d combinations of values; "
-				 "--sweep-max allows up to %d",
-				 (int)most, SWEEP_COMBINATIONS_MAX);
+	if (p->count > SWEEP_COMBINATIONS_MAX)
+		return ctl_usage(ctl, "--sweep: these are more than %d combinations of values",
+				 SWEEP_COMBINATIONS_MAX);
 	return CTL_DONE;
 }
 
@@ -127,7 +115,7 @@ int points_init(struct points *p, struct ctl *ctl, const struct points_texts *te
 		return ctl_usage(ctl, "--sweep needs a command after `--`");
 	rc = add_sweeps(p, ctl, texts->sweeps);
 	if (rc == CTL_DONE)
-		rc = count_points(p, ctl, texts->max);
+		rc = count_points(p, ctl);
 	if (rc == CTL_DONE)
 		rc = check_names(p, ctl, texts->serve);
 	count = rc == CTL_DONE ? p->count : 0;

@@ -16,10 +16,10 @@ struct points {
 	unsigned count;
 };
 
-/* texts: the values of --sweep, and of --sweep-max, --label and specs of `nbbench run`; NULL: not
- * given. CTL_DONE, or CTL_USAGE with the error printed.  points_fini() in both cases. */
+/* texts: the values of --sweep and --label, and the specs of `nbbench run`; NULL: not given.
+ * CTL_DONE, or CTL_USAGE with the error printed.  points_fini() in both cases. */
 struct points_texts {
-	const char *sweeps, *max, *label, *serve;
+	const char *sweeps, *label, *serve;
 };
 int points_init(struct points *p, struct ctl *ctl, const struct points_texts *texts);
 void points_fini(struct points *p);

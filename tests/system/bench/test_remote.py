@@ -222,8 +222,7 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     (["-H", "server1", "compare", "--layers", "--", "true"], "--layers samples threads of this host alone: leave out -H"),
     (["compare", "--on", "-x", "--", "true"], "--on: expected [USER@]HOST"),
     (["compare", "--on", "c1,-x", "--", "true"], "--on: expected [USER@]HOST"),
-    (["compare", "--on", "c[1-2", "--", "true"], "--on: a [ without its ]: 'c[1-2'"),
-    (["compare", "--on", "c[1-2],c2", "--", "true"], "--on: it is there twice, got 'c2'"),
+    (["compare", "--on", "c1,c2,c2", "--", "true"], "--on: it is there twice, got 'c2'"),
     (["run", "echo", "--on", "c1", "--", "true", "{port}"], "is on loopback, which another host does not reach"),
     (["compare", "--on", "c1", "--", b"\xff"], "--on: a word of COMMAND is not UTF-8"),
     (["compare", "--", "ssh", "c1", "true"], "use --on HOST"),
@@ -339,7 +338,7 @@ def read_quietly(path):
         return []
 
 
-@pytest.mark.parametrize("on", ["c1", "c[1-3]"])
+@pytest.mark.parametrize("on", ["c1", "c1,c2,c3"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_running_there(daemon, far, tmp_path, number, on):
     """Neither the command nor what it has started, by a signal, or when nbctl is killed."""
@@ -360,7 +359,7 @@ def test_output_is_shown_as_it_comes(daemon, far, tmp_path):
     """Of several hosts a line each, with its host; the command still runs."""
     go = tmp_path / "go"
     script = f"echo now; echo bad >&2; while [ ! -e {go} ]; do sleep 0.05; done; printf '1\\r2\\r3'"
-    for on, lines in ("c1", ["now"]), ("c[1-2]", ["c1: now", "c2: now"]):
+    for on, lines in ("c1", ["now"]), ("c1,c2", ["c1: now", "c2: now"]):
         process = subprocess.Popen(
             [NBBENCH, "-s", daemon.control, "compare", "--on", on, "--", "sh", "-c", script], text=True,
             env=dict(os.environ, NBSERVED_SSH=str(far)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
@@ -374,7 +373,7 @@ def test_output_is_shown_as_it_comes(daemon, far, tmp_path):
 
 def test_the_command_ends_with_the_daemon(start_daemon, far, tmp_path):
     """At once, here and on other hosts: nothing can be measured any more."""
-    for number, on in enumerate([[], ["--on", "c1"], ["--on", "c[1-2]"]]):
+    for number, on in enumerate([[], ["--on", "c1"], ["--on", "c1,c2"]]):
         daemon = start_daemon(listener("echo"))
         started, name = tmp_path / f"started{number}", str(tmp_path / f"name{number}")
         process = subprocess.Popen(
@@ -406,7 +405,7 @@ def test_builds_are_programs_of_the_other_host(far, tmp_path):
 
 
 def test_placeholders_of_the_host(daemon, far):
-    ran = compare_on(far, daemon, "echo", "{client}", "{index}", "{{index}}", on="root@c[1-2]")
+    ran = compare_on(far, daemon, "echo", "{client}", "{index}", "{{index}}", on="root@c1,root@c2")
     assert sorted(ran.stdout.splitlines()[:2]) == ["root@c1: c1 0 {index}", "root@c2: c2 1 {index}"]
     here = daemon.nbctl("compare", "--", "echo", "{client}", "{index}", check=False)
     assert here.stdout.startswith(f"{socket.gethostname()} 0\n")
@@ -416,7 +415,7 @@ def test_several_hosts_are_one_generator(daemon, far, tmp_path):
     """Whose parts rows save."""
     rows = tmp_path / "rows.jsonl"
     client = "exec 3<>/dev/tcp/127.0.0.1/$0; printf x >&3; read -rn1 <&3"
-    ran = compare_on(far, daemon, "bash", "-c", client, "{port}", on="c[1-3]",
+    ran = compare_on(far, daemon, "bash", "-c", client, "{port}", on="c1,c2,c3",
                      options=["--repeat=3", "--json", "--save", rows])  # fmt: skip
     (row,) = rows_of(json.loads(ran.stdout))
     assert row["count"] == 9
@@ -437,7 +436,7 @@ def test_several_hosts_are_one_generator(daemon, far, tmp_path):
 
 def test_all_are_ended_when_one_fails(daemon, far, tmp_path):
     name = str(tmp_path)
-    ran = compare_on(far, daemon, "sh", "-c", "[ {index} = 1 ] && exit 5; sleep 1000; :", name, on="c[1-3]")
+    ran = compare_on(far, daemon, "sh", "-c", "[ {index} = 1 ] && exit 5; sleep 1000; :", name, on="c1,c2,c3")
     assert ran.returncode == 5 and "it failed on c2, and was ended on the other hosts" in ran.stderr
     wait_until(lambda: not processes(name), "all of it has ended")
 
@@ -447,7 +446,7 @@ def test_all_are_ended_when_a_connection_is_lost(daemon, program, tmp_path):
     ssh = program(f'host="${{@: -2:1}}"; echo $$ >{tmp_path}/$host.pid; exec sh -c "$last"')
     name = str(tmp_path / "name")
     process = subprocess.Popen(
-        [NBBENCH, "-s", daemon.control, "compare", "--on", "c[1-3]", "--", "sh", "-c",
+        [NBBENCH, "-s", daemon.control, "compare", "--on", "c1,c2,c3", "--", "sh", "-c",
          f"touch {tmp_path}/started.{{index}}; exec sleep 1000", name],
         env=dict(os.environ, NBSERVED_SSH=str(ssh)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
     wait_until(lambda: len(list(tmp_path.glob("started.*"))) == 3, "the command runs everywhere")
@@ -460,7 +459,7 @@ def test_all_are_ended_when_a_connection_is_lost(daemon, program, tmp_path):
 def test_each_host_that_cannot_be_reached_is_named(daemon, program):
     """And nothing is run on the others."""
     ssh = program('case "${@: -2:1}" in c1) exec sh -c "$last";; c2) exit 127;; esac; echo no route >&2; exit 255')
-    ran = compare_on(ssh, daemon, "sh", "-c", "echo ran", on="c[1-3]")
+    ran = compare_on(ssh, daemon, "sh", "-c", "echo ran", on="c1,c2,c3")
     assert ran.returncode == 3 and "ran" not in ran.stdout
     assert "nbbench is not in c2's PATH" in ran.stderr and "c3: no route; does `ssh c3 true` work?" in ran.stderr
 

@@ -70,7 +70,7 @@ static void wrong_sweeps_are_refused(void **state)
 		{ "=1", "expected NAME=VALUE" },       { "c=", "a value is empty" },
 		{ "c=1,", "a value is empty" },        { "c=1,,2", "a value is empty" },
 		{ "c=1,2,1", "1 is there twice" },     { "C=1", "lower-case letters" },
-		{ "a b=1", "lower-case letters" },     { "port=1", "is the listener's" },
+		{ "a b=1", "lower-case letters" },     { "port=1", "already stands for" },
 		{ "taken=3", "taken is given twice" },
 	};
 
