@@ -263,7 +263,7 @@ void listener_log(const struct listener *l)
 int listener_prepare(struct listener *l, const struct listener_config *config,
 		     struct reason *reason)
 {
-	return l->tls ? tls_stage_prepare(l->tls, &config->tls, reason) : 0;
+	return l->tls ? tls_stage_prepare(l->tls, &config->tls, l->all->tls_end_ns, reason) : 0;
 }
 
 void listener_undo(struct listener *l)

@@ -262,8 +262,8 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 	if (!l->workers || !l->costs || !l->addresses || !l->admission || listener_mount(l) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
 	if (l->config->tls.mode != TLS_NONE) {
-		l->tls =
-			tls_stage_new(l->config->service, &l->config->tls, l->worker_count, reason);
+		l->tls = tls_stage_new(l->config->service, &l->config->tls, l->worker_count,
+				       l->all->tls_end_ns, reason);
 		if (!l->tls)
 			return -EINVAL;
 	}

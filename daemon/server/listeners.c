@@ -6,7 +6,17 @@
 #include <string.h>
 
 #include "log.h"
+#include "socket.h"
 #include "util.h"
+
+void listeners_begin(struct listeners *all, const struct config *next)
+{
+	uint64_t now = clock_ns();
+
+	all->next = next;
+	all->bind_end_ns = now + SOCKET_WAIT_NS;
+	all->tls_end_ns = now + TLS_READ_NS;
+}
 
 struct listener *listeners_find(const struct listeners *all, const char *name)
 {

@@ -26,13 +26,17 @@ struct listeners {
 	uint64_t threads_ns;       /* when threads were last scanned */
 	uint64_t started_ns;       /* CLOCK_MONOTONIC */
 	const struct config *next; /* the configuration that is started, or reloaded to */
-	uint64_t bind_end_ns;      /* for the current start or reload: see SOCKET_WAIT_NS */
+	/* Of that start or reload (CLOCK_MONOTONIC): see SOCKET_WAIT_NS, TLS_READ_NS. */
+	uint64_t bind_end_ns, tls_end_ns;
 	/* The process ends: its sockets stay stored with the service manager. */
 	bool stopping;
 	/* Set by the owner; called when a listener of `list` has drained (listed), or one of
 	 * `leaving` has ended. */
 	void (*changed)(struct listeners *all, bool listed);
 };
+
+/* To be called before the listeners of `next` are started, or prepared for a reload. */
+void listeners_begin(struct listeners *all, const struct config *next);
 
 /* NULL: no listener has this name. */
 struct listener *listeners_find(const struct listeners *all, const char *name);

@@ -230,8 +230,7 @@ static bool prepare_listeners(struct next *n, json_t *errors)
 {
 	bool good = true;
 
-	n->server->listeners.next = n->config;
-	n->server->listeners.bind_end_ns = clock_ns() + SOCKET_WAIT_NS;
+	listeners_begin(&n->server->listeners, n->config);
 	for (unsigned i = 0; i < n->config->listener_count; i++) {
 		const struct listener_config *lc = &n->config->listeners[i];
 		struct listener *l = find_kept(n, lc);

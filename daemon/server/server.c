@@ -92,8 +92,7 @@ static int server_prepare(struct server *s)
 		log_error("cannot start: exports: %s", strerror(-result));
 		return result;
 	}
-	all->next = s->config;
-	all->bind_end_ns = clock_ns() + SOCKET_WAIT_NS;
+	listeners_begin(all, s->config);
 	for (unsigned i = 0; i < s->config->listener_count; i++) {
 		const struct listener_config *lc = &s->config->listeners[i];
 		struct reason reason = { "" };

@@ -16,7 +16,7 @@
 
 #define SERVICE_USER "nbserved" /* of the unit */
 
-enum { FILE_MAX = 256 * 1024 /* bytes */, FILE_READ_S = 5 };
+enum { FILE_MAX = 256 * 1024 /* bytes */, FILE_READ_MS = 100 /* for each, at least */ };
 
 /* One file that is read on a thread of its own, as its file system may hang. */
 struct reading {
@@ -177,7 +177,7 @@ static struct reading *reading_new(const char *key, const char *path, bool secre
 }
 
 int tls_file_read(struct tls_file *f, const char *key, const char *path, bool secret,
-		  const char *advice, struct reason *reason)
+		  const char *advice, uint64_t end_ns, struct reason *reason)
 {
 	struct reading *r = reading_new(key, path, secret, advice);
 	int rc = r ? detached_start(&r->detached) : -ENOMEM;
@@ -187,11 +187,13 @@ int tls_file_read(struct tls_file *f, const char *key, const char *path, bool se
 		reading_free(r);
 		return reason_set(reason, rc, "%s: cannot read '%s': %s", key, path, strerror(-rc));
 	}
-	if (!detached_await(&r->detached, clock_ns() + FILE_READ_S * (uint64_t)NS_PER_S))
-		return reason_set(reason, -ETIMEDOUT,
-				  "%s: cannot read '%s': no answer within %d s; look at the file "
-				  "system under it",
-				  key, path, FILE_READ_S);
+	end_ns = MAX(end_ns, clock_ns() + FILE_READ_MS * (uint64_t)NS_PER_MS);
+	if (!detached_await(&r->detached, end_ns))
+		return reason_set(
+			reason, -ETIMEDOUT,
+			"%s: cannot read '%s': no answer within the %d s that all files of "
+			"certificates and keys have; look at the file system under it",
+			key, path, (int)(TLS_READ_NS / NS_PER_S));
 	rc = r->result;
 	if (rc < 0)
 		*reason = r->reason;
@@ -209,19 +211,20 @@ void tls_files_wipe(struct tls_files *f)
 	tls_file_wipe(&f->key);
 }
 
-int tls_files_read(struct tls_files *f, const struct tls_options *options, struct reason *reason)
+int tls_files_read(struct tls_files *f, const struct tls_options *options, uint64_t end_ns,
+		   struct reason *reason)
 {
 	static const char advice[] = "; make it, or say `tls-certificate = auto`";
 	bool same = options->key[0] == '\0';
 	int rc = tls_file_read(&f->certificate, "tls-certificate", options->certificate, same,
-			       advice, reason);
+			       advice, end_ns, reason);
 
 	if (rc < 0)
 		return rc;
 	f->key = f->certificate;
 	if (same)
 		return 0;
-	rc = tls_file_read(&f->key, "tls-key", options->key, true, advice, reason);
+	rc = tls_file_read(&f->key, "tls-key", options->key, true, advice, end_ns, reason);
 	if (rc < 0)
 		tls_file_wipe(&f->certificate);
 	return rc;

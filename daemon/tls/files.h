@@ -14,11 +14,13 @@ struct tls_file {
 	size_t bytes;
 };
 
-/* Reads the file that `key` names, within 5 s (host/detached.h).  secret: only its owner and group
- * may be able to read it.  advice: how to get one, `; ...`, if there is none; key and advice are
- * constants.  0, or -errno with a reason that begins with the key and names the file. */
+/* Reads the file that `key` names, until end_ns or for 100 ms, whichever is later
+ * (host/detached.h): where one file takes all of the time, the others are still tried.  secret:
+ * only its owner and group may be able to read it.  advice: how to get one, `; ...`, if there is
+ * none; key and advice are constants.  0, or -errno with a reason that begins with the key and
+ * names the file. */
 int tls_file_read(struct tls_file *f, const char *key, const char *path, bool secret,
-		  const char *advice, struct reason *reason);
+		  const char *advice, uint64_t end_ns, struct reason *reason);
 /* Wipes what was read, if anything was. */
 void tls_file_wipe(struct tls_file *f);
 
@@ -27,7 +29,8 @@ struct tls_files {
 	struct tls_file certificate, key;
 };
 
-int tls_files_read(struct tls_files *f, const struct tls_options *options, struct reason *reason);
+int tls_files_read(struct tls_files *f, const struct tls_options *options, uint64_t end_ns,
+		   struct reason *reason);
 void tls_files_wipe(struct tls_files *f);
 
 /* -EINVAL, with a reason that says which error a library has found in the files (why: in its own

@@ -73,11 +73,12 @@ static int use_key(SSL_CTX *ctx, BIO *bio, const struct tls_files *f, struct rea
 	return good ? 0 : tls_files_other_key(f, reason);
 }
 
-static int use_files(SSL_CTX *ctx, const struct tls_options *options, struct reason *reason)
+static int use_files(SSL_CTX *ctx, const struct tls_options *options, uint64_t end_ns,
+		     struct reason *reason)
 {
 	struct tls_files f;
 	BIO *certificate, *key;
-	int rc = tls_files_read(&f, options, reason);
+	int rc = tls_files_read(&f, options, end_ns, reason);
 
 	if (rc < 0)
 		return rc;
@@ -164,10 +165,10 @@ static int64_t seconds_of(const ASN1_TIME *at)
 
 /* Gives ctx the certificate, its chain and its key, as the options say; 0, or -errno with the
  * reason, which names the file. */
-static int certificate_load(SSL_CTX *ctx, const struct tls_options *options,
+static int certificate_load(SSL_CTX *ctx, const struct tls_options *options, uint64_t end_ns,
 			    struct tls_certificate *ret_certificate, struct reason *reason)
 {
-	int rc = options->certificate[0] ? use_files(ctx, options, reason)
+	int rc = options->certificate[0] ? use_files(ctx, options, end_ns, reason)
 					 : make_certificate(ctx, reason);
 	const X509 *x;
 
@@ -332,10 +333,10 @@ static unsigned find_key(SSL *ssl, const char *identity, unsigned char *to, unsi
 }
 
 /* Clients without one of the keys are refused, as there is no certificate. */
-static int use_keys(SSL_CTX *ssl, const char *path, struct tls_certificate *ret_certificate,
-		    struct reason *reason)
+static int use_keys(SSL_CTX *ssl, const char *path, uint64_t end_ns,
+		    struct tls_certificate *ret_certificate, struct reason *reason)
 {
-	struct psk_table *keys = psk_read(path, reason);
+	struct psk_table *keys = psk_read(path, end_ns, reason);
 
 	if (!keys)
 		return -EINVAL;
@@ -348,11 +349,12 @@ static int use_keys(SSL_CTX *ssl, const char *path, struct tls_certificate *ret_
 	return 0;
 }
 
-static int use_secrets(SSL_CTX *ssl, const struct tls_options *options,
+static int use_secrets(SSL_CTX *ssl, const struct tls_options *options, uint64_t end_ns,
 		       struct tls_certificate *ret_certificate, struct reason *reason)
 {
-	return options->psk_file[0] ? use_keys(ssl, options->psk_file, ret_certificate, reason)
-				    : certificate_load(ssl, options, ret_certificate, reason);
+	return options->psk_file[0]
+		       ? use_keys(ssl, options->psk_file, end_ns, ret_certificate, reason)
+		       : certificate_load(ssl, options, end_ns, ret_certificate, reason);
 }
 
 static void openssl_forget(struct tls_context *c)
@@ -363,7 +365,8 @@ static void openssl_forget(struct tls_context *c)
 	free(c);
 }
 
-static struct tls_context *openssl_context(const struct tls_options *options, const char *alpn,
+static struct tls_context *openssl_context(const struct tls_options *options, uint64_t end_ns,
+					   const char *alpn,
 					   struct tls_certificate *ret_certificate,
 					   struct reason *reason)
 {
@@ -384,7 +387,7 @@ static struct tls_context *openssl_context(const struct tls_options *options, co
 		reason_set(reason, -EINVAL,
 			   "tls-cipher: OpenSSL does not offer TLS 1.3 with %s: %s",
 			   tls_ciphers[options->cipher], certificate_error());
-	else if (use_secrets(c->ssl, options, ret_certificate, reason) == 0)
+	else if (use_secrets(c->ssl, options, end_ns, ret_certificate, reason) == 0)
 		return c;
 	openssl_forget(c);
 	return NULL;

@@ -106,7 +106,7 @@ struct psk_table *psk_parse(const char *text, size_t bytes, unsigned *ret_line,
 	return NULL;
 }
 
-struct psk_table *psk_read(const char *path, struct reason *reason)
+struct psk_table *psk_read(const char *path, uint64_t end_ns, struct reason *reason)
 {
 	struct psk_table *t;
 	struct tls_file f;
@@ -117,7 +117,7 @@ struct psk_table *psk_read(const char *path, struct reason *reason)
 	if (tls_file_read(&f, "tls-psk-file", path, true,
 			  "; make it: `psktool -u NAME -p FILE`, or a line "
 			  "NAME:$(openssl rand -hex 32)",
-			  reason) < 0)
+			  end_ns, reason) < 0)
 		return NULL;
 	t = psk_parse(f.text, f.bytes, &line, &expected);
 	if (!t) {

@@ -25,8 +25,9 @@ struct psk_table;
  * not in one line, and the other result describes, as a static text, the valid form. */
 struct psk_table *psk_parse(const char *text, size_t bytes, unsigned *ret_line,
 			    const char **ret_expected);
-/* The keys of a file, whose copies are wiped; NULL with the reason. */
-struct psk_table *psk_read(const char *path, struct reason *reason);
+/* The keys of a file, read by end_ns (tls_file_read()), whose copies are wiped; NULL with the
+ * reason. */
+struct psk_table *psk_read(const char *path, uint64_t end_ns, struct reason *reason);
 /* Wipes the table; NULL is no error. */
 void psk_free(struct psk_table *t);
 

@@ -47,17 +47,17 @@ static void forbid_core_memory(void)
 		close(fd);
 }
 
-static struct tls_context *context_new(const struct tls_options *options, const char *alpn,
-				       struct tls_certificate *ret_certificate,
+static struct tls_context *context_new(const struct tls_options *options, uint64_t end_ns,
+				       const char *alpn, struct tls_certificate *ret_certificate,
 				       struct reason *reason)
 {
 	forbid_core_memory();
 	*ret_certificate = (struct tls_certificate){ 0 };
-	return tls_library.context(options, alpn, ret_certificate, reason);
+	return tls_library.context(options, end_ns, alpn, ret_certificate, reason);
 }
 
 struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
-				unsigned workers, struct reason *reason)
+				unsigned workers, uint64_t end_ns, struct reason *reason)
 {
 	const char *absent = tls_absent();
 	struct tls_stage *s;
@@ -83,7 +83,7 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 	s->made = is_made(options);
 	s->service = *service;
 	stage_wrap(s);
-	s->context = context_new(options, service->alpn, &s->certificate, reason);
+	s->context = context_new(options, end_ns, service->alpn, &s->certificate, reason);
 	if (!s->context) {
 		tls_stage_free(s);
 		return NULL;
@@ -115,13 +115,14 @@ uint64_t tls_stage_features_off(const struct tls_stage *s)
 	return s->kernel ? FEATURE_BIT(silent_send) | FEATURE_BIT(rcvlowat) : 0;
 }
 
-int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, struct reason *reason)
+int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, uint64_t end_ns,
+		      struct reason *reason)
 {
 	tls_stage_undo(s);
 	if (is_made(options) && s->made) /* keep the one that was made at the start */
 		return 0;
 	s->next_made = is_made(options);
-	s->next = context_new(options, s->inner->alpn, &s->next_certificate, reason);
+	s->next = context_new(options, end_ns, s->inner->alpn, &s->next_certificate, reason);
 	return s->next ? 0 : -EINVAL;
 }
 
@@ -174,7 +175,7 @@ int tls_check(const struct tls_options *options, struct reason *reason)
 
 	if (tls_absent() || is_made(options))
 		return 0;
-	context = context_new(options, NULL, &certificate, reason);
+	context = context_new(options, clock_ns() + TLS_READ_NS, NULL, &certificate, reason);
 	if (!context)
 		return -EINVAL;
 	tls_library.forget(context);

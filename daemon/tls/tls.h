@@ -14,6 +14,9 @@ enum tls_mode { TLS_NONE, TLS_USER, TLS_KTLS_TX, TLS_KTLS };
 extern const char *const tls_modes[];   /* by enum tls_mode, NULL-terminated */
 extern const char *const tls_ciphers[]; /* NULL-terminated */
 
+/* Time for the files of all listeners, whose file systems may hang, at a start or a reload. */
+#define TLS_READ_NS ((uint64_t)5 * NS_PER_S)
+
 /* Keys of a listener's section. */
 struct tls_options {
 	unsigned mode;   /* enum tls_mode */
@@ -57,10 +60,10 @@ const char *tls_library_name(void);
 int tls_check(const struct tls_options *options, struct reason *reason);
 
 struct tls_stage;
-/* Loads the certificate, and makes the stage of a listener with that number of
- * workers.  NULL with the reason. */
+/* Loads the certificate, whose files are waited for until end_ns (CLOCK_MONOTONIC), and makes the
+ * stage of a listener with that number of workers.  NULL with the reason. */
 struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
-				unsigned workers, struct reason *reason);
+				unsigned workers, uint64_t end_ns, struct reason *reason);
 /* To be called when the listener's workers have ended. */
 void tls_stage_free(struct tls_stage *stage);
 
@@ -69,10 +72,10 @@ const struct service *tls_stage_service(const struct tls_stage *stage);
 /* Features that the workers' engine must do without: a mask of enum engine_feature. */
 uint64_t tls_stage_features_off(const struct tls_stage *stage);
 
-/* A reload: prepare() reads the certificate again, and -errno with the reason changes nothing.
- * Connections that begin after commit() use the new certificate; undo() forgets it.  Without
- * prepare() both do nothing. */
-int tls_stage_prepare(struct tls_stage *stage, const struct tls_options *options,
+/* A reload: prepare() reads the certificate again, by end_ns, and -errno with the reason changes
+ * nothing. Connections that begin after commit() use the new certificate; undo() forgets it.
+ * Without prepare() both do nothing. */
+int tls_stage_prepare(struct tls_stage *stage, const struct tls_options *options, uint64_t end_ns,
 		      struct reason *reason);
 /* True: the certificate has changed, or keys were read again. */
 bool tls_stage_commit(struct tls_stage *stage);

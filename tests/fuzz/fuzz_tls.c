@@ -184,7 +184,7 @@ static void start(SSL_CTX **ret_ctx)
 	struct tls_options options = { .mode = TLS_USER };
 	struct reason reason;
 
-	stage = tls_stage_new(&service_echo, &options, 1, &reason);
+	stage = tls_stage_new(&service_echo, &options, 1, UINT64_MAX, &reason);
 	if (!stage || pool_init(&worker.pool, CHUNKS, CHUNK_SIZE, 0) < 0)
 		abort();
 	worker.engine = &engine;

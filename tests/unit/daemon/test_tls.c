@@ -29,7 +29,7 @@ static void talk_start(struct talk *t, const char *service, uint32_t chunks, uin
 	struct tls_options options = { .mode = TLS_USER };
 	struct reason reason = { "" };
 
-	t->stage = tls_stage_new(registry_service(service), &options, 1, &reason);
+	t->stage = tls_stage_new(registry_service(service), &options, 1, UINT64_MAX, &reason);
 	assert_string_equal(reason.text, "");
 	t->fake = fake_start(tls_stage_service(t->stage), chunks, chunk_size, 0);
 	t->peer = fake_connect(t->fake);
@@ -199,11 +199,11 @@ TEST(a_certificate_that_was_made_survives_a_reload)
 
 	talk_start(&t, "echo", 256, 16384);
 	first = *tls_stage_certificate(t.stage);
-	assert_int_equal(tls_stage_prepare(t.stage, &options, &reason), 0);
+	assert_int_equal(tls_stage_prepare(t.stage, &options, UINT64_MAX, &reason), 0);
 	assert_false(tls_stage_commit(t.stage));
 	assert_memory_equal(&first, tls_stage_certificate(t.stage), sizeof(first));
 	strcpy(options.certificate, "/nowhere/a.pem");
-	assert_true(tls_stage_prepare(t.stage, &options, &reason) < 0);
+	assert_true(tls_stage_prepare(t.stage, &options, UINT64_MAX, &reason) < 0);
 	assert_string_equal(reason.text, "tls-certificate: cannot read '/nowhere/a.pem': "
 					 "No such file or directory; make it, or say "
 					 "`tls-certificate = auto`");

@@ -220,7 +220,7 @@ static void talk_start(struct talk *t, const char *service, unsigned mode, unsig
 	*t = (struct talk){ .mode = mode, .ctx = SSL_CTX_new(TLS_client_method()) };
 	t->kept = mode == TLS_KTLS_TX ? 2 : 1;
 	memset(&kernel, 0, sizeof(kernel));
-	t->stage = tls_stage_new(registry_service(service), &options, 1, &reason);
+	t->stage = tls_stage_new(registry_service(service), &options, 1, UINT64_MAX, &reason);
 	assert_string_equal(reason.text, "");
 	memset(&kernel, 0, sizeof(kernel)); /* the probe's keys */
 	t->fake = fake_start(tls_stage_service(t->stage), 256, 16384, 0);
