@@ -1,10 +1,8 @@
 /* Transport `udp`: the code that all engines share.
  *
  * To the core a client is a connection.  It is identified by its address and, on a socket
- * with several local addresses, the one that it sends to.  udp.c handles received datagrams,
- * send.c builds batches of datagrams to send.
- * reactor.c is engines `epoll` and `io_uring-poll`, with the system calls in ready.c;
- * uring.c is engine `io_uring`.
+ * with several local addresses, the one that it sends to.  reactor.c is engines `epoll` and
+ * `io_uring-poll`, uring.c is engine `io_uring`.
  *
  * Sends are made at the end of a turn, for all clients of a socket together.  While the kernel does
  * not take them, nothing is received from that socket, so that its queue overflows instead of our
@@ -132,7 +130,6 @@ struct udp {
 
 static_assert(offsetof(struct udp, ring) == 0, "ring_of() expects it there");
 
-/* udp.c */
 /* 0, or -errno with the reason.  The caller has set worker and watch.  sends: the
  * function of the hook. */
 int udp_init(struct udp *u, bool (*sends)(struct worker_hook *hook), struct reason *reason);
@@ -163,7 +160,6 @@ void udp_flush(struct conn *c);
 void udp_close(struct conn *c);
 void udp_release(struct conn *c);
 
-/* send.c */
 /* Fills b with as many of the socket's queued datagrams as fit; these stay queued. */
 void udp_batch_fill(struct udp_socket *s, struct udp_batch *b);
 /* Messages begin..end-1 of b were sent (error 0) or refused with error.  False: do not send the
@@ -196,9 +192,4 @@ void udp_room(struct udp_socket *s);
 /* Part of udp.watch() for engines with a ring. */
 void udp_ring_watch_room(struct udp_socket *s);
 
-/* ready.c: for engines that are told what is ready. */
-struct udp_receiver *udp_receiver_new(const struct worker *w);
-void udp_receiver_free(struct udp_receiver *r, struct worker *w);
-/* To be called when there may be input.  Returns the number of datagrams received. */
-unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s);
 bool udp_ready_send(struct worker_hook *hook); /* sends all queued datagrams */

@@ -2,6 +2,7 @@
 #include "queue.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,5 +362,371 @@ void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status)
 		break;
 	default:
 		stat_add(s->wc_err_other, 1);
+	}
+}
+
+/* ---- Sends ---- */
+
+static const enum rdma_tag rdma_lane_tags[RDMA_LANE_COUNT] = {
+	[RDMA_LANE_OUT] = RDMA_TAG_SEND, [RDMA_LANE_IN] = RDMA_TAG_READ
+};
+
+void rdma_send_chain_init(struct rdma_send_chain *chain, const struct rdma_conn *r)
+{
+	unsigned sends = 0, signalled = 0;
+
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++) {
+		sends += r->lanes[i].sends;
+		signalled = MAX(signalled, r->lanes[i].signalled_count);
+	}
+	chain->count = chain->sge_count = chain->messages = 0;
+	memset(chain->of, 0, sizeof(chain->of));
+	memset(chain->last, 0, sizeof(chain->last));
+	chain->max = signalled < RDMA_SIGNALLED ? RDMA_SENDS - sends : 0;
+}
+
+/* Appends a request without views and opcode.  This function and the next one need room. */
+static struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rdma_conn *r,
+					       enum rdma_request_kind kind)
+{
+	enum rdma_lane_kind at = rdma_lane_of(kind);
+	struct rdma_lane *lane = &r->lanes[at];
+	struct ibv_send_wr *wr = &chain->requests[chain->count++];
+
+	*wr = (struct ibv_send_wr){
+		.wr_id = (uintptr_t)r | rdma_lane_tags[at],
+		.next = wr + 1,
+		.sg_list = &chain->sges[chain->sge_count],
+	};
+	if (unlikely(r->pair_way != NULL)) {
+		wr->wr.ud.ah = r->pair_way;
+		wr->wr.ud.remote_qpn = r->pair_number;
+		wr->wr.ud.remote_qkey = RDMA_PAIR_KEY;
+	}
+	chain->last[at] = wr;
+	chain->of[kind]++;
+	lane->since.of[kind]++;
+	lane->since.requests++;
+	lane->sends++;
+	return wr;
+}
+
+static void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
+				 const struct rdma_device *d, const struct view *v)
+{
+	chain->sges[chain->sge_count++] =
+		(struct ibv_sge){ (uintptr_t)v->data, v->len, d->mr->lkey };
+	wr->num_sge++;
+}
+
+/* Must the last request of the lane be signalled? */
+static bool rdma_lane_must_signal(const struct rdma_conn *r, const struct rdma_lane *lane)
+{
+	return lane->since.bytes > 0 || lane->since.remotes > 0 ||
+	       lane->since.requests > RDMA_UNSIGNALLED || (r->conn->flags & CONN_WAITS_FOR_TX);
+}
+
+/* Moves the first views of tx, which were posted by these requests, to sending. */
+static void rdma_queue_posted(struct rdma_conn *r, const struct ibv_send_wr *wr, unsigned n)
+{
+	struct conn *c = r->conn;
+	struct worker *w = c->worker;
+
+	for (; n > 0; n--, wr++) {
+		const struct view *v = c->tx.head;
+		bool is_inline = wr->send_flags & IBV_SEND_INLINE;
+
+		assert(v);
+		stat_add(w->stats.wr_inline, is_inline);
+		if (!is_inline)
+			bufq_take(&w->pool, &c->sending, &c->tx, v->len);
+		else
+			conn_sent(c, &c->tx, v->len, 0);
+	}
+}
+
+bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r)
+{
+	struct rdma_lane *lane = &r->lanes[RDMA_LANE_OUT];
+	const struct view *v;
+
+	for (v = r->conn->tx.head; v && rdma_send_chain_has_room(chain); v = v->next) {
+		struct ibv_send_wr *wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
+
+		wr->opcode = IBV_WR_SEND;
+		if (v->key && r->device->invalidates) {
+			wr->opcode = IBV_WR_SEND_WITH_INV;
+			wr->invalidate_rkey = v->key;
+		}
+		rdma_send_chain_view(chain, wr, r->device, v);
+		chain->messages++;
+		if (v->len <= r->inline_max)
+			wr->send_flags = IBV_SEND_INLINE;
+		else
+			lane->since.bytes += v->len;
+	}
+	return !v;
+}
+
+bool rdma_send_chain_scratch(struct rdma_send_chain *chain, struct rdma_conn *r)
+{
+	struct stats *s = &r->conn->worker->stats;
+	struct rdma_scratch_sends *sends = &r->scratch_sends;
+
+	for (; sends->count > 0; sends->count--) {
+		struct ibv_send_wr *wr;
+
+		if (!rdma_send_chain_has_room(chain))
+			return false;
+		wr = rdma_send_chain_add(chain, r, RDMA_REQUEST_SEND);
+		wr->opcode = IBV_WR_SEND;
+		wr->num_sge = 1;
+		chain->sges[chain->sge_count++] = rdma_region_sge(r->device->scratch, sends->bytes);
+		if (sends->bytes <= r->inline_max) {
+			wr->send_flags = IBV_SEND_INLINE;
+			stat_add(s->wr_inline, 1);
+		}
+		stat_add(s->bytes_out, sends->bytes);
+		r->conn->bytes_out += sends->bytes;
+	}
+	return true;
+}
+
+static void rdma_lane_signal(struct rdma_conn *r, struct rdma_lane *lane, struct ibv_send_wr *last)
+{
+	unsigned at = (lane->signalled_first + lane->signalled_count++) % RDMA_SIGNALLED;
+
+	last->send_flags |= IBV_SEND_SIGNALED;
+	lane->signalled[at] = lane->since;
+	lane->since = (struct rdma_signalled){ 0 };
+	stat_add(r->conn->worker->stats.wr_signalled, 1);
+}
+
+/* Signals the last request of each lane, if needed; also if not all fitted and none of the lane is
+ * signalled: its completion then posts the rest. */
+static void rdma_send_chain_signal(struct rdma_send_chain *chain, struct rdma_conn *r, bool all)
+{
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++) {
+		struct rdma_lane *lane = &r->lanes[i];
+
+		if (chain->last[i] &&
+		    (rdma_lane_must_signal(r, lane) || (!all && lane->signalled_count == 0)))
+			rdma_lane_signal(r, lane, chain->last[i]);
+	}
+}
+
+/* Signals each large request.  siw sends a request of this size without a copy, and reads an
+ * unsignalled one from memory even after a later one has completed.  These extra completions are
+ * not accounted for. */
+static void rdma_send_chain_pin(struct rdma_send_chain *chain, const struct rdma_conn *r)
+{
+	for (struct ibv_send_wr *wr = chain->requests; wr; wr = wr->next) {
+		uint64_t bytes = 0;
+
+		for (int i = 0; i < wr->num_sge; i++)
+			bytes += wr->sg_list[i].length;
+		if (bytes < RDMA_SENT_LATE || wr->opcode == IBV_WR_RDMA_READ ||
+		    (wr->send_flags & IBV_SEND_SIGNALED))
+			continue;
+		wr->send_flags |= IBV_SEND_SIGNALED;
+		wr->wr_id = (uintptr_t)r | RDMA_TAG_UNCOUNTED;
+		stat_add(r->conn->worker->stats.wr_signalled, 1);
+	}
+}
+
+void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bool all)
+{
+	struct conn *c = r->conn;
+	struct stats *s = &c->worker->stats;
+	struct ibv_send_wr *last = &chain->requests[chain->count - 1], *bad;
+	int error;
+
+	last->next = NULL;
+	rdma_send_chain_signal(chain, r, all);
+	if (r->device->sends_late)
+		rdma_send_chain_pin(chain, r);
+	stat_add(s->wr_send, chain->of[RDMA_REQUEST_SEND]);
+	stat_add(s->wr_read, chain->of[RDMA_REQUEST_READ]);
+	stat_add(s->wr_write, chain->of[RDMA_REQUEST_WRITE]);
+	stat_add(s->doorbells, 1);
+	/* Providers return errno with either sign. */
+	error = ibv_post_send(r->id->qp, chain->requests, &bad);
+	if (error != 0)
+		conn_failed(c, abs(error));
+	else
+		r->posted_alive = r->posted_total;
+	rdma_queue_posted(r, last + 1 - chain->messages, chain->messages);
+}
+
+struct rdma_signalled rdma_queue_sent(struct rdma_conn *r, enum rdma_lane_kind kind)
+{
+	struct rdma_lane *lane = &r->lanes[kind];
+	struct stats *s = &r->conn->worker->stats;
+	struct rdma_signalled done;
+
+	if (lane->signalled_count == 0)
+		return (struct rdma_signalled){ 0 }; /* a flushed request that was not signalled */
+	done = lane->signalled[lane->signalled_first];
+	lane->signalled_first = (lane->signalled_first + 1) % RDMA_SIGNALLED;
+	lane->signalled_count--;
+	lane->sends -= done.requests;
+	stat_add(s->wc_send, done.of[RDMA_REQUEST_SEND]);
+	stat_add(s->wc_read, done.of[RDMA_REQUEST_READ]);
+	stat_add(s->wc_write, done.of[RDMA_REQUEST_WRITE]);
+	return done;
+}
+
+/* ---- One-sided operations ---- */
+
+/* ---- Operations ---- */
+
+static const struct {
+	enum ibv_wr_opcode opcode;
+	uint8_t kind; /* enum rdma_request_kind */
+} rdma_remote_kinds[REMOTE_KIND_COUNT] = {
+	[REMOTE_READ] = { IBV_WR_RDMA_READ, RDMA_REQUEST_READ },
+	[REMOTE_WRITE] = { IBV_WR_RDMA_WRITE, RDMA_REQUEST_WRITE },
+	[REMOTE_WRITE_IMMEDIATE] = { IBV_WR_RDMA_WRITE_WITH_IMM, RDMA_REQUEST_WRITE },
+};
+
+void rdma_remote_submit(struct remote *remote)
+{
+	struct conn *c = remote->conn;
+	struct rdma_conn *r = c->engine_state;
+
+	if (!rdma_conn_is_open(r)) {
+		remote_finish(remote, -ECANCELED);
+		return;
+	}
+	STAILQ_INSERT_TAIL(&r->unposted, remote, link);
+	if (remote->kind == REMOTE_READ && !r->reads) /* such a read would never complete */
+		conn_close(c, CONN_END_PROTOCOL);
+	rdma_queue_want_receives(r);
+}
+
+/* Adds one request, with as many views as fit. */
+static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
+				struct rdma_send_chain *chain)
+{
+	const struct rdma_device *d = r->device;
+	unsigned max = remote->kind == REMOTE_READ ? d->read_sges : d->write_sges;
+	struct ibv_send_wr *wr =
+		rdma_send_chain_add(chain, r, rdma_remote_kinds[remote->kind].kind);
+
+	wr->opcode = rdma_remote_kinds[remote->kind].opcode;
+	wr->imm_data = htobe32(remote->immediate);
+	wr->wr.rdma.rkey = remote->key;
+	wr->wr.rdma.remote_addr = remote->address + remote->progress;
+	/* Room for the request was reserved; the entries of the chain's scatter/gather list
+	 * may run out.  A request without an entry must not be posted: siw would read into an
+	 * entry of an earlier request. */
+	while (remote->unposted && (unsigned)wr->num_sge < max &&
+	       chain->sge_count < ARRAY_SIZE(chain->sges)) {
+		rdma_send_chain_view(chain, wr, d, remote->unposted);
+		remote->progress += remote->unposted->len;
+		remote->unposted = remote->unposted->next;
+	}
+	assert(wr->num_sge > 0);
+	if (remote->unposted && remote->kind == REMOTE_WRITE_IMMEDIATE)
+		wr->opcode = IBV_WR_RDMA_WRITE; /* only the last request notifies the client */
+}
+
+bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
+{
+	struct remote *remote;
+
+	while ((remote = STAILQ_FIRST(&r->unposted))) {
+		struct rdma_lane *lane =
+			&r->lanes[rdma_lane_of(rdma_remote_kinds[remote->kind].kind)];
+
+		while (remote->unposted) {
+			if (!rdma_send_chain_has_room(chain))
+				return false;
+			rdma_remote_add_one(r, remote, chain);
+		}
+		STAILQ_REMOVE_HEAD(&r->unposted, link);
+		STAILQ_INSERT_TAIL(&lane->remotes, remote, link);
+		lane->since.remotes++;
+	}
+	return true;
+}
+
+void rdma_remote_completed(struct rdma_lane *lane, unsigned count)
+{
+	while (count-- > 0) {
+		struct remote *remote = STAILQ_FIRST(&lane->remotes);
+
+		assert(remote);
+		STAILQ_REMOVE_HEAD(&lane->remotes, link);
+		remote_finish(remote, 0);
+	}
+}
+
+/* ---- Regions ---- */
+
+int rdma_region(struct conn *c, size_t bytes, struct region *ret_region)
+{
+	struct rdma_conn *r = c->engine_state;
+	struct rdma_region *region;
+	int rc;
+
+	if (!rdma_conn_is_open(r))
+		return -ECANCELED;
+	rc = rdma_region_new(r->device, bytes, &region);
+	if (rc < 0)
+		return rc;
+	region->next = r->regions;
+	r->regions = region;
+	*ret_region = (struct region){ region->base, bytes, region->mr->rkey };
+	return 0;
+}
+
+/* ---- The scratch region ---- */
+
+void rdma_scratch_region(const struct conn *c, struct region *ret_region)
+{
+	const struct rdma_conn *r = c->engine_state;
+	const struct rdma_region *s = r->device->scratch;
+
+	*ret_region = (struct region){ s->base, s->bytes, s->mr->rkey };
+}
+
+unsigned rdma_send_scratch(struct conn *c, uint32_t bytes)
+{
+	struct rdma_conn *r = c->engine_state;
+
+	if (!rdma_conn_is_open(r) || bytes > r->device->scratch->bytes ||
+	    (r->scratch_sends.count > 0 && r->scratch_sends.bytes != bytes))
+		return 0;
+	r->scratch_sends.bytes = bytes;
+	rdma_queue_want_receives(r);
+	return ++r->scratch_sends.count;
+}
+
+void rdma_remote_open(struct rdma_conn *r)
+{
+	STAILQ_INIT(&r->unposted);
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
+		STAILQ_INIT(&r->lanes[i].remotes);
+}
+
+static void rdma_remotes_cancel(struct rdma_remotes *list)
+{
+	for (struct remote *remote; (remote = STAILQ_FIRST(list));) {
+		STAILQ_REMOVE_HEAD(list, link);
+		remote_finish(remote, -ECANCELED);
+	}
+}
+
+void rdma_remote_close(struct rdma_conn *r)
+{
+	for (unsigned i = 0; i < RDMA_LANE_COUNT; i++)
+		rdma_remotes_cancel(&r->lanes[i].remotes);
+	rdma_remotes_cancel(&r->unposted);
+	while (r->regions) {
+		struct rdma_region *region = r->regions;
+
+		r->regions = region->next;
+		rdma_region_free(r->device, region);
 	}
 }

@@ -189,7 +189,7 @@ static inline bool rdma_wc_is_input(const struct ibv_wc *wc)
 	       wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM;
 }
 
-/* ---- Sends: send.c ---- */
+/* ---- Sends ---- */
 
 static inline enum rdma_lane_kind rdma_lane_of(enum rdma_request_kind kind)
 {
@@ -213,11 +213,6 @@ static inline bool rdma_send_chain_has_room(const struct rdma_send_chain *chain)
 {
 	return chain->count < chain->max && chain->sge_count < RDMA_SGES_MAX;
 }
-/* Appends a request without views and opcode.  This function and the next one need room. */
-struct ibv_send_wr *rdma_send_chain_add(struct rdma_send_chain *chain, struct rdma_conn *r,
-					enum rdma_request_kind kind);
-void rdma_send_chain_view(struct rdma_send_chain *chain, struct ibv_send_wr *wr,
-			  const struct rdma_device *d, const struct view *v);
 /* Appends messages from the scratch region, as far as there is room; false: not all. */
 bool rdma_send_chain_scratch(struct rdma_send_chain *chain, struct rdma_conn *r);
 /* Appends messages of c->tx, as far as there is room; false: not all. */
@@ -228,7 +223,7 @@ void rdma_send_chain_post(struct rdma_send_chain *chain, struct rdma_conn *r, bo
  * returns the requests covered. */
 struct rdma_signalled rdma_queue_sent(struct rdma_conn *r, enum rdma_lane_kind kind);
 
-/* ---- One-sided operations, and memory that clients read and write: one_sided.c ---- */
+/* ---- One-sided operations, and memory that clients read and write ---- */
 
 /* Functions of struct engine. */
 void rdma_remote_submit(struct remote *remote);
