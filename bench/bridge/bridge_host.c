@@ -2,8 +2,6 @@
  * org.nbserved.Host: it describes and reads its host, runs a command, serves a daemon for one
  * measurement.  Nothing that it has started may outlive it: a command is ended by run_command(),
  * and a daemon by end_daemon(). */
-#include "bridge_host.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -65,19 +63,12 @@ enum {
 	RUN_SILENCE_MS = 10000,
 };
 
-/* The first bytes of a UTF-8 character at the end of the output so far: they wait for the rest. */
-struct begun {
-	char data[3];
-	size_t bytes;
-};
-
 struct run {
 	struct varlink_reader *reader;
-	uint64_t active_ns;    /* when the last call came */
-	uint64_t reported_ns;  /* when the last reply with CPU time was sent; 0: none yet */
-	bool idle;             /* Idle has come since the last look */
-	bool silent;           /* nbbench is gone: no more replies, the command is being ended */
-	struct begun begun[2]; /* of stdout, and of stderr */
+	uint64_t active_ns;   /* when the last call came */
+	uint64_t reported_ns; /* when the last reply with CPU time was sent; 0: none yet */
+	bool idle;            /* Idle has come since the last look */
+	bool silent;          /* nbbench is gone: no more replies, the command is being ended */
 };
 
 static void peer_is_gone(struct run *r)
@@ -139,19 +130,6 @@ static void listen_to(struct run *r)
 		peer_is_gone(r);
 }
 
-size_t bridge_whole_characters(const char *text, size_t bytes)
-{
-	/* Of a character of UTF-8 the first byte tells the length, all others begin with 10. */
-	for (size_t back = 1; back <= 3 && back <= bytes; back++) {
-		unsigned char byte = (unsigned char)text[bytes - back];
-		size_t length = byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-
-		if ((byte & 0xc0) != 0x80)
-			return length > back ? bytes - back : bytes;
-	}
-	return bytes;
-}
-
 static json_t *use_to_json(const struct use *use)
 {
 	return json_pack("{s:I, s:I, s:f}", "cpu_ns", (json_int_t)use->cpu_ns, "busiest_ns",
@@ -194,40 +172,32 @@ static enum watch_answer run_look(void *context, const struct use *use)
 }
 
 /* Output as a JSON text.  JSON takes only UTF-8, and Varlink's messages end at a NUL: if the output
- * is anything else, each byte outside ASCII becomes a '?'. */
-static json_t *text_of(char *text, size_t bytes)
+ * is anything else, also a part of a character, each byte outside ASCII becomes a '?'. */
+static json_t *text_of(const char *data, size_t bytes)
 {
-	json_t *made = memchr(text, 0, bytes) ? NULL : json_stringn(text, bytes);
+	json_t *made = memchr(data, 0, bytes) ? NULL : json_stringn(data, bytes);
+	char *text;
 
-	for (size_t i = 0; i < bytes && !made; i++)
+	if (made)
+		return made;
+	text = must(malloc(bytes));
+	memcpy(text, data, bytes);
+	for (size_t i = 0; i < bytes; i++)
 		if ((unsigned char)text[i] >= 0x80 || !text[i])
 			text[i] = '?';
-	return made ? made : json_stringn(text, bytes);
-}
-
-static void pass_on(struct run *r, bool errors, char *text, size_t bytes)
-{
-	if (bytes && !r->silent &&
-	    !bridge_put(json_pack("{s:{s:o}, s:b}", "parameters", errors ? "errors" : "output",
-				  text_of(text, bytes), "continues", true)))
-		peer_is_gone(r);
+	made = json_stringn(text, bytes);
+	free(text);
+	return made;
 }
 
 static void run_output(void *context, bool errors, const char *data, size_t bytes)
 {
 	struct run *r = context;
-	struct begun *begun = &r->begun[errors];
-	char *text = must(malloc(begun->bytes + bytes));
-	size_t whole;
 
-	memcpy(text, begun->data, begun->bytes);
-	memcpy(text + begun->bytes, data, bytes);
-	bytes += begun->bytes;
-	whole = bridge_whole_characters(text, bytes);
-	begun->bytes = bytes - whole;
-	memcpy(begun->data, text + whole, begun->bytes);
-	pass_on(r, errors, text, whole);
-	free(text);
+	if (!r->silent &&
+	    !bridge_put(json_pack("{s:{s:o}, s:b}", "parameters", errors ? "errors" : "output",
+				  text_of(data, bytes), "continues", true)))
+		peer_is_gone(r);
 }
 
 static json_t *child_to_json(const struct child *child)
@@ -259,8 +229,6 @@ static bool run_command(struct varlink_reader *reader, const struct varlink_requ
 	       SIG_IGN); /* a lost nbbench must not kill the bridge before the command ends */
 	child_catch_signals();
 	child_run(words, CHILD_PASS, false, (unsigned)timeout_ms, &watcher, &child);
-	for (unsigned i = 0; i < ARRAY_SIZE(run.begun); i++)
-		pass_on(&run, i, run.begun[i].data, run.begun[i].bytes);
 	child_release_signals();
 	free(words);
 	last = child_to_json(&child);

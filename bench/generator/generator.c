@@ -14,20 +14,19 @@ static const struct generator {
 	generator_parser *parse;
 	uint64_t step_ns;    /* resolution of its round trips, if that is coarse; else 0 */
 	const char *version; /* the option that prints its version */
-	const char *time;    /* the option that says for how long it loads; NULL: none does */
 } generators[] = {
-	{ "redis-benchmark", parse_redis, 0, "--version", NULL },
-	{ "valkey-benchmark", parse_redis, 0, "--version", NULL },
-	{ "fio", parse_fio, 0, "--version", "--runtime" },
-	{ "iperf3", parse_iperf3, 0, "--version", "-t" },
-	{ "wrk", parse_wrk, 0, "-v", "-d" },
-	{ "wrk2", parse_wrk, 0, "-v", "-d" },
-	{ "h2load", parse_h2load, 0, "--version", "-D" },
-	{ "ab", parse_ab, 1000000, "-V", "-t" },
-	{ "sockperf", parse_sockperf, 0, "--version", "-t" },
-	{ "netperf", parse_netperf, 1000, "-V", "-l" },
-	{ "qemu-img", parse_qemu_img, 0, "--version", NULL },
-	{ "nbdcopy", parse_whole_run, 0, "--version", NULL },
+	{ "redis-benchmark", parse_redis, 0, "--version" },
+	{ "valkey-benchmark", parse_redis, 0, "--version" },
+	{ "fio", parse_fio, 0, "--version" },
+	{ "iperf3", parse_iperf3, 0, "--version" },
+	{ "wrk", parse_wrk, 0, "-v" },
+	{ "wrk2", parse_wrk, 0, "-v" },
+	{ "h2load", parse_h2load, 0, "--version" },
+	{ "ab", parse_ab, 1000000, "-V" },
+	{ "sockperf", parse_sockperf, 0, "--version" },
+	{ "netperf", parse_netperf, 1000, "-V" },
+	{ "qemu-img", parse_qemu_img, 0, "--version" },
+	{ "nbdcopy", parse_whole_run, 0, "--version" },
 };
 
 static const struct generator *generator_of(const char *word)
@@ -80,22 +79,6 @@ const char *generator_version(char *const *argv, const char **ret_program)
 
 	*ret_program = argv[0];
 	return found ? found->version : NULL;
-}
-
-uint64_t generator_load_ns(char *const *argv)
-{
-	char *const *program = argv;
-	const struct generator *found = generator_find(&program);
-	double load = found && found->time ? generator_text_time(program, found->time) : 0,
-	       limit = load;
-	const char *unit;
-
-	for (bool is_limited = false; load > 0 && argv < program; argv++)
-		if (is_limited && number_at(*argv, &limit, &unit))
-			limit = unit_at(unit, time_units, &limit) ? limit : limit * 1e9;
-		else
-			is_limited |= !strcmp(*argv, "timeout");
-	return (uint64_t)fmin(fmin(load, limit), 1e18);
 }
 
 uint64_t generator_step_ns(const char *name)

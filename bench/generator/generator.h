@@ -15,10 +15,6 @@ const char *generator_name(char *const *argv);
  * NULL: not a known one. */
 const char *generator_version(char *const *argv, const char **ret_program);
 
-/* For how long the generator of argv loads, by its own options and `timeout` before it; 0: they do
- * not tell. */
-uint64_t generator_load_ns(char *const *argv);
-
 /* The resolution of the round trips that the generator of this name prints; 0: too fine to matter.
  */
 uint64_t generator_step_ns(const char *name);

@@ -91,12 +91,9 @@ const char *last_line(const char *text, const char *start)
 
 /* ---- Options of the generator's command line ---- */
 
-/* False: the option is not there.  *ret_unit: what is behind the number. */
-static bool option_find(char *const *argv, const char *option, double *ret_value,
-			const char **ret_unit)
+double option_number(char *const *argv, const char *option, double otherwise)
 {
 	size_t bytes = strlen(option);
-	bool found = false;
 
 	for (unsigned i = 1; argv[i]; i++) {
 		const char *text = argv[i] + bytes;
@@ -105,27 +102,9 @@ static bool option_find(char *const *argv, const char *option, double *ret_value
 			continue;
 		if (!*text)
 			text = argv[i + 1] ? argv[i + 1] : "";
-		found |= number_at(text + (*text == '='), ret_value, ret_unit);
+		number_at(text + (*text == '='), &otherwise, NULL);
 	}
-	return found;
-}
-
-double option_number(char *const *argv, const char *option, double otherwise)
-{
-	const char *unit;
-
-	option_find(argv, option, &otherwise, &unit);
 	return otherwise;
-}
-
-double generator_text_time(char *const *argv, const char *option)
-{
-	const char *unit;
-	double value;
-
-	if (!option_find(argv, option, &value, &unit))
-		return 0;
-	return unit_at(unit, time_units, &value) ? value : value * 1e9;
 }
 
 /* ---- JSON ---- */

@@ -41,9 +41,6 @@ const char *last_line(const char *text, const char *start);
  * options are read take it; `otherwise` without any. */
 double option_number(char *const *argv, const char *option, double otherwise);
 
-/* The same of a time, which is in seconds where it has no unit; 0 without any. */
-double generator_text_time(char *const *argv, const char *option);
-
 /* The first JSON object that begins a line: warnings may stand before it.  A new
  * reference, or NULL. */
 json_t *json_document(const char *text);

@@ -120,23 +120,6 @@ struct phrase words_row(const struct result_group *g, const struct result_row *r
 
 /* ---- One group ---- */
 
-char *words_group(const struct result_group *g)
-{
-	char *text;
-	FILE *to;
-
-	if (!g->judged)
-		return NULL;
-	to = text_open(&text);
-	fprintf(to, "%s against %s: ", figures[g->figures[JUDGED_COST]].words, g->rows[0].name);
-	for (unsigned i = 1; i < g->count; i++)
-		fprintf(to, "%s%s %s", i > 1 ? "; " : "", g->rows[i].name,
-			words_row(g, &g->rows[i]).text);
-	fprintf(to, " (%u round%s).", g->rounds, plural(g->rounds));
-	fclose(to);
-	return text;
-}
-
 /* "; io_uring: requests 3 to 7 % more, round trip p99 5 to 9 % less" */
 static char *sides_text(const struct result_group *g, enum judged from)
 {

@@ -13,11 +13,10 @@ struct phrase words_change(double change);
 /* Of the row's cost; "no verdict: bytes differ" if there is a doubt. */
 struct phrase words_row(const struct result_group *g, const struct result_row *row);
 
-/* Of one group, without its title: the verdicts on the cost; the other figures that are decided,
- * all of them or rates and round trips alone, if sentences have the counts;
- * rows with `tls = kernel` against those with `tls = user`; which libraries and ciphers there are.
+/* Of one group, without its title: the figures beside the cost that are decided, all of them or
+ * rates and round trips alone, if sentences have the counts; rows with `tls = kernel` against those
+ * with `tls = user`; which libraries and ciphers there are.
  */
-char *words_group(const struct result_group *g);
 char *words_sides(const struct result_group *g);
 char *words_rates(const struct result_group *g);
 char *words_users(const struct result_group *g);

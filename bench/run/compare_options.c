@@ -271,12 +271,10 @@ static int check_gates(struct ctl *ctl, struct compare *c)
 
 static int check_points(struct ctl *ctl, struct compare *c)
 {
-	const struct points_texts texts = { ctl->values[VALUE_SWEEP], ctl->values[VALUE_LABEL],
-					    ctl->specs };
 	const char *unknown;
 	int bytes;
 
-	if (points_init(&c->points, ctl, &texts))
+	if (points_init(&c->points, ctl, ctl->values[VALUE_SWEEP], ctl->values[VALUE_LABEL]))
 		return CTL_USAGE;
 	if (ctl->rest && (unknown = placeholders_unknown(c->points.list[0].command, &bytes)))
 		return ctl_usage(
@@ -286,7 +284,7 @@ static int check_points(struct ctl *ctl, struct compare *c)
 			"the text itself",
 			bytes, unknown, bytes, unknown);
 	c->visits = ctl->rest && placeholders_used(ctl->rest);
-	if (texts.sweeps && !c->visits)
+	if (ctl->values[VALUE_SWEEP] && !c->visits)
 		return ctl_usage(
 			ctl,
 			"--sweep is about visits: COMMAND needs {port}, {host}, {uri} or {listener}");

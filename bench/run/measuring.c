@@ -302,17 +302,16 @@ static unsigned count_comparisons(const struct visit *v, unsigned rows)
 	return builds > 1 ? rows - rows / builds : MAX(rows, 1U) - 1;
 }
 
-/* Says how long the run will take as soon as that is known: before it begins, if COMMAND's options
- * tell how long a visit takes, else after the first one.  0: unknown. */
+/* Says after the first visit how long the run will take. */
 static void foretell(struct visit *v, const struct targets *t, uint64_t visit_ns)
 {
 	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
 	unsigned rows = t->count * builds, points = v->c->points.count;
 
-	if (v->foretold || !visit_ns)
-		return;
+	if (!v->foretold)
+		rounds_foretell(v->rounds, points * count_comparisons(v, rows), points * rows,
+				visit_ns);
 	v->foretold = true;
-	rounds_foretell(v->rounds, points * count_comparisons(v, rows), points * rows, visit_ns);
 }
 
 static int one_round(struct visit *v, struct targets *t, int *ret_status)
@@ -334,7 +333,6 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 			rc = CTL_USAGE;
 			break;
 		}
-		foretell(v, t, generator_load_ns(commands[0]));
 		begin_ns = clock_ns();
 		progress(v, target);
 		rc = visit(v, t, target, commands, ret_status);

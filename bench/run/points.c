@@ -105,24 +105,24 @@ static void point_init(struct point *point, const struct sweeps *s, unsigned com
 					 (int)combination, "values", values_of(s, combination));
 }
 
-int points_init(struct points *p, struct ctl *ctl, const struct points_texts *texts)
+int points_init(struct points *p, struct ctl *ctl, const char *sweeps, const char *label)
 {
 	unsigned count;
 	int rc;
 
 	*p = (struct points){};
-	if (texts->sweeps && !ctl->rest)
+	if (sweeps && !ctl->rest)
 		return ctl_usage(ctl, "--sweep needs a command after `--`");
-	rc = add_sweeps(p, ctl, texts->sweeps);
+	rc = add_sweeps(p, ctl, sweeps);
 	if (rc == CTL_DONE)
 		rc = count_points(p, ctl);
 	if (rc == CTL_DONE)
-		rc = check_names(p, ctl, texts->serve);
+		rc = check_names(p, ctl, ctl->specs);
 	count = rc == CTL_DONE ? p->count : 0;
 	p->list = must(calloc(count + 1, sizeof(*p->list)));
 	p->count = count;
 	for (unsigned i = 0; i < count; i++)
-		point_init(&p->list[i], &p->sweeps, i, ctl->rest, texts->label ? texts->label : "");
+		point_init(&p->list[i], &p->sweeps, i, ctl->rest, label ? label : "");
 	return rc;
 }
 

@@ -16,10 +16,7 @@ struct points {
 	unsigned count;
 };
 
-/* texts: the values of --sweep and --label, and the specs of `nbbench run`; NULL: not given.
- * CTL_DONE, or CTL_USAGE with the error printed.  points_fini() in both cases. */
-struct points_texts {
-	const char *sweeps, *label, *serve;
-};
-int points_init(struct points *p, struct ctl *ctl, const struct points_texts *texts);
+/* sweeps, label: the values of --sweep and --label; NULL: not given.  CTL_DONE, or CTL_USAGE with
+ * the error printed.  points_fini() in both cases. */
+int points_init(struct points *p, struct ctl *ctl, const char *sweeps, const char *label);
 void points_fini(struct points *p);

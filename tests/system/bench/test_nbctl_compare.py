@@ -182,21 +182,6 @@ def test_cpus_are_those_of_the_listener_s_own_threads(start_daemon, tmp_path):
     assert sorted(row["conditions"]["listener_cpus"] for row in saved) == cpus
 
 
-def test_a_run_that_is_too_long_is_foretold(daemon, tmp_path):
-    """By the generator's options, before anything has run: here it fails at once, and nothing is measured."""
-    wrk = tmp_path / "wrk"
-    wrk.write_text("#!/bin/sh\nexit 3\n")
-    wrk.chmod(0o755)
-    names = ["echo-epoll", "echo-io_uring"]
-    for limit, seconds in [([], 2), (["timeout", "1.5"], 1.5)]:
-        load = [*limit, str(wrk), "-t1", "-d2s", "{port}"]
-        done = nbctl(daemon, "compare", "--time", "10", *names, "--", *load)
-        assert done.returncode == 3, done.stderr
-        assert f"a visit takes {seconds} s: the least 12 rounds of 2 visits will take {24 * seconds:.0f} s" in done.stderr
-    done = nbctl(daemon, "compare", "--time", "1min", *names, "--", str(wrk), "-d2", "{port}")
-    assert done.returncode == 3 and "will take" not in done.stderr
-
-
 def test_rounds_are_made_until_the_time_is_over(daemon, tmp_path):
     """No fewer rounds than can decide; the output says how many were made, and each visit its number."""
     rows = tmp_path / "rows"

@@ -265,23 +265,6 @@ static void programs_are_found_behind_wrappers(void **state)
 	assert_null(generator_name(none));
 }
 
-static void options_tell_for_how_long_it_loads(void **state)
-{
-	char *wrk[] = { "taskset", "-c", "1", "wrk", "-t1", "-d10", NULL };
-	char *limited[] = { "taskset", "-c",    "1",   "timeout", "-s",
-			    "INT",     "250ms", "wrk", "-d10",    NULL };
-	char *fio[] = { "fio", "--time_based", "--runtime=200ms", NULL };
-	char *counted[] = { "netperf", "-l", "-20000", NULL };
-	char *redis[] = { "timeout", "60", "redis-benchmark", "-n", "1000", NULL };
-
-	(void)state;
-	assert_int_equal(generator_load_ns(wrk), 10 * (uint64_t)NS_PER_S);
-	assert_int_equal(generator_load_ns(limited), 250 * NS_PER_MS);
-	assert_int_equal(generator_load_ns(fio), 200 * NS_PER_MS);
-	assert_int_equal(generator_load_ns(counted), 0);
-	assert_int_equal(generator_load_ns(redis), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,7 +279,6 @@ int main(void)
 		cmocka_unit_test(text_other_than_a_result_is_refused),
 		cmocka_unit_test(a_silent_copy_is_one_request),
 		cmocka_unit_test(programs_are_found_behind_wrappers),
-		cmocka_unit_test(options_tell_for_how_long_it_loads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
