@@ -63,8 +63,9 @@ struct visit {
 	struct rounds *rounds;
 	struct measures *measures;
 	unsigned round, position; /* from 0 on */
+	unsigned unit;            /* a point with one of the builds */
 	unsigned point;           /* which of the points of a sweep */
-	unsigned rows;            /* of this round and point */
+	unsigned rows;            /* of this round */
 	json_t *names;            /* of rows, in the order in which they are shown */
 	json_t *absent;           /* see struct targets */
 	json_t *failed;           /* by names of rows: visits in which COMMAND failed */
@@ -73,16 +74,20 @@ struct visit {
 	int late;                 /* CTL_TIMED_OUT if a visit ran out of time, else 0 */
 };
 
-/* Numbers of random orders: rounds_order() makes one for each round, point and build from the same
- * seed, so each kind of order has a range of its own. */
+/* Numbers of random orders: rounds_order() makes one for each round from the same seed, so each
+ * kind of order has a range of its own. */
 enum {
-	POINT_SHUFFLE = 1 << 10,  /* more than the rounds */
-	BUILDS_SHUFFLE = 1 << 20, /* more than those of all points */
-	POINTS_SHUFFLE = 1 << 21,
+	POINT_SHUFFLE = 1 << 10, /* more than the rounds */
+	UNITS_SHUFFLE = 1 << 20, /* more than those of all points */
 };
 static_assert((int)POINT_SHUFFLE > ROUNDS_MAX &&
-		      SWEEP_COMBINATIONS_MAX * POINT_SHUFFLE < BUILDS_SHUFFLE,
+		      SWEEP_COMBINATIONS_MAX * POINT_SHUFFLE < UNITS_SHUFFLE,
 	      "no two orders are the same by their numbers");
+
+static unsigned count_builds(const struct visit *v)
+{
+	return v->c->serve ? v->c->serve->build_count : 1;
+}
 
 static const struct point *point_of(const struct visit *v)
 {
@@ -292,25 +297,23 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	return rc;
 }
 
-/* The comparisons of one point: its listeners or pairs, less the baselines. */
+/* The comparisons of a round with so many rows: its listeners or pairs, less the baselines. */
 static unsigned count_comparisons(const struct visit *v, unsigned rows)
 {
-	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
+	unsigned builds = count_builds(v), points = v->c->points.count;
 
 	if (v->ctl->values[VALUE_PAIR])
-		return v->ctl->word_count / 2;
-	return builds > 1 ? rows - rows / builds : MAX(rows, 1U) - 1;
+		return points * (v->ctl->word_count / 2);
+	return rows - (builds > 1 ? rows / builds : MIN(rows, points));
 }
 
 /* Says after the first visit how long the run will take. */
 static void foretell(struct visit *v, const struct targets *t, uint64_t visit_ns)
 {
-	unsigned builds = v->c->serve ? v->c->serve->build_count : 1;
-	unsigned rows = t->count * builds, points = v->c->points.count;
+	unsigned rows = t->count * count_builds(v) * v->c->points.count;
 
 	if (!v->foretold)
-		rounds_foretell(v->rounds, points * count_comparisons(v, rows), points * rows,
-				visit_ns);
+		rounds_foretell(v->rounds, count_comparisons(v, rows), rows, visit_ns);
 	v->foretold = true;
 }
 
@@ -432,54 +435,40 @@ static int serve_round(struct visit *v, unsigned build, int *ret_status)
 	return rc;
 }
 
-/* A round with a new daemon of each build. */
-static int serve_rounds(struct visit *v, int *ret_status)
-{
-	unsigned order[SERVE_BUILDS_MAX], count = v->c->serve->build_count;
-	int rc = CTL_DONE;
-
-	rounds_order(v->rounds, v->round + v->point * POINT_SHUFFLE + BUILDS_SHUFFLE, count, order);
-	/* The first round has the user's order, in which the rows are shown. */
-	for (unsigned i = 0; i < count && rc == CTL_DONE && *ret_status == 0; i++)
-		rc = child_interrupted() ? CTL_DONE
-					 : serve_round(v, v->round ? order[i] : i, ret_status);
-	return rc;
-}
-
-static int point_round(struct visit *v, struct targets *t, int *ret_status)
+static int unit_round(struct visit *v, struct targets *t, int *ret_status)
 {
 	struct serve *serve = v->c->serve;
-	int rc;
 
+	v->point = v->unit / count_builds(v);
 	v->conditions->command = point_of(v)->command;
 	v->conditions->sweep = point_of(v)->sweep;
-	v->rows = 0;
 	if (serve) {
 		serve->combination = v->point;
-		rc = serve_rounds(v, ret_status);
-	} else {
-		add_names(v, t);
-		rc = one_round(v, t, ret_status);
+		return serve_round(v, v->unit % count_builds(v), ret_status);
 	}
-	if (v->round == 0)
-		v->rounds->comparisons += count_comparisons(v, v->rows);
-	return rc;
+	add_names(v, t);
+	return one_round(v, t, ret_status);
 }
 
-/* A round of each point of a sweep.  Points take turns, so that a change of the machine over time
- * is in all of them and does not look like an effect of the value. */
-static int points_round(struct visit *v, struct targets *t, int *ret_status)
+/* A round of each point of a sweep, with a new daemon of each build.  They take turns, so that a
+ * change of the machine over time is in all of them and does not look like an effect of one. */
+static int units_round(struct visit *v, struct targets *t, int *ret_status)
 {
-	unsigned count = v->c->points.count, order[SWEEP_COMBINATIONS_MAX];
+	unsigned count = v->c->points.count * count_builds(v);
+	unsigned *order = must(calloc(count, sizeof(*order)));
 	int rc = CTL_DONE;
 
-	rounds_order(v->rounds, v->round + POINTS_SHUFFLE, count, order);
+	rounds_order(v->rounds, v->round + UNITS_SHUFFLE, count, order);
+	v->rows = 0;
 	/* The first round has the user's order, in which the rows are shown. */
 	for (unsigned i = 0;
 	     i < count && rc == CTL_DONE && *ret_status == 0 && !child_interrupted(); i++) {
-		v->point = v->round ? order[i] : i;
-		rc = point_round(v, t, ret_status);
+		v->unit = v->round ? order[i] : i;
+		rc = unit_round(v, t, ret_status);
 	}
+	if (v->round == 0)
+		v->rounds->comparisons = count_comparisons(v, v->rows);
+	free(order);
 	return rc;
 }
 
@@ -519,7 +508,7 @@ static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 
 	rounds_begin(v->rounds);
 	do {
-		rc = points_round(v, t, ret_status);
+		rc = units_round(v, t, ret_status);
 		sort_rows(v);
 		v->round++;
 	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() && !enough(v) &&
