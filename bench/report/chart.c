@@ -214,7 +214,7 @@ void chart_forest(FILE *to, const struct result *r, bool then, const char *style
 
 /* ---- The curves of a sweep ---- */
 
-enum { CURVE_WIDTH = 400, TOP = 8, LEFT = 56, RIGHT = 24, PLOT_BOTTOM = TOP + 200 };
+enum { CURVE_WIDTH = 400, TOP = 8, LEFT = 70, RIGHT = 24, PLOT_BOTTOM = TOP + 200 };
 
 struct plot {
 	const struct result_curve *curve;
