@@ -56,6 +56,7 @@ struct server_config {
 	char control_group[CONFIG_NAME_MAX];
 	int log_level; /* syslog's LOG_ERR..LOG_DEBUG */
 	uint64_t drain_timeout_ns;
+	enum counters_mode counters;
 };
 
 struct export_config {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "counters.h"
 #include "cpus.h"
 #include "document.h"
 #include "exports.h"
@@ -287,6 +288,19 @@ static void check_buffers(json_t *checks, const struct config *config)
 				"a socket for datagrams holds no more bytes than these: bursts are lost",
 				fix);
 	}
+}
+
+/* As a worker opens them, for this thread. */
+static void check_counters(json_t *checks)
+{
+	struct counters c = { .mode = COUNTERS_YES };
+	struct reason reason = { "" };
+	char text[128];
+	int rc = counters_open(&c, &reason);
+
+	counters_name(&c, text, sizeof(text));
+	counters_close(&c);
+	doctor_add(checks, "counters", DOCTOR_OPTIONAL, rc == 0, text, reason.text, "");
 }
 
 /* ---- Engines and features, each by trying ---- */
@@ -584,6 +598,7 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 		    "few connections can be open at once",
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_buffers(checks, config);
+	check_counters(checks);
 	check_engines(checks, stop);
 	check_tls(checks);
 	check_modules(checks, config);

@@ -293,6 +293,46 @@ static void add_cost(const struct part *p, struct listener_numbers *n)
 	n->kernel_threads = cost.kernel_threads;
 }
 
+/* Reads one group of all workers; false: not all of them have it.  kernel: are all of user space
+ * and the kernel? */
+static bool read_group(const struct part *p, enum counters_group_id id, bool *kernel,
+		       struct counters_reading *ret)
+{
+	struct worker *workers = p->listener->workers;
+	bool all = p->count > 0;
+
+	*ret = (struct counters_reading){ 0 };
+	for (unsigned i = p->first; i < p->first + p->count; i++) {
+		all &= counters_read(&workers[i].counters, id, ret);
+		*kernel &= !workers[i].counters.groups[id].user_alone;
+	}
+	return all;
+}
+
+/* Adds the events that the kernel counts.  One setting of the kernel grants it all groups. */
+static void add_counters(const struct part *p, struct listener_numbers *n)
+{
+	struct counters_reading r;
+	bool kernel = true;
+
+	n->has_hardware = read_group(p, COUNTERS_HARDWARE, &kernel, &r);
+	n->hardware_enabled_ns = r.enabled_ns;
+	n->hardware_running_ns = r.running_ns;
+	n->cycles = r.values[0];
+	n->instructions = r.values[1];
+	n->has_misses = read_group(p, COUNTERS_MISSES, &kernel, &r);
+	n->misses_enabled_ns = r.enabled_ns;
+	n->misses_running_ns = r.running_ns;
+	n->cache_misses = r.values[0];
+	n->branch_misses = r.values[1];
+	n->counts_kernel = kernel;
+	n->has_software = read_group(p, COUNTERS_SOFTWARE, &kernel, &r);
+	n->task_clock_ns = r.values[0];
+	n->counted_switches = r.values[1];
+	n->page_faults = r.values[2];
+	n->migrations = r.values[3];
+}
+
 /* Adds a worker's counters.  The macro expands to one line for each row of the schema. */
 static void add_worker(struct listener_numbers *n, const struct worker *w)
 {
@@ -346,6 +386,7 @@ static json_t *part_to_stats(const struct part *p)
 		add_worker(&n, &l->workers[i]);
 	n.rdma_dropped = n.datagrams_dropped;
 	add_cost(p, &n);
+	add_counters(p, &n);
 	return set_fields(part_to_json(p), listener_statistics, &n);
 }
 

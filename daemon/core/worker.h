@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "bufq.h"
+#include "counters.h"
 #include "deadline.h"
 #include "engine.h"
 #include "engine_features.h"
@@ -373,6 +374,7 @@ struct worker {
 	_Atomic bool idle;
 	struct stats stats __attribute__((aligned(CACHE_LINE)));
 	struct worker_thread thread;
+	struct counters counters; /* its mode is set by the owner; read by the main thread only */
 
 	/* Set before worker_start_and_wait() returns; constant after that. */
 	const struct worker_owner *owner;

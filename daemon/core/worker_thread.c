@@ -43,6 +43,10 @@ static int worker_init(struct worker *w, struct reason *reason)
 				"that this process may use",
 				strerror(rc));
 	}
+	/* Before the first thread that inherits them. */
+	rc = counters_open(&w->counters, reason);
+	if (rc < 0)
+		return rc;
 	rc = pool_init(&w->pool, (uint32_t)w->options.buffers, (uint32_t)w->options.buffer_size,
 		       w->engine->headroom);
 	if (rc < 0)
@@ -144,6 +148,7 @@ static void *worker_thread(void *arg)
  * the thread, since other threads may post into it until the owner has joined this one. */
 static void worker_free(struct worker *w)
 {
+	counters_close(&w->counters);
 	pool_fini(&w->pool);
 	free(w->area.chunks);
 	w->area = (struct worker_area){ 0 };

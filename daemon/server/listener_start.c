@@ -189,6 +189,7 @@ static int listener_start_workers(struct listener *l, unsigned count, struct bin
 		if (l->tls)
 			w->options.features_off |= tls_stage_features_off(l->tls);
 		w->options.peers_max = listener_peers_max(l, l->config);
+		w->counters.mode = l->all->next->server.counters;
 		w->owner = &listener_owner;
 		w->owner_context = l;
 		w->listener = l->name;

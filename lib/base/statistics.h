@@ -95,6 +95,31 @@ struct json_t;
 			COUNTER(sys_pread, pread, NULL, NULL)                                      \
 			COUNTER(sys_pwrite, pwrite, NULL, NULL)                                    \
 			COUNTER(sys_other, other, NULL, NULL)))                                    \
+	OPTIONAL(has_hardware, hardware, "?Hardware",                                              \
+	         "Of the threads of cost, if the CPU counts them.",                                \
+		FOUND(GAUGE, counts_kernel, kernel, "nbserved_counters_kernel",                    \
+		      "1: in user space and the kernel; 0: in user space alone.")                  \
+		FOUND(COUNTER, hardware_enabled_ns, enabled_ns, NULL, "Their time on CPUs.")       \
+		FOUND(COUNTER, hardware_running_ns, running_ns, NULL,                              \
+		      "Of that, while the CPU counted; absent below 90 %.")                        \
+		FOUND(COUNTER, cycles, cycles, "nbserved_cycles", "CPU cycles.")                   \
+		FOUND(COUNTER, instructions, instructions, "nbserved_instructions",                \
+		      "Instructions."))                                                            \
+	OPTIONAL(has_misses, misses, "?Misses", "Likewise.",                                       \
+		FOUND(COUNTER, misses_enabled_ns, enabled_ns, NULL, NULL)                          \
+		FOUND(COUNTER, misses_running_ns, running_ns, NULL, NULL)                          \
+		FOUND(COUNTER, cache_misses, cache, "nbserved_cache_misses",                       \
+		      "Misses of the last cache.")                                                 \
+		FOUND(COUNTER, branch_misses, branch, "nbserved_branch_misses",                    \
+		      "Branches that were not foreseen."))                                         \
+	OPTIONAL(has_software, software, "?Software", "Events of the kernel, for the same threads.", \
+		FOUND(COUNTER, task_clock_ns, task_clock_ns, "nbserved_task_clock_seconds",        \
+		      "CPU time by the counters.")                                                 \
+		FOUND(COUNTER, counted_switches, context_switches,                                 \
+		      "nbserved_counted_context_switches", "Context switches by the counters.")    \
+		FOUND(COUNTER, page_faults, page_faults, "nbserved_page_faults", "Page faults.")   \
+		FOUND(COUNTER, migrations, migrations, "nbserved_cpu_migrations",                  \
+		      "Moves of a thread to another CPU."))                                        \
 	OBJECT(pool, NULL, NULL, NULL,                                                             \
 		FOUND(GAUGE, chunks, chunks, "nbserved_pool_chunks", "Buffers of all workers.")    \
 		GAUGE(chunks_free, free, "nbserved_pool_free_chunks", "Buffers that are free.")    \

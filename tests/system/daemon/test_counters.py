@@ -1,0 +1,110 @@
+"""Events that the kernel counts for workers (`[server] counters`): beside /proc, off, refused, and asked for in vain."""
+
+import errno
+import json
+import os
+import platform
+import subprocess
+
+import pytest
+from conftest import NBSERVED, TIMEOUT, listener
+from nbd_client import WRITE, connect
+from seccomp import deny
+from traffic import echo
+
+NR_PERF_EVENT_OPEN = 298 if platform.machine() == "x86_64" else 241
+GROUPS = "hardware", "misses", "software"
+BYTES = 256 * 1024
+
+
+def server(counters):
+    return f"[server]\ncounters = {counters}\n"
+
+
+def perf_descriptors(daemon):
+    directory = f"/proc/{daemon.process.pid}/fd"
+    return sum(os.readlink(f"{directory}/{fd}") == "anon_inode:[perf_event]" for fd in os.listdir(directory))
+
+
+def doctor_row(tmp_path, **options):
+    path = tmp_path / "nbserved.ini"
+    path.write_text(listener("echo", address="127.0.0.1:0"))
+    out = subprocess.run([NBSERVED, "-c", path, "--doctor", "--json"], stdout=subprocess.PIPE, timeout=TIMEOUT, **options)
+    (row,) = (check for check in json.loads(out.stdout)["checks"] if check["name"] == "counters")
+    return row
+
+
+@pytest.fixture
+def granted(tmp_path):
+    """What this host grants, as its doctor says."""
+    return doctor_row(tmp_path)
+
+
+def work_of(stats):
+    """(CPU time, context switches) by /proc, and by the counters."""
+    cost, counted = stats["cost"], stats["software"]
+    cpu_ns = cost["cpu_user_ns"] + cost["cpu_system_ns"]
+    switches = cost["context_switches_voluntary"] + cost["context_switches_involuntary"]
+    return (cpu_ns, switches), (counted["task_clock_ns"], counted["context_switches"])
+
+
+@pytest.mark.parametrize("store", ["io_uring", "threads"])
+def test_what_is_counted_is_what_proc_says_of_the_same_threads(start_daemon, tmp_path, granted, store):
+    """Writes of a file by a store: most of the work is that of its threads, or of the kernel's."""
+    if "software" not in granted["value"]:
+        pytest.skip("this process may not count: " + granted["reason"])
+    export = f"[export disk]\nsize = 64M\nstore = {store}\npath = {tmp_path}/disk\ncreate = yes\nsync-writes = yes\n"
+    daemon = start_daemon(export + listener("nbd", "nbd", engine="io_uring", exports="disk", workers=2))
+    client = connect(daemon, "nbd")
+    before = work_of(daemon.stats("nbd"))
+    for i in range(200):
+        client.request(WRITE, i * BYTES, BYTES, os.urandom(BYTES))
+        assert client.reply() == (0, b"")
+    stats = daemon.stats("nbd")
+    threads = stats["threads"]
+    assert len(threads) > 2, "the worker did it all"
+    proc, counted = (tuple(b - a for a, b in zip(*pair)) for pair in zip(before, work_of(stats)))
+    assert counted[1] == pytest.approx(proc[1], rel=0.02, abs=5)
+    assert proc[0] / 3 < counted[0] < 1.05 * proc[0]  # CPU time has the switches themselves, the counters have not
+    assert sum(row["software"]["context_switches"] for row in by_worker(daemon, "nbd")) >= counted[1]
+
+
+def by_worker(daemon, name):
+    return daemon.call("GetStats", listeners=[name], by_worker=True)["listeners"]
+
+
+def test_no_counts_nothing_and_holds_no_descriptor(start_daemon):
+    daemon = start_daemon(server("no") + listener("echo"))
+    assert perf_descriptors(daemon) == 0
+    assert not set(GROUPS) & set(daemon.stats("echo"))
+
+
+def test_auto_takes_what_it_gets(start_daemon, granted):
+    daemon = start_daemon(server("auto") + listener("echo", workers=2))
+    with daemon.connect("echo") as s:
+        echo(s)
+    stats = daemon.stats("echo")
+    for group in GROUPS:
+        assert (group in stats) == (group in granted["value"]), group
+    assert all((perf_descriptors(daemon) > 0) == (granted["value"] != "none") for _ in range(2))
+
+
+def test_yes_needs_all_of_it(start_daemon, tmp_path, granted):
+    if granted["ok"]:
+        assert start_daemon(server("yes") + listener("echo")).stats("echo")["hardware"]["kernel"] == 1
+        return
+    path = tmp_path / "nbserved.ini"
+    path.write_text(server("yes") + f"control = {tmp_path}/s\n" + listener("echo", address="127.0.0.1:0"))
+    done = subprocess.run([NBSERVED, "-c", path], capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode and granted["reason"] in done.stderr and granted["fix"] in done.stderr
+
+
+def test_a_filter_of_system_calls_is_named_and_costs_the_counters_alone(start_daemon, tmp_path):
+    refuse = deny(NR_PERF_EVENT_OPEN, errno.EPERM)
+    row = doctor_row(tmp_path, preexec_fn=refuse)
+    assert (row["ok"], row["value"]) == (False, "none")
+    assert "filter" in row["reason"] and "SystemCallFilter=" in row["fix"]
+    daemon = start_daemon(listener("echo"), preexec=refuse)
+    with daemon.connect("echo") as s:
+        echo(s)
+    assert not set(GROUPS) & set(daemon.stats("echo"))

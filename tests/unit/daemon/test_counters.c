@@ -1,0 +1,496 @@
+/* core/counters.c: with a kernel of our own making, and with the software events of the real one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "counters.h"
+#include "proc.h"
+#include "reason.h"
+#include "syscall.h"
+#include "text.h"
+#include "util.h"
+
+/* ---- The kernel of our own making: descriptors are pipes, into which a test writes readings ----
+ */
+
+enum { OPENED_MAX = 32 };
+static struct {
+	bool on;
+	int no_hardware; /* the error for events of hardware; 0: it has them */
+	int no_kernel;   /* the error for counting in the kernel */
+	int fails_at;    /* the number of the call, from 1 on, that gives EMFILE; 0: none */
+	int calls;
+	struct {
+		int fd, writer;
+		bool user_alone;
+	} opened[OPENED_MAX];
+	int count;
+} kernel;
+
+static int open_event(const struct perf_event_attr *attr)
+{
+	int ends[2];
+
+	assert_true(attr->inherit);
+	if (++kernel.calls == kernel.fails_at)
+		return -EMFILE;
+	if (attr->type == PERF_TYPE_HARDWARE && kernel.no_hardware)
+		return -kernel.no_hardware;
+	if (!attr->exclude_kernel && kernel.no_kernel)
+		return -kernel.no_kernel;
+	assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+	assert_true(kernel.count < OPENED_MAX);
+	kernel.opened[kernel.count].fd = ends[0];
+	kernel.opened[kernel.count].writer = ends[1];
+	kernel.opened[kernel.count++].user_alone = attr->exclude_kernel;
+	return ends[0];
+}
+
+/* In place of libc's. */
+long syscall(long number, ...)
+{
+	long a[6], result;
+	va_list arguments;
+
+	va_start(arguments, number);
+	for (unsigned i = 0; i < 6; i++)
+		a[i] = va_arg(arguments, long);
+	va_end(arguments);
+	if (number == SYS_perf_event_open && kernel.on)
+		result = open_event((const struct perf_event_attr *)a[0]);
+	else
+		result = syscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (result >= 0)
+		return result;
+	errno = (int)-result;
+	return -1;
+}
+
+static int kernel_begin(void **state)
+{
+	(void)state;
+	memset(&kernel, 0, sizeof(kernel));
+	kernel.on = true;
+	return 0;
+}
+
+static int kernel_end(void **state)
+{
+	(void)state;
+	for (int i = 0; i < kernel.count; i++)
+		if (kernel.opened[i].writer >= 0)
+			close(kernel.opened[i].writer);
+	return 0;
+}
+
+/* The next reading of a group of two events, of which fd leads. */
+static void will_read(int fd, uint64_t enabled, uint64_t running, uint64_t first, uint64_t second)
+{
+	const uint64_t raw[] = { 2, enabled, running, first, second };
+	int i = 0;
+
+	while (kernel.opened[i].fd != fd)
+		i++;
+	assert_int_equal(write(kernel.opened[i].writer, raw, sizeof(raw)), sizeof(raw));
+}
+
+static struct counters opened(enum counters_mode mode, int expected, struct reason *reason)
+{
+	struct counters c = { .mode = mode };
+
+	*reason = (struct reason){ "" };
+	assert_int_equal(counters_open(&c, reason), expected);
+	return c;
+}
+
+static void assert_named(const struct counters *c, const char *expected)
+{
+	char text[128];
+
+	counters_name(c, text, sizeof(text));
+	assert_string_equal(text, expected);
+}
+
+static bool is_open(int fd)
+{
+	char byte;
+
+	return read(fd, &byte, 0) == 0;
+}
+
+/* ---- Opening ---- */
+
+static void no_opens_nothing(void **state)
+{
+	struct reason reason;
+	struct counters c = opened(COUNTERS_NO, 0, &reason);
+
+	(void)state;
+	assert_int_equal(kernel.calls, 0);
+	assert_named(&c, "none");
+	counters_close(&c);
+}
+
+static void all_that_is_granted_is_counted_in_the_kernel_too(void **state)
+{
+	struct reason reason;
+	struct counters c = opened(COUNTERS_YES, 0, &reason);
+
+	(void)state;
+	assert_named(&c, "hardware, misses, software");
+	assert_string_equal(reason.text, "");
+	assert_int_equal(kernel.count, 8);
+	counters_close(&c);
+	for (int i = 0; i < kernel.count; i++)
+		assert_false(is_open(kernel.opened[i].fd));
+}
+
+static void without_the_kernel_user_space_alone_is_counted(void **state)
+{
+	struct reason reason;
+	struct counters c;
+
+	(void)state;
+	kernel.no_kernel = EACCES;
+	c = opened(COUNTERS_AUTO, 0, &reason);
+	assert_named(&c, "hardware (user space), misses (user space)");
+	assert_non_null(strstr(reason.text, "perf_event_paranoid"));
+	assert_non_null(strstr(reason_fix(reason.text), "CAP_PERFMON"));
+	for (int i = 0; i < kernel.count; i++)
+		assert_true(kernel.opened[i].user_alone);
+	counters_close(&c);
+	c = opened(COUNTERS_YES, -EACCES, &reason);
+	counters_close(&c);
+}
+
+/* Software events that leave out the kernel would be 0. */
+static void a_machine_without_counters_has_those_of_the_kernel(void **state)
+{
+	static const int errors[] = { ENOENT, ENODEV, EOPNOTSUPP };
+	struct reason reason;
+	struct counters c;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
+		kernel.no_hardware = errors[i];
+		c = opened(COUNTERS_AUTO, 0, &reason);
+		assert_named(&c, "software");
+		assert_non_null(strstr(reason.text, "virtual"));
+		counters_close(&c);
+		c = opened(COUNTERS_YES, -EOPNOTSUPP, &reason);
+		counters_close(&c);
+	}
+}
+
+static void a_refusal_says_what_mends_it(void **state)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} cases[] = {
+		{ EPERM, "filter" },
+		{ ENOSYS, "CONFIG_PERF_EVENTS" },
+		{ ENOMEM, "Cannot allocate memory" },
+	};
+	struct reason reason;
+	struct counters c;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		kernel.no_kernel = kernel.no_hardware = cases[i].error;
+		c = opened(COUNTERS_AUTO, 0, &reason);
+		assert_named(&c, "none");
+		assert_non_null(strstr(reason.text, cases[i].text));
+	}
+}
+
+static void a_group_is_opened_whole_or_not_at_all(void **state)
+{
+	struct reason reason;
+	struct counters c;
+
+	(void)state;
+	kernel.fails_at = 2;
+	c = opened(COUNTERS_AUTO, 0, &reason);
+	assert_named(&c, "misses, software");
+	assert_non_null(strstr(reason.text, "Too many open files"));
+	assert_int_equal(kernel.count, 7);
+	counters_close(&c);
+}
+
+/* ---- Reading ---- */
+
+static void what_was_counted_for_less_than_90_percent_is_not_shown(void **state)
+{
+	struct counters_reading sum = { .enabled_ns = 7 };
+	struct reason reason;
+	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
+	int leader = c.groups[COUNTERS_HARDWARE].fds[0];
+
+	(void)state;
+	will_read(leader, 0, 0, 0, 0);
+	assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
+	will_read(leader, 1000, 899, 5, 6);
+	assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
+	assert_int_equal(sum.enabled_ns, 7);
+	will_read(leader, 2000, 1800, 50, 60);
+	assert_true(counters_read(&c, COUNTERS_HARDWARE, &sum));
+	assert_int_equal(sum.enabled_ns, 2007);
+	assert_int_equal(sum.running_ns, 1800);
+	assert_int_equal(sum.values[0], 50);
+	assert_int_equal(sum.values[1], 60);
+	counters_close(&c);
+}
+
+static void readings_of_workers_add_up(void **state)
+{
+	struct counters_reading sum = { 0 };
+	struct reason reason;
+	struct counters c[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		c[i] = opened(COUNTERS_AUTO, 0, &reason);
+		will_read(c[i].groups[COUNTERS_MISSES].fds[0], 10, 10, 3 + i, 4);
+		assert_true(counters_read(&c[i], COUNTERS_MISSES, &sum));
+		kernel_end(NULL);
+		kernel.count = 0;
+	}
+	assert_int_equal(sum.values[0], 7);
+	assert_int_equal(sum.values[1], 8);
+	for (unsigned i = 0; i < 2; i++)
+		counters_close(&c[i]);
+}
+
+static void a_group_that_vanishes_is_shown_no_more(void **state)
+{
+	struct counters_reading sum = { 0 };
+	struct reason reason;
+	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
+	int leader = c.groups[COUNTERS_HARDWARE].fds[0];
+
+	(void)state;
+	will_read(leader, 10, 10, 1, 2);
+	assert_true(counters_read(&c, COUNTERS_HARDWARE, &sum));
+	close(kernel.opened[0].writer); /* as the kernel: a read gives no bytes */
+	kernel.opened[0].writer = -1;
+	for (unsigned i = 0; i < 2; i++)
+		assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
+	assert_named(&c, "misses, software");
+	counters_close(&c);
+}
+
+static void a_count_that_cannot_be_is_shown_no_more(void **state)
+{
+	static const uint64_t raw[][4] = {
+		{ 20, 20, 9, 10 },                       /* falls */
+		{ 20, 20, 10, (uint64_t)INT64_MAX + 1 }, /* overflows */
+		{ 20, 20, UINT64_MAX, UINT64_MAX },
+		{ 20, 21, 10, 10 }, /* counted for longer than it was there */
+		{ 5, 5, 10, 10 },   /* time goes back */
+		{ (uint64_t)INT64_MAX + 1, 20, 10, 10 },
+	};
+	struct counters_reading sum = { 0 };
+	struct reason reason;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(raw); i++) {
+		struct counters c;
+		int leader;
+
+		kernel_begin(NULL);
+		c = opened(COUNTERS_AUTO, 0, &reason);
+		leader = c.groups[COUNTERS_HARDWARE].fds[0];
+		will_read(leader, 10, 10, 10, 10);
+		assert_true(counters_read(&c, COUNTERS_HARDWARE, &sum));
+		will_read(leader, raw[i][0], raw[i][1], raw[i][2], raw[i][3]);
+		assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
+		assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
+		assert_false(is_open(leader));
+		kernel_end(NULL);
+		counters_close(&c);
+	}
+	kernel.count = 0;
+}
+
+static void what_was_read_at_the_end_stays(void **state)
+{
+	struct counters_reading sum = { 0 };
+	struct reason reason;
+	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
+
+	(void)state;
+	will_read(c.groups[COUNTERS_HARDWARE].fds[0], 10, 10, 1, 2);
+	kernel_end(NULL); /* the other groups have no reading */
+	kernel.count = 0;
+	counters_close(&c);
+	assert_true(counters_read(&c, COUNTERS_HARDWARE, &sum));
+	assert_int_equal(sum.values[1], 2);
+	assert_false(counters_read(&c, COUNTERS_MISSES, &sum));
+}
+
+/* ---- The software events of the real kernel ---- */
+
+static struct counters really_opened(void)
+{
+	struct counters c = { .mode = COUNTERS_AUTO };
+	struct reason reason = { "" };
+
+	kernel.on = false;
+	counters_open(&c, &reason);
+	if (c.groups[COUNTERS_SOFTWARE].count == 0) {
+		printf("skipped: this process may not count: %s\n", reason.text);
+		skip();
+	}
+	return c;
+}
+
+struct seen {
+	uint64_t cpu_ns, switches, faults;
+};
+
+static struct seen see(void)
+{
+	struct proc_cost cost = { 0 };
+	struct rusage usage;
+
+	assert_int_equal(proc_cost_update((pid_t)syscall(SYS_gettid), &cost), 0);
+	getrusage(RUSAGE_THREAD, &usage);
+	return (struct seen){ cost.cpu_user_ns + cost.cpu_system_ns,
+			      cost.switches_voluntary + cost.switches_involuntary,
+			      (uint64_t)(usage.ru_minflt + usage.ru_majflt) };
+}
+
+enum { PAGES = 500, PAGE = 4096 };
+
+static void touch_pages(void)
+{
+	char *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	madvise(memory, PAGES * PAGE, MADV_NOHUGEPAGE);
+	for (unsigned i = 0; i < PAGES; i++)
+		((volatile char *)memory)[(size_t)i * PAGE] = 1;
+	munmap(memory, PAGES * PAGE);
+}
+
+/* What /proc says before and after encloses what was counted in between. */
+static void software_events_agree_with_proc(void **state)
+{
+	struct counters_reading r = { 0 };
+	struct seen first = see(), begun, ended, last;
+	struct counters c = really_opened();
+	uint64_t begun_ns = clock_ns();
+
+	(void)state;
+	begun = see();
+	for (unsigned i = 0; i < 50; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	touch_pages();
+	ended = see();
+	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &r));
+	last = see();
+	/* The kernel leaves one out now and then. */
+	assert_in_range(r.values[1], (ended.switches - begun.switches) / 10 * 9,
+			last.switches - first.switches);
+	assert_in_range(r.values[2], ended.faults - begun.faults, last.faults - first.faults);
+	assert_true(r.values[2] >= PAGES);
+	/* Its clock has the time that interrupts took as well. */
+	assert_true(r.values[0] >= (ended.cpu_ns - begun.cpu_ns) / 10 * 9);
+	assert_true(r.values[0] <= clock_ns() - begun_ns + NS_PER_MS);
+	assert_int_equal(r.enabled_ns, r.running_ns);
+	counters_close(&c);
+}
+
+static void move_between_cpus(void)
+{
+	cpu_set_t all, one;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	if (CPU_COUNT(&all) < 2)
+		skip();
+	for (unsigned round = 0; round < 3; round++)
+		for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+			if (!CPU_ISSET(cpu, &all))
+				continue;
+			CPU_ZERO(&one);
+			CPU_SET(cpu, &one);
+			assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+		}
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+static void moves_to_other_cpus_are_counted(void **state)
+{
+	struct counters_reading r = { 0 };
+	struct counters c = really_opened();
+
+	(void)state;
+	move_between_cpus();
+	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &r));
+	assert_true(r.values[3] >= 5);
+	counters_close(&c);
+}
+
+static void *touch(void *arg)
+{
+	(void)arg;
+	touch_pages();
+	return NULL;
+}
+
+static void threads_that_are_made_later_are_counted_and_stay_when_they_end(void **state)
+{
+	struct counters_reading before = { 0 }, after = { 0 };
+	struct counters c = really_opened();
+	pthread_t thread;
+
+	(void)state;
+	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &before));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, touch, NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+	}
+	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &after));
+	assert_true(after.values[2] - before.values[2] >= 2 * PAGES);
+	counters_close(&c);
+}
+
+#define FAKED(test) cmocka_unit_test_setup_teardown(test, kernel_begin, kernel_end)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		FAKED(no_opens_nothing),
+		FAKED(all_that_is_granted_is_counted_in_the_kernel_too),
+		FAKED(without_the_kernel_user_space_alone_is_counted),
+		FAKED(a_machine_without_counters_has_those_of_the_kernel),
+		FAKED(a_refusal_says_what_mends_it),
+		FAKED(a_group_is_opened_whole_or_not_at_all),
+		FAKED(what_was_counted_for_less_than_90_percent_is_not_shown),
+		FAKED(readings_of_workers_add_up),
+		FAKED(a_group_that_vanishes_is_shown_no_more),
+		FAKED(a_count_that_cannot_be_is_shown_no_more),
+		FAKED(what_was_read_at_the_end_stays),
+		cmocka_unit_test(software_events_agree_with_proc),
+		cmocka_unit_test(moves_to_other_cpus_are_counted),
+		cmocka_unit_test(threads_that_are_made_later_are_counted_and_stay_when_they_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
