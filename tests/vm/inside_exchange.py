@@ -6,8 +6,8 @@ import subprocess
 import threading
 
 import pytest
-from inside_far import clean, done_by, far_end, perftest, port_of  # noqa: F401
-from inside_rdma import (ADDRESSES, LIMIT, add_device, client, devices, listener, must, run,  # noqa: F401
+from inside_far import clean, done_by, far_end, in_group, perftest, port_of  # noqa: F401
+from inside_rdma import (ADDRESSES, LIMIT, add_device, client, devices, doctor, listener, must, run,  # noqa: F401
                          running, section, start_daemon, wait_until)
 
 HOST = ADDRESSES["rxe"]
@@ -257,3 +257,27 @@ def test_iwarp_needs_the_connection_manager(start_daemon):
     assert done.returncode not in (0, 124), done.stdout
     assert "bind tcp" not in daemon.log()
     perftest(daemon, "siw", "ib_send_bw -n 50 -s 1024")
+
+
+@pytest.fixture
+def many_addresses():
+    """More than any fixed size of a table of addresses that this program has had."""
+    addresses = [f"10.9.{2 + i // 250}.{1 + i % 250}/32 dev rxe_a" for i in range(300)]
+
+    def each(word):
+        must("sh", "-c", "printf '%s\\n' \"$@\" | ip -batch -", "-", *[f"address {word} {at}" for at in addresses])
+
+    each("add")
+    yield len(addresses)
+    each("delete")
+
+
+def test_a_port_may_have_many_addresses(start_daemon, clean, many_addresses):
+    shown = doctor()
+    assert shown.count("(RoCE v2)") > many_addresses, shown
+    daemon = far_end(start_daemon, "rxe", "perftest")
+    over_tcp(daemon, "ib_send_bw -n 50 -s 1024")
+    assert done_by(daemon, "message") == (1, 50)
+    daemon = in_group(start_daemon, "discard")
+    assert daemon.status("r")["state"] == "serving" and "cannot be joined" not in daemon.log()
+    assert daemon.terminate() == 0

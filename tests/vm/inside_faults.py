@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from inside_rdma import (BUILD, CLIENT, LIMIT, client, datagram_section, datagrams, device, devices, must, resources,  # noqa: F401
-                         running, section, serves, start_daemon, wait_until)
+from inside_far import GROUP, port_of
+from inside_rdma import (ADDRESSES, BUILD, CLIENT, LIMIT, client, datagram_section, datagrams, device,  # noqa: F401
+                         devices, must, resources, run, running, section, serves, start_daemon, wait_until)
 
 PROGRAM = BUILD / "vm/nbserved_faults"
 
@@ -168,3 +169,16 @@ def test_a_slow_address_handle_delays_no_other_client(start_daemon, faults):
             daemon.process.send_signal(signal.SIGTERM)
             wait_until(lambda: "draining" in daemon.log(), "it is asked to stop")
         assert daemon.process.wait(LIMIT) == 0
+
+
+def test_a_table_of_addresses_that_cannot_be_read_is_said(start_daemon, faults):
+    """To a client without -R, and of a group."""
+    def unread(config):
+        faults.arm("_ibv_query_gid_table", 9)
+        return start(start_daemon, faults, config)
+
+    daemon = unread(section("rxe", service="perftest", region_size="8M"))
+    done = run("timeout", LIMIT, "ib_send_bw", "-F", "-d", "rxe0", "-p", port_of(daemon), "-n", 5, ADDRESSES["rxe"])
+    assert done.returncode not in (0, 124) and "no queue pair: Input/output error" in daemon.log(), daemon.log()
+    daemon = unread(section("rxe", qp_type="ud", groups=f"{GROUP}%rxe_a", optional="yes"))
+    assert "cannot be joined: Input/output error" in daemon.log()

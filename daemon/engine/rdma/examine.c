@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,7 +12,6 @@
 
 enum {
 	DOCTOR_TEXT_MAX = 512,
-	DOCTOR_GIDS_MAX = 64,             /* entries examined of a port's table of addresses */
 	DOCTOR_REGISTER_BYTES = 16 << 20, /* a worker's registration with the default settings */
 };
 
@@ -49,11 +49,14 @@ static const char *gid_type_name(uint32_t type)
 
 static void doctor_gids(const struct doctor *d, const char *name, unsigned port)
 {
-	struct ibv_gid_entry entries[DOCTOR_GIDS_MAX];
-	ssize_t count = ibv_query_gid_table(d->verbs, entries, DOCTOR_GIDS_MAX, 0);
+	struct ibv_gid_entry *entries = NULL;
+	ssize_t count = rdma_gid_table(d->verbs, &entries);
 	char title[112];
 
 	snprintf(title, sizeof(title), "%s gid", name);
+	if (count < 0)
+		doctor_say(d, title, false, strerror((int)-count), RDMA_ACCESS_FIX,
+			   "the table of addresses cannot be read");
 	for (ssize_t i = 0; i < count; i++) {
 		char text[INET6_ADDRSTRLEN];
 
@@ -63,6 +66,7 @@ static void doctor_gids(const struct doctor *d, const char *name, unsigned port)
 		doctor_say(d, title, true, "", "", "%u: %s (%s)", entries[i].gid_index, text,
 			   gid_type_name(entries[i].gid_type));
 	}
+	free(entries);
 }
 
 static void doctor_port(const struct doctor *d, unsigned port)

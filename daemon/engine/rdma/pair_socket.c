@@ -80,7 +80,7 @@ int rdma_pair_mtu(struct conn *c)
 	for (struct ibv_context **at = list; at && *at && !x->interface; at++) {
 		unsigned mtu = rdma_pair_mtu_of(*at);
 
-		if (mtu && rdma_gid_find(*at, 0, &address, &entry)) {
+		if (mtu && rdma_gid_find(*at, 0, &address, &entry) == 0) {
 			x->interface = entry.ndev_ifindex;
 			least = mtu;
 		} else if (mtu && (!least || mtu < least)) {
@@ -349,9 +349,10 @@ static int rdma_pair_connect(struct rdma_conn *r)
 	struct ibv_gid_entry entry;
 	int rc;
 
-	if (!rdma_gid_find(r->id->verbs, r->id->port_num, &r->id->route.addr.addr.ibaddr.sgid,
-			   &entry))
-		return -EADDRNOTAVAIL;
+	rc = rdma_gid_find(r->id->verbs, r->id->port_num, &r->id->route.addr.addr.ibaddr.sgid,
+			   &entry);
+	if (rc < 0)
+		return rc;
 	memcpy(own->gid, &entry.gid, sizeof(own->gid));
 	own->number = r->number;
 	own->reads = (unsigned)MIN(MIN(limits->max_qp_rd_atom, limits->max_qp_init_rd_atom),

@@ -138,6 +138,10 @@ WRAP(int, ibv_query_device, (struct ibv_context * context, struct ibv_device_att
 WRAP(int, ibv_query_port,
      (struct ibv_context * context, uint8_t port, struct _compat_ibv_port_attr *attr),
      (context, port, attr), ENOMEM)
+WRAP(ssize_t, _ibv_query_gid_table,
+     (struct ibv_context * context, struct ibv_gid_entry *entries, size_t room, uint32_t flags,
+      size_t entry_bytes),
+     (context, entries, room, flags, entry_bytes), -EIO)
 WRAP(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context * context), (context), NULL)
 WRAP(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd * pd, void *at, size_t bytes, int access),
      (pd, at, bytes, access), NULL)

@@ -402,10 +402,14 @@ static void groups_join(struct rdma_ud *ud)
 		struct in6_addr local = sockaddr_mapped(&of->local);
 		struct rdma_ud_group *g;
 		struct ibv_gid_entry entry;
-		int rc;
+		int rc = rdma_gid_find(ud->device->verbs, ud->port, &local, &entry);
 
-		if (!rdma_gid_find(ud->device->verbs, ud->port, &local, &entry))
+		if (rc == -EADDRNOTAVAIL)
 			continue;
+		if (rc < 0) {
+			group_log(w, of, -rc);
+			continue;
+		}
 		ud->group_gid = (uint8_t)entry.gid_index;
 		g = calloc(1, sizeof(*g));
 		if (!g) {

@@ -376,21 +376,53 @@ const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned num
 
 /* ---- Addresses ---- */
 
-enum { GIDS_MAX = 256 }; /* entries of a device's table that are looked at */
-
-bool rdma_gid_find(struct ibv_context *verbs, unsigned port, const void *gid,
-		   struct ibv_gid_entry *ret_entry)
+/* Room for the addresses of all ports: the kernel refuses a table that is too small for them. */
+static size_t rdma_gid_room(struct ibv_context *verbs)
 {
-	struct ibv_gid_entry entries[GIDS_MAX];
-	ssize_t count = ibv_query_gid_table(verbs, entries, ARRAY_SIZE(entries), 0);
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	size_t room = 0;
 
-	for (ssize_t i = 0; i < count; i++) {
+	if (ibv_query_device(verbs, &device) != 0)
+		return 0;
+	for (unsigned i = 1; i <= device.phys_port_cnt; i++)
+		if (ibv_query_port(verbs, (uint8_t)i, &port) == 0)
+			room += (size_t)MAX(port.gid_tbl_len, 0);
+	return room;
+}
+
+ssize_t rdma_gid_table(struct ibv_context *verbs, struct ibv_gid_entry **ret_entries)
+{
+	size_t room = rdma_gid_room(verbs);
+	struct ibv_gid_entry *entries = room > 0 ? calloc(room, sizeof(*entries)) : NULL;
+	ssize_t count;
+
+	if (!entries)
+		return room > 0 ? -ENOMEM : -EIO;
+	count = ibv_query_gid_table(verbs, entries, room, 0);
+	if (count >= 0)
+		*ret_entries = entries;
+	else
+		free(entries);
+	return count;
+}
+
+int rdma_gid_find(struct ibv_context *verbs, unsigned port, const void *gid,
+		  struct ibv_gid_entry *ret_entry)
+{
+	struct ibv_gid_entry *entries = NULL;
+	ssize_t count = rdma_gid_table(verbs, &entries);
+	int rc = count < 0 ? (int)count : -EADDRNOTAVAIL;
+
+	for (ssize_t i = 0; i < count && rc < 0; i++) {
 		if (entries[i].gid_type != IBV_GID_TYPE_ROCE_V2 ||
+		    entries[i].gid_index > UINT8_MAX || /* more than ibv_global_route can name */
 		    (port && entries[i].port_num != port) ||
 		    memcmp(&entries[i].gid, gid, sizeof(entries[i].gid)) != 0)
 			continue;
 		*ret_entry = entries[i];
-		return true;
+		rc = 0;
 	}
-	return false;
+	free(entries);
+	return rc;
 }

@@ -14,6 +14,7 @@
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "engine.h"
 #include "op.h"
@@ -158,9 +159,13 @@ const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned num
 int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
 		       struct reason *reason);
 
-/* The device's RoCE v2 entry of that GID, 16 bytes, at a port (0: at any); false: there is none. */
-bool rdma_gid_find(struct ibv_context *verbs, unsigned port, const void *gid,
-		   struct ibv_gid_entry *ret_entry);
+/* The addresses of all ports of the device, which the caller frees; their number, or -errno.  Any
+ * thread. */
+ssize_t rdma_gid_table(struct ibv_context *verbs, struct ibv_gid_entry **ret_entries);
+/* The device's RoCE v2 entry of that GID, 16 bytes, at a port (0: at any).  0; -EADDRNOTAVAIL:
+ * there is none; any other -errno: the table cannot be read. */
+int rdma_gid_find(struct ibv_context *verbs, unsigned port, const void *gid,
+		  struct ibv_gid_entry *ret_entry);
 
 /* "RoCE", "iWARP", "InfiniBand".  Any thread. */
 const char *rdma_transport(const struct ibv_device *device, uint8_t link_layer);
