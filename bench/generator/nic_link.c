@@ -1,6 +1,8 @@
 /* See nic_link.h. */
 #include "nic_link.h"
 
+#include <math.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,26 +131,8 @@ void nic_link_set(struct measures *m, unsigned first, const json_t *readings,
 
 /* ---- The limit ---- */
 
-static void look_at(struct nic_link_fullest *f, double in_share, double out_share,
-		    const struct measure_link *link)
-{
-	if (in_share > f->share)
-		*f = (struct nic_link_fullest){ in_share, false, *link };
-	if (out_share > f->share)
-		*f = (struct nic_link_fullest){ out_share, true, *link };
-}
-
-/* The fuller direction of a row's link. */
-struct nic_link_fullest nic_link_fullest(const struct measure *row)
-{
-	struct nic_link_fullest f = { .link = measure_link_of(NULL) };
-
-	look_at(&f, figure_spread(row, FIGURE_LINK_RECEIVED).median,
-		figure_spread(row, FIGURE_LINK_SENT).median, &measure_visit_at(row, 0)->link);
-	return f;
-}
-
 bool nic_link_is_limit(const struct measure *row)
 {
-	return nic_link_fullest(row).share >= NIC_LINK_FULL;
+	return fmax(figure_spread(row, FIGURE_LINK_RECEIVED).median,
+		    figure_spread(row, FIGURE_LINK_SENT).median) >= 0.95;
 }

@@ -14,14 +14,5 @@ void nic_link_set(struct measures *m, unsigned first, const json_t *readings,
  * counted once may be. */
 uint64_t nic_link_bits(uint64_t bytes, uint64_t packets, uint64_t mtu);
 
-/* Was the link of the listener's host at its limit? */
+/* Was either direction of the link of the listener's host at its limit? */
 bool nic_link_is_limit(const struct measure *row);
-
-/* The fuller direction of a row's link. */
-#define NIC_LINK_FULL 0.95
-struct nic_link_fullest {
-	double share; /* of its speed; 0: none is known */
-	bool sends;
-	struct measure_link link;
-};
-struct nic_link_fullest nic_link_fullest(const struct measure *row);

@@ -68,7 +68,7 @@ static json_t *row_to_json(const struct result_group *g, const struct result_row
 		json_pack("{s:s, s:i, s:o, s:o, s:o, s:s, s:i, s:i, s:b, s:b, s:s, s:o*, s:o*}",
 			  "name", row->name, "visits", (int)measure_visits(row->row), "values",
 			  values, "verdicts", verdicts_to_json(g, row), "change",
-			  field_real(row->change), "doubt", doubt_names[row->doubt], "doubted",
+			  field_real(row->change), "doubt", doubt_infos[row->doubt].name, "doubted",
 			  (int)row->doubted, "failed", (int)row->failed, "generator_limit",
 			  row->generator_limit, "link_limit", row->link_limit, "gate",
 			  gate_names[row->gate], "then", row->then ? then_to_json(row->then) : NULL,

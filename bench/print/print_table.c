@@ -171,9 +171,7 @@ static column_set answers(const struct result *r, const char *service)
 		/* Busy workers let requests wait before the latency of p50 begins. */
 		shown[COLUMN_FIGURES + FIGURE_CYCLE] |=
 			!isnan(at.row->values[FIGURE_TURN_P99].median);
-		shown[COLUMN_FIGURES + FIGURE_RATE] |= judged[JUDGED_COST] == FIGURE_CPU_PER_OP;
-		shown[COLUMN_FIGURES + FIGURE_BANDWIDTH] |=
-			judged[JUDGED_COST] == FIGURE_CPU_PER_BYTE;
+		shown[COLUMN_FIGURES + at.group->rate] = true;
 	}
 	for (unsigned i = 0; i < COLUMN_COUNT; i++)
 		set |= (column_set)shown[i] << i;

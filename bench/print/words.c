@@ -23,11 +23,6 @@ enum style words_style(enum verdict_is is)
 	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
 }
 
-static bool decides(enum verdict_is is)
-{
-	return is == VERDICT_LESS || is == VERDICT_MORE;
-}
-
 /* ---- One verdict ---- */
 
 /* "5 %", or "2.5 %" */
@@ -103,18 +98,11 @@ static struct phrase interval_words(const struct verdict *v, double within, bool
 
 struct phrase words_row(const struct result_group *g, const struct result_row *row)
 {
-	static const char *const why[DOUBTS] = {
-		[DOUBT_FAILED] = "no verdict: visits failed",
-		[DOUBT_CHANGED] = "no verdict: it changed",
-		[DOUBT_BYTES] = "no verdict: bytes differ",
-		[DOUBT_LATENCY] = "no verdict: p50 is wrong",
-		[DOUBT_FIRST] = "no verdict: see the first",
-	};
 	struct phrase p;
 
 	if (row->doubt == DOUBT_NONE)
 		return interval_words(&row->verdicts[JUDGED_COST], g->within, false);
-	snprintf(p.text, sizeof(p.text), "%s", why[row->doubt]);
+	snprintf(p.text, sizeof(p.text), "no verdict: %s", doubt_infos[row->doubt].words);
 	return p;
 }
 
@@ -131,7 +119,7 @@ static char *sides_text(const struct result_group *g, enum judged from)
 		const char *before = "";
 
 		for (unsigned j = from; j < JUDGED_COUNT; j++) {
-			if (j == JUDGED_COST || !decides(row->verdicts[j].is))
+			if (j == JUDGED_COST || !verdict_decides(row->verdicts[j].is))
 				continue;
 			if (!*before)
 				fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row->name);
@@ -252,20 +240,6 @@ char *words_finding(const struct result *r, unsigned i)
 	return text;
 }
 
-/* "2 min", "45 s" */
-static struct human seconds_text(double s)
-{
-	struct human text;
-
-	if (s < 90)
-		snprintf(text.text, sizeof(text.text), "%.0f s", fmax(s, 1));
-	else if (s < 5400)
-		snprintf(text.text, sizeof(text.text), "%.0f min", s / 60);
-	else
-		snprintf(text.text, sizeof(text.text), "%.3g h", s / 3600);
-	return text;
-}
-
 static void print_plan(FILE *to, const struct open *o)
 {
 	if (o->spread > 0)
@@ -276,8 +250,8 @@ static void print_plan(FILE *to, const struct open *o)
 			". %u rounds (%s) would decide \xc2\xb1"
 			"5 %%, %u (%s) \xc2\xb1"
 			"2.5 %%",
-			o->rounds5, seconds_text(o->seconds5).text, o->rounds2,
-			seconds_text(o->seconds2).text);
+			o->rounds5, human_time((uint64_t)(o->seconds5 * NS_PER_S)).text, o->rounds2,
+			human_time((uint64_t)(o->seconds2 * NS_PER_S)).text);
 }
 
 char *words_open(const struct result *r)
@@ -342,7 +316,10 @@ struct phrase words_then(const struct result *r, const struct result_row *row)
 	if (!t)
 		snprintf(p.text, sizeof(p.text), "no saved row");
 	else if (t->machine_changed)
-		snprintf(p.text, sizeof(p.text), "the machine changed");
+		snprintf(p.text, sizeof(p.text),
+			 "the machine changed: the generator took %.8s us then, %.8s us now",
+			 figure_text(FIGURE_GENERATOR_PER_REQUEST, t->generator_before).text,
+			 figure_text(FIGURE_GENERATOR_PER_REQUEST, t->generator_now).text);
 	else if (t->verdict.is == VERDICT_TOO_FEW_ROUNDS)
 		snprintf(p.text, sizeof(p.text), "too few runs: %u now, %u then, of %u",
 			 t->runs_now, t->runs_before, t->verdict.least);

@@ -12,10 +12,20 @@
 #include "parts.h"
 #include "util.h"
 
-const char *const doubt_names[DOUBTS] = {
-	[DOUBT_NONE] = "none",       [DOUBT_FAILED] = "failed_visits",
-	[DOUBT_CHANGED] = "changed", [DOUBT_BYTES] = "bytes_per_request",
-	[DOUBT_LATENCY] = "latency", [DOUBT_FIRST] = "first_row",
+const struct doubt_info doubt_infos[DOUBTS] = {
+	[DOUBT_NONE] = { "none", NULL, NULL },
+	[DOUBT_FAILED] = { "failed_visits", "visits failed",
+			   "COMMAND failed in a tenth of the visits or more" },
+	[DOUBT_CHANGED] = { "changed", "it changed",
+			    "the listener, its keys or the daemon changed meanwhile" },
+	[DOUBT_BYTES] = { "bytes_per_request", "bytes differ",
+			  "bytes for each request that the generator counted differ by more than "
+			  "5 % between visits or listeners, or the count cannot be right: another "
+			  "client was served, or the count is not of what was done" },
+	[DOUBT_LATENCY] = { "latency", "p50 is wrong",
+			    "p50 in the server is above the generator's round trip: one of the two "
+			    "is wrong" },
+	[DOUBT_FIRST] = { "first_row", "see the first", NULL },
 };
 
 /* ---- Which figures ---- */
@@ -63,28 +73,32 @@ enum figure judge_cost_figure(struct measure *const *rows, unsigned count)
  * calls for each of them say nothing. */
 static void choose_figures(struct result_group *g)
 {
-	static const enum figure others[] = { [JUDGED_RATE] = FIGURE_REQUEST_RATE,
-					      [JUDGED_TRIP50] = FIGURE_TRIP50,
-					      [JUDGED_TRIP99] = FIGURE_TRIP99 };
+	static const struct {
+		enum figure cost, calls, switches, rate;
+	} divided[] = {
+		{ FIGURE_CPU_PER_REQUEST, FIGURE_SYSCALLS_PER_REQUEST, FIGURE_SWITCHES_PER_REQUEST,
+		  FIGURE_REQUEST_RATE },
+		{ FIGURE_CPU_PER_BYTE, FIGURE_SYSCALLS_PER_BYTE, FIGURE_SWITCHES_PER_BYTE,
+		  FIGURE_BANDWIDTH },
+		{ FIGURE_CPU_PER_OP, FIGURE_SYSCALLS_PER_OP, FIGURE_SWITCHES_PER_OP, FIGURE_RATE },
+	};
 	struct measure **rows = must(calloc(g->count, sizeof(*rows)));
-	enum figure cost;
+	unsigned by = 0;
+	bool counts;
 
 	for (unsigned i = 0; i < g->count; i++)
 		rows[i] = g->rows[i].row;
-	cost = judge_cost_figure(rows, g->count);
+	g->figures[JUDGED_COST] = judge_cost_figure(rows, g->count);
 	free(rows);
-	g->figures[JUDGED_COST] = cost;
-	g->figures[JUDGED_CALLS] = cost == FIGURE_CPU_PER_REQUEST ? FIGURE_SYSCALLS_PER_REQUEST
-				   : cost == FIGURE_CPU_PER_BYTE  ? FIGURE_SYSCALLS_PER_BYTE
-				   : g->rows[0].row->batch        ? FIGURE_COUNT
-								  : FIGURE_SYSCALLS_PER_OP;
-	g->figures[JUDGED_SWITCHES] = cost == FIGURE_CPU_PER_REQUEST ? FIGURE_SWITCHES_PER_REQUEST
-				      : cost == FIGURE_CPU_PER_BYTE  ? FIGURE_SWITCHES_PER_BYTE
-				      : g->figures[JUDGED_CALLS] == FIGURE_COUNT
-					      ? FIGURE_COUNT
-					      : FIGURE_SWITCHES_PER_OP;
-	for (unsigned i = JUDGED_FAMILIES; i < JUDGED_COUNT; i++)
-		g->figures[i] = others[i];
+	while (divided[by].cost != g->figures[JUDGED_COST])
+		by++;
+	counts = divided[by].cost != FIGURE_CPU_PER_OP || !g->rows[0].row->batch;
+	g->figures[JUDGED_CALLS] = counts ? divided[by].calls : FIGURE_COUNT;
+	g->figures[JUDGED_SWITCHES] = counts ? divided[by].switches : FIGURE_COUNT;
+	g->figures[JUDGED_RATE] = FIGURE_REQUEST_RATE;
+	g->figures[JUDGED_TRIP50] = FIGURE_TRIP50;
+	g->figures[JUDGED_TRIP99] = FIGURE_TRIP99;
+	g->rate = divided[by].rate;
 }
 
 /* Counts that are so few that no one could feel them are not judged: a server that polls makes one
@@ -169,11 +183,6 @@ static double usual_bytes(const struct result_group *g)
 	return usual;
 }
 
-static bool has_other_bytes(const struct measure *visit, double usual)
-{
-	return fabs(bytes_per_request(visit) / usual - 1) > 0.05; /* false for NaN */
-}
-
 /* Is the listener not what it was in the row's first visit of that run? */
 static bool has_changed(const struct measure *row, const struct measure *visit)
 {
@@ -192,12 +201,14 @@ static bool has_changed(const struct measure *row, const struct measure *visit)
 	return false;
 }
 
-static enum doubt doubt_on_visit(const struct measure *row, const struct measure *visit,
-				 double usual)
+static enum doubt doubt_on_visit(const struct result_group *g, const struct result_row *row,
+				 const struct measure *visit)
 {
-	if (has_changed(row, visit))
+	if (has_changed(row->row, visit))
 		return DOUBT_CHANGED;
-	return has_other_bytes(visit, usual) ? DOUBT_BYTES : DOUBT_NONE;
+	return fabs(bytes_per_request(visit) / g->usual_bytes - 1) > 0.05 /* false for NaN */
+		       ? DOUBT_BYTES
+		       : DOUBT_NONE;
 }
 
 /* What a request takes in the server is a part of its round trip. */
@@ -225,14 +236,14 @@ static unsigned failed_visits(const struct measure *row)
 	return sum;
 }
 
-static void find_doubt(const struct result_group *g, struct result_row *row, double usual)
+static void find_doubt(const struct result_group *g, struct result_row *row)
 {
 	unsigned visits = measure_visits(row->row), counts[DOUBTS] = { 0 };
 	enum doubt worst = DOUBT_FAILED;
 
 	row->failed = failed_visits(row->row);
 	for (unsigned i = 0; i < visits; i++)
-		counts[doubt_on_visit(row->row, measure_visit_at(row->row, i), usual)]++;
+		counts[doubt_on_visit(g, row, measure_visit_at(row->row, i))]++;
 	counts[DOUBT_NONE] = 0;
 	counts[DOUBT_FAILED] = row->failed;
 	for (unsigned i = DOUBT_FAILED; i < DOUBTS; i++) {
@@ -273,100 +284,76 @@ static const struct measure *beside_at(const struct measure *row, unsigned i,
 	return visit_beside(row, like);
 }
 
-struct judging {
-	const struct result_group *group;
-	const struct result_row *first, *row;
-	enum figure figure;
-	bool of_counts;    /* integers, of which a visit may have none */
-	bool by_generator; /* divided by the generator's CPU time, see is_same_work() */
-	double usual;      /* bytes per request */
-};
-
 /* A count of 0 is half of the least that can be seen: its logarithm is not known otherwise.  What a
- * count is divided by, the CPU time is, too: see choose_figures(). */
-static double value_in(const struct judging *j, const struct measure *visit)
+ * count is divided by, the CPU time is, too: see choose_figures().  The cost of the same work is
+ * divided by the generator's CPU time: see is_same_work(). */
+static double value_in(const struct result_group *g, enum judged what, const struct measure *visit)
 {
-	double value = figure_value(visit, j->figure);
+	double value = figure_value(visit, g->figures[what]);
 
-	if (j->of_counts && value == 0) /* false for NaN: an unknown count */
-		value = 0.5 * figure_value(visit, j->group->figures[JUDGED_COST]) /
+	if (what < JUDGED_COST && value == 0) /* false for NaN: an unknown count */
+		value = 0.5 * figure_value(visit, g->figures[JUDGED_COST]) /
 			(double)measure_serving_ns(visit);
-	if (j->by_generator)
+	if (what == JUDGED_COST && g->same_work)
 		value /= figure_value(visit, FIGURE_GENERATOR_PER_REQUEST);
 	return value;
 }
 
-static bool is_good(const struct judging *j, const struct result_row *row,
-		    const struct measure *visit)
-{
-	return doubt_on_visit(row->row, visit, j->usual) == DOUBT_NONE;
-}
-
 /* From the rounds in which both were visited: a slow moment of the machine is in both visits of
  * its round, and cancels in their ratio. */
-static struct verdict judge(const struct judging *j, unsigned comparisons)
+static struct verdict judge(const struct result_group *g, const struct result_row *first,
+			    const struct result_row *row, enum judged what, unsigned comparisons)
 {
-	unsigned visits = measure_visits(j->first->row), rounds = 0;
+	unsigned visits = measure_visits(first->row), rounds = 0;
 	double *values = must(calloc(2 * (size_t)visits, sizeof(*values)));
 	struct verdict v;
 
 	for (unsigned i = 0; i < visits; i++) {
-		const struct measure *base = measure_visit_at(j->first->row, i);
-		const struct measure *beside = beside_at(j->row->row, i, base);
+		const struct measure *base = measure_visit_at(first->row, i);
+		const struct measure *beside = beside_at(row->row, i, base);
 
-		if (!beside || !is_good(j, j->first, base) || !is_good(j, j->row, beside))
+		if (!beside || doubt_on_visit(g, first, base) || doubt_on_visit(g, row, beside))
 			continue;
-		values[rounds] = value_in(j, base);
-		values[visits + rounds++] = value_in(j, beside);
+		values[rounds] = value_in(g, what, base);
+		values[visits + rounds++] = value_in(g, what, beside);
 	}
-	v = verdict_of(values, values + visits, rounds, comparisons, j->group->within);
+	v = verdict_of(values, values + visits, rounds, comparisons, g->within);
 	free(values);
 	return v;
 }
 
-/* Leaves the estimate. */
-static void withdraw(struct verdict *v, enum verdict_is is)
-{
-	v->is = is;
-	v->low = v->high = v->level = v->p = NAN;
-	v->half_width = INFINITY;
-}
-
 static struct verdict judge_figure(const struct result_group *g, const struct result_row *row,
-				   enum judged what, double usual)
+				   enum judged what)
 {
-	struct judging j = { g, g->rows, row, g->figures[what], what < JUDGED_COST, false, usual };
-	unsigned comparisons =
-		g->comparisons * (what < JUDGED_FAMILIES ? 1 : JUDGED_COUNT - JUDGED_FAMILIES);
-	struct verdict v = { .is = VERDICT_TOO_FEW_ROUNDS,
-			     .change = NAN,
-			     .low = NAN,
-			     .high = NAN,
-			     .half_width = INFINITY,
-			     .level = NAN,
-			     .p = NAN };
+	unsigned families = what < JUDGED_FAMILIES ? 1 : JUDGED_COUNT - JUDGED_FAMILIES;
+	struct verdict v;
 
 	if (!is_worth_judging(g, what))
-		return v;
-	j.by_generator = g->same_work && what == JUDGED_COST;
-	v = judge(&j, comparisons);
+		return verdict_unknown();
+	v = judge(g, g->rows, row, what, g->comparisons * families);
 	if (row->doubt != DOUBT_NONE)
-		withdraw(&v, VERDICT_NOT_COMPARABLE);
+		verdict_withdraw(&v, VERDICT_NOT_COMPARABLE);
 	else if (what == JUDGED_RATE && (row->generator_limit || row->link_limit ||
 					 g->rows->generator_limit || g->rows->link_limit))
-		withdraw(&v, VERDICT_TOO_FEW_ROUNDS);
+		verdict_withdraw(&v, VERDICT_TOO_FEW_ROUNDS);
 	return v;
+}
+
+bool judge_is_limit(const struct result_row *row, double share)
+{
+	double server =
+		row->values[FIGURE_CPU_SHARE].median / (double)MAX(row->row->workers, (uint64_t)1);
+
+	return share >= 0.9 && server < 0.9 * share;
 }
 
 /* Was one thread of the generator, on each of its hosts, always busy while the server was not? */
 static bool measures_generator(const struct result_row *row)
 {
-	double generator = hosts_count(row->row) ? hosts_least_share(row->row)
-						 : row->values[FIGURE_GENERATOR_SHARE].median;
-	double server =
-		row->values[FIGURE_CPU_SHARE].median / (double)MAX(row->row->workers, (uint64_t)1);
-
-	return generator >= 0.9 && server < 0.9 * generator && !row->link_limit;
+	return !row->link_limit &&
+	       judge_is_limit(row, hosts_count(row->row)
+					   ? hosts_least_share(row->row)
+					   : row->values[FIGURE_GENERATOR_SHARE].median);
 }
 
 static bool is_user(const struct measure *row)
@@ -385,7 +372,7 @@ static const struct result_row *find_user(const struct result_group *g, unsigned
 	return NULL;
 }
 
-static void judge_users(struct result_group *g, double usual)
+static void judge_users(struct result_group *g)
 {
 	unsigned pairs = 0;
 
@@ -393,34 +380,29 @@ static void judge_users(struct result_group *g, double usual)
 		pairs += (g->rows[i].user = find_user(g, i)) != NULL;
 	for (unsigned i = 0; i < g->count; i++) {
 		struct result_row *row = &g->rows[i];
-		struct judging j = {
-			g, row->user, row, g->figures[JUDGED_COST], false, false, usual
-		};
 
 		if (!row->user)
 			continue;
-		row->against_user = judge(&j, pairs);
+		row->against_user = judge(g, row->user, row, JUDGED_COST, pairs);
 		if (row->doubt != DOUBT_NONE || row->user->doubt != DOUBT_NONE)
-			withdraw(&row->against_user, VERDICT_NOT_COMPARABLE);
+			verdict_withdraw(&row->against_user, VERDICT_NOT_COMPARABLE);
 	}
 }
 
 static void judge_group(struct result_group *g)
 {
-	double usual = usual_bytes(g);
-
 	for (unsigned i = 0; i < g->count; i++) {
 		g->rows[i].link_limit = nic_link_is_limit(g->rows[i].row);
 		g->rows[i].generator_limit = measures_generator(&g->rows[i]);
 		g->rows[i].change = NAN;
-		find_doubt(g, &g->rows[i], usual);
+		find_doubt(g, &g->rows[i]);
 	}
 	for (unsigned i = 1; i < g->count; i++) {
 		struct result_row *row = &g->rows[i];
 		struct verdict *cost = &row->verdicts[JUDGED_COST];
 
 		for (unsigned j = 0; j < JUDGED_COUNT; j++)
-			row->verdicts[j] = judge_figure(g, row, j, usual);
+			row->verdicts[j] = judge_figure(g, row, j);
 		row->change =
 			isnan(cost->change)
 				? result_cost(g, row)->median / result_cost(g, g->rows)->median - 1
@@ -428,7 +410,7 @@ static void judge_group(struct result_group *g)
 		g->rounds = MAX(g->rounds, cost->rounds);
 		g->judged |= cost->is != VERDICT_TOO_FEW_ROUNDS;
 	}
-	judge_users(g, usual);
+	judge_users(g);
 }
 
 static void prepare(struct result *r)
@@ -440,6 +422,7 @@ static void prepare(struct result *r)
 		g->comparisons = count_comparisons(r, g);
 		choose_figures(g);
 		g->same_work = is_same_work(g);
+		g->usual_bytes = usual_bytes(g);
 	}
 }
 
@@ -458,14 +441,11 @@ double judge_widest(struct result *r)
 
 	prepare(r);
 	for (struct result_at at = { 0 }; result_next(r, &at);) {
-		const struct result_group *g = at.group;
-		struct judging j = { g,     g->rows,      at.row,        g->figures[JUDGED_COST],
-				     false, g->same_work, usual_bytes(g) };
 		struct verdict v;
 
 		if (at.first)
 			continue;
-		v = judge(&j, g->comparisons);
+		v = judge_figure(at.group, at.row, JUDGED_COST);
 		/* A row with too few rounds does not count: its listener failed in some, and more
 		 * rounds may never make up for these. */
 		if (v.is != VERDICT_TOO_FEW_ROUNDS)

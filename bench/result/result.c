@@ -106,21 +106,9 @@ static void set_values(struct result_group *g)
 			g->rows[i].values[j] = value_of(g->rows[i].row, j);
 }
 
-const struct value *result_value(const struct result_group *g, const struct result_row *row,
-				 enum judged what)
-{
-	static const struct value unknown = { NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN };
-
-	return g->figures[what] == FIGURE_COUNT ? &unknown : &row->values[g->figures[what]];
-}
-
 double result_rate_apart(const struct result_group *g, const struct result_row *row)
 {
-	enum figure rate = g->figures[JUDGED_COST] == FIGURE_CPU_PER_REQUEST ? FIGURE_REQUEST_RATE
-			   : g->figures[JUDGED_COST] == FIGURE_CPU_PER_BYTE  ? FIGURE_BANDWIDTH
-									     : FIGURE_RATE;
-
-	return fabs(row->values[rate].median / g->rows[0].values[rate].median - 1);
+	return fabs(row->values[g->rate].median / g->rows[0].values[g->rate].median - 1);
 }
 
 /* The visits of a round take so long, one after the other. */
@@ -165,12 +153,10 @@ static enum gate pairs_gate(struct result *r)
 {
 	unsigned counts[GATES] = { 0 };
 
-	for (unsigned i = 0; i < r->group_count; i++)
-		for (unsigned j = 1; *r->groups[i].pair && j < r->groups[i].count; j++) {
-			struct result_row *row = &r->groups[i].rows[j];
-
-			row->gate = gate_of(&row->verdicts[JUDGED_COST], r->within);
-			counts[row->gate]++;
+	for (struct result_at at = { 0 }; result_next(r, &at);)
+		if (*at.group->pair && !at.first) {
+			at.row->gate = gate_of(&at.row->verdicts[JUDGED_COST], r->within);
+			counts[at.row->gate]++;
 		}
 	return gate_of_all(counts);
 }

@@ -47,7 +47,10 @@ enum doubt {
 	DOUBT_FIRST,   /* the first row has no verdict for one of these reasons */
 	DOUBTS
 };
-extern const char *const doubt_names[DOUBTS]; /* as in JSON */
+extern const struct doubt_info {
+	const char *name;             /* as in JSON */
+	const char *words, *sentence; /* in a cell; in a warning */
+} doubt_infos[DOUBTS];
 
 enum gate { GATE_PASSED, GATE_WORSE, GATE_UNDECIDED, GATE_NOT_COMPARABLE, GATES };
 extern const char *const gate_names[GATES]; /* as in JSON */
@@ -90,13 +93,15 @@ struct result_group {
 	const char *service, *label, *operation, *pair; /* borrowed; see struct measure */
 	char *title;                                    /* "nbd read: fio randread" */
 	enum figure figures[JUDGED_COUNT];              /* FIGURE_COUNT: not judged */
+	enum figure rate;                               /* of what the cost is divided by */
 	unsigned comparisons; /* whose intervals hold together, see verdict.h */
 	unsigned rounds;      /* the most that a row has in common with the first one */
 	bool judged;          /* any row has a verdict, if only "undecided" */
-	bool same_work; /* all rows have one setup in several builds: judged by the ratio to the
-			   generator's CPU time */
-	double round_s; /* length of a round's visits, seconds; NaN: unknown */
-	double within;  /* the relative difference that counts as none */
+	bool same_work;     /* all rows have one setup in several builds: judged by the ratio to the
+			       generator's CPU time */
+	double usual_bytes; /* for each request that the generator counted; NaN: unknown */
+	double round_s;     /* length of a round's visits, seconds; NaN: unknown */
+	double within;      /* the relative difference that counts as none */
 	struct result_row *rows;
 	unsigned count;
 	struct layers_group *layers; /* NULL: not sampled */
@@ -151,7 +156,7 @@ struct result {
 	char *minor;               /* "nbd block_status": operations that are in no row; or "" */
 	const json_t *unavailable; /* borrowed; NULL: none */
 	/* Of --against. */
-	bool against, machine_changed;
+	bool against;
 	unsigned found;  /* rows that have a saved one */
 	json_t *changed; /* [{ "what": "kernel", "then": "Linux 6.1", "now": "Linux 6.12" }] */
 	struct limits *limits;                    /* of --fail-if; NULL: none */
@@ -176,19 +181,16 @@ void result_free(struct result *r);
 
 /* Goes through the rows of all groups, from { 0 } on; false: there are no more. */
 struct result_at {
-	const struct result_group *group;
-	const struct result_row *row;
+	struct result_group *group;
+	struct result_row *row;
 	bool first; /* of its group */
 };
 bool result_next(const struct result *r, struct result_at *at);
 
-/* Of the group's figure of that kind. */
-const struct value *result_value(const struct result_group *g, const struct result_row *row,
-				 enum judged what);
 static inline const struct value *result_cost(const struct result_group *g,
 					      const struct result_row *row)
 {
-	return result_value(g, row, JUDGED_COST);
+	return &row->values[g->figures[JUDGED_COST]];
 }
 
 /* The relative distance of the row's rate from the first one's, without a sign; NaN: unknown. */

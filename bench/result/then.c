@@ -112,38 +112,25 @@ static void add_row(json_t *seen, const struct measure *row)
 		add_seen(seen, measure_visit_at(row, i));
 }
 
-/* "a or b"; a key that was not set is "-" */
-static json_t *values_text(const json_t *parts, const char *key)
+/* Takes the texts; "": "-". */
+static void add_change(json_t *changes, json_t *what, char *then, char *now)
 {
-	char *text = field_show_names(json_object_get(parts, key), NULL, " or ");
-	json_t *made = json_string(*text ? text : "-");
-
-	free(text);
-	return made;
+	json_array_append_new(changes, json_pack("{s:o, s:s, s:s}", "what", what, "then",
+						 *then ? then : "-", "now", *now ? now : "-"));
+	free(then);
+	free(now);
 }
 
-static void tell(json_t *changes, const char *what, const char *key, const json_t *then,
-		 const json_t *now)
+/* By its key: "a or b", "-" where it was not set. */
+static void add_key(json_t *changes, const char *what, const char *key, const json_t *then,
+		    const json_t *now)
 {
-	if (json_equal(json_object_get(then, key), json_object_get(now, key)))
-		return;
-	json_array_append_new(changes,
-			      json_pack("{s:o, s:o, s:o}", "what",
-					json_sprintf("%s%s%s", what, *key ? " " : "", key), "then",
-					values_text(then, key), "now", values_text(now, key)));
-}
+	json_t *past = json_object_get(then, key), *present = json_object_get(now, key);
 
-/* Those that only one side has: "avx2 fsrm". */
-static void tell_words(json_t *changes, const char *what, json_t *then, json_t *now)
-{
-	char *gone = field_show_names(then, now, " "), *come = field_show_names(now, then, " ");
-
-	if (*gone || *come)
-		json_array_append_new(changes,
-				      json_pack("{s:s, s:s, s:s}", "what", what, "then",
-						*gone ? gone : "-", "now", *come ? come : "-"));
-	free(gone);
-	free(come);
+	if (!json_equal(past, present))
+		add_change(changes, json_sprintf("%s%s%s", what, *key ? " " : "", key),
+			   field_show_names(past, NULL, " or "),
+			   field_show_names(present, NULL, " or "));
 }
 
 static json_t *differences(json_t *then, json_t *now)
@@ -154,17 +141,19 @@ static json_t *differences(json_t *then, json_t *now)
 	json_object_foreach(now, what, parts) {
 		json_t *past = json_object_get(then, what);
 
-		if (!past)
-			continue; /* not saved then */
+		if (!past || json_equal(past, parts))
+			continue; /* not saved then, or the same */
+		/* Words: those that only one side has, "avx2 fsrm". */
 		if (json_is_true(json_object_iter_value(json_object_iter(parts)))) {
-			tell_words(changes, what, past, parts);
+			add_change(changes, json_string(what), field_show_names(past, parts, " "),
+				   field_show_names(parts, past, " "));
 			continue;
 		}
 		json_object_foreach(parts, key, value)
-			tell(changes, what, key, past, parts);
+			add_key(changes, what, key, past, parts);
 		json_object_foreach(past, key, value)
 			if (!json_object_get(parts, key))
-				tell(changes, what, key, past, parts);
+				add_key(changes, what, key, past, parts);
 	}
 	return changes;
 }
@@ -193,17 +182,13 @@ struct runs {
 	unsigned count;
 };
 
-static bool is_of(const struct measure *visit, const char *run)
+/* The row's first visit of that run; NULL: it has none. */
+static const struct measure *first_of(const struct measure *row, const char *run)
 {
-	return *run && !strcmp(visit->visit.run, run);
-}
-
-static bool has_run(const struct measure *row, unsigned visits, const char *run)
-{
-	for (unsigned i = 0; i < visits; i++)
-		if (is_of(measure_visit_at(row, i), run))
-			return true;
-	return false;
+	for (unsigned i = 0; i < measure_visits(row); i++)
+		if (!strcmp(measure_visit_at(row, i)->visit.run, run))
+			return measure_visit_at(row, i);
+	return NULL;
 }
 
 static double run_value(const struct measure *row, const char *run, enum figure figure)
@@ -212,7 +197,7 @@ static double run_value(const struct measure *row, const char *run, enum figure 
 	double median;
 
 	for (unsigned i = 0; i < measure_visits(row); i++)
-		if (is_of(measure_visit_at(row, i), run))
+		if (!strcmp(measure_visit_at(row, i)->visit.run, run))
 			one.visits[one.visit_count++] = (struct measure *)measure_visit_at(row, i);
 	median = figure_spread(&one, figure).median;
 	free(one.visits);
@@ -229,10 +214,10 @@ static void runs_add(struct runs *to, const struct measure *row, enum figure cos
 	to->generators =
 		must(reallocarray(to->generators, to->count + visits, sizeof(*to->generators)));
 	for (unsigned i = 0; i < visits; i++) {
-		const char *run = measure_visit_at(row, i)->visit.run;
+		const struct measure *visit = measure_visit_at(row, i);
+		const char *run = visit->visit.run;
 
-		if (!*run || has_run(row, i, run) ||
-		    (except && has_run(except, measure_visits(except), run)))
+		if (!*run || first_of(row, run) != visit || (except && first_of(except, run)))
 			continue;
 		to->costs[to->count] = run_value(row, run, cost);
 		to->generators[to->count] = run_value(row, run, FIGURE_GENERATOR_PER_REQUEST);
@@ -293,8 +278,6 @@ static void find_pair(struct result *r, struct result_row *row, const struct mea
 		return;
 	row->then = must(calloc(1, sizeof(*row->then)));
 	*row->then = (struct then){ .row = other,
-				    .before = NAN,
-				    .now = NAN,
 				    .generator_before = NAN,
 				    .generator_now = NAN,
 				    .other_setup = !past,
@@ -329,12 +312,6 @@ static void judge_runs(struct then *t, struct runs *past, struct runs *now, bool
 				     within);
 }
 
-static void withdraw(struct then *t)
-{
-	t->verdict.is = VERDICT_NOT_COMPARABLE;
-	t->verdict.low = t->verdict.high = t->verdict.level = NAN;
-}
-
 static void judge(struct result *r, struct result_row *row, const struct measures *then,
 		  unsigned comparisons, bool force)
 {
@@ -355,11 +332,10 @@ static void judge(struct result *r, struct result_row *row, const struct measure
 	t->now = now.count ? median_of(now.costs, now.count) : figure_spread(row->row, cost).median;
 	judge_runs(t, &past, &now, cost == FIGURE_CPU_PER_REQUEST, comparisons, r->within);
 	if ((t->other_setup && !force) || t->machine_changed || row->doubt != DOUBT_NONE)
-		withdraw(t);
+		verdict_withdraw(&t->verdict, VERDICT_NOT_COMPARABLE);
 	t->gate = gate_of(&t->verdict, r->within);
 	if (isnan(t->verdict.change) || t->verdict.is == VERDICT_NOT_COMPARABLE)
 		t->verdict.change = t->now / t->before - 1;
-	r->machine_changed |= t->machine_changed;
 	runs_free(&past);
 	runs_free(&now);
 }
@@ -369,19 +345,15 @@ void then_judge(struct result *r, const struct measures *then, bool force)
 	unsigned counts[GATES] = { 0 }, comparisons = 0;
 
 	r->against = true;
-	for (unsigned i = 0; i < r->group_count; i++)
-		for (unsigned j = 0; j < r->groups[i].count; j++)
-			find_pair(r, &r->groups[i].rows[j], then);
-	for (struct result_at at = { 0 }; result_next(r, &at);)
+	for (struct result_at at = { 0 }; result_next(r, &at);) {
+		find_pair(r, at.row, then);
 		comparisons += at.row->then && (force || !at.row->then->other_setup);
-	for (unsigned i = 0; i < r->group_count; i++)
-		for (unsigned j = 0; j < r->groups[i].count; j++) {
-			struct result_row *row = &r->groups[i].rows[j];
-
-			if (row->then)
-				judge(r, row, then, MAX(comparisons, 1U), force);
-			counts[row->then ? row->then->gate : GATE_NOT_COMPARABLE]++;
-		}
+	}
+	for (struct result_at at = { 0 }; result_next(r, &at);) {
+		if (at.row->then)
+			judge(r, at.row, then, MAX(comparisons, 1U), force);
+		counts[at.row->then ? at.row->then->gate : GATE_NOT_COMPARABLE]++;
+	}
 	r->against_gate = gate_of_all(counts);
 	r->changed = changes_of(r);
 }

@@ -147,7 +147,7 @@ static void set_relative(struct verdict *v)
 	v->high = expm1(v->high);
 }
 
-static struct verdict unknown(void)
+struct verdict verdict_unknown(void)
 {
 	return (struct verdict){ .change = NAN,
 				 .low = NAN,
@@ -155,6 +155,13 @@ static struct verdict unknown(void)
 				 .half_width = INFINITY,
 				 .level = NAN,
 				 .p = NAN };
+}
+
+void verdict_withdraw(struct verdict *v, enum verdict_is is)
+{
+	v->is = is;
+	v->low = v->high = v->level = v->p = NAN;
+	v->half_width = INFINITY;
 }
 
 static void judge_values(struct verdict *v, const double *values, double alpha, double limit)
@@ -189,7 +196,7 @@ static unsigned join(double *values, unsigned count, unsigned most)
 /* Frees the values, one a round. */
 static struct verdict judged(double *values, unsigned rounds, unsigned comparisons, double limit)
 {
-	struct verdict v = unknown();
+	struct verdict v = verdict_unknown();
 
 	v.least = verdict_least_rounds(comparisons);
 	v.rounds = join(values, rounds, VERDICT_ROUNDS_MAX);
@@ -224,7 +231,7 @@ void verdict_interval(const double *values, unsigned count, double *ret_low, dou
 {
 	enum { BLOCKS = 50 }; /* there is such an interval of every figure */
 	double *logs = numbers_new(count);
-	struct verdict v = unknown();
+	struct verdict v = verdict_unknown();
 
 	for (unsigned i = 0; i < count; i++)
 		logs[i] = log(values[i]);
@@ -256,7 +263,7 @@ static double normal_beyond(double alpha)
 static double width_of_normal(unsigned n, double alpha)
 {
 	double *values = numbers_new(n);
-	struct verdict v = unknown();
+	struct verdict v = verdict_unknown();
 
 	/* By the asymptotic efficiency of the ranks' test, 3 / pi. */
 	if (n > 100 || alpha >= 1) {
@@ -326,7 +333,7 @@ struct verdict verdict_of_runs(const double *before, unsigned before_count, cons
 {
 	unsigned n = MIN(before_count, (unsigned)VERDICT_RUNS_MAX);
 	unsigned m = MIN(now_count, (unsigned)VERDICT_RUNS_MAX);
-	struct verdict v = unknown();
+	struct verdict v = verdict_unknown();
 	double *shifts, *counts;
 
 	v.rounds = MIN(n, m);

@@ -45,6 +45,11 @@ struct verdict {
 	double level, p;   /* the level reached; the two-sided p value; NaN: unknown */
 };
 
+/* Nothing is known. */
+struct verdict verdict_unknown(void);
+/* Takes back all but the estimate. */
+void verdict_withdraw(struct verdict *v, enum verdict_is is);
+
 /* The verdict on `row` against `first`: both have `rounds` costs, in the order of the rounds; a
  * missing visit is NaN, 0 or less.  Of more than VERDICT_ROUNDS_MAX rounds the logarithms of
  * consecutive ones are joined by their means, as the work grows with the cube of their number.
