@@ -411,9 +411,11 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 	}
 }
 
-/* The bytes of the rest of a value. */
-static size_t value_bytes(const uint8_t *data, size_t bytes, uint8_t class)
+/* The bytes of the rest of a value.  Not inline, or the loop over all bytes lacks registers. */
+__attribute__((noinline)) static size_t value_bytes(const struct http_parser *p,
+						    const uint8_t *data, size_t bytes)
 {
+	uint8_t class = p->field == HOST ? IS_HOST : IS_VALUE;
 	size_t n = 0;
 
 	while (n < bytes && is(data[n], class))
@@ -425,16 +427,16 @@ int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, si
 {
 	size_t most = MIN(bytes, (size_t)(HTTP_HEAD_MAX - p->head_bytes)), at = 0;
 	int rc = HTTP_MORE;
+	uint8_t byte;
 
 	while (at < most && rc == HTTP_MORE) {
 		if (p->state == VALUE && p->field <= HOST) {
-			at += value_bytes(data + at, most - at,
-					  p->field == HOST ? IS_HOST : IS_VALUE);
+			at += value_bytes(p, data + at, most - at);
 			if (at == most)
 				break;
 		}
-		rc = p->state < FIELD ? line_byte(p, data[at]) : field_byte(p, data[at]);
-		at++;
+		byte = data[at++];
+		rc = p->state < FIELD ? line_byte(p, byte) : field_byte(p, byte);
 	}
 	p->head_bytes = (uint16_t)(p->head_bytes + at);
 	if (rc == HTTP_MORE && p->head_bytes == HTTP_HEAD_MAX)
