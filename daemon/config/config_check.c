@@ -566,7 +566,7 @@ static void check_count(struct config_report *r, struct listener_config *l)
 }
 
 /* Reports groups of l that it or a listener before it already serves, at the same port if groups
- * have one.  Also replaces the entry `none`, see parse_entry() in config_lists.c, by no entry. */
+ * have one.  Also replaces the entry `none`, see parse_entry() in config_types.c, by no entry. */
 static void check_groups(struct config_report *r, struct listener_config *l)
 {
 	if (l->group_count == 1 && l->groups[0].sa.ss_family == AF_UNSPEC)
@@ -693,7 +693,7 @@ void config_check(struct config_report *r)
 		check_service(r, l);
 		check_psk(r, l);
 		check_united(r, l);
-		/* See parse_entry() in config_lists.c. */
+		/* See parse_entry() in config_types.c. */
 		if (l->allow_count == 1 && l->allow[0].bits == 0 && !l->allow[0].local)
 			l->allow_count = 0;
 	}

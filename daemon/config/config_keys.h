@@ -94,9 +94,6 @@ static inline void *config_field(const struct config_key *key, const void *secti
 	return (char *)section + key->offset;
 }
 
-/* The `word` of types whose keys have one at most: key->word. */
-const char *config_word(const struct config_key *key, unsigned index, uint64_t *ret_value);
-
 /* All keys, first those of the server's section; NULL after the last.  The address is constant. */
 const struct config_key *config_key_at(unsigned index);
 extern const char *const config_class_names[]; /* by enum config_class */

@@ -1,6 +1,6 @@
 /* A store: how an export reaches its bytes.  Services ask through io_submit(); a
  * store's functions are called only by core/store.c, core/slices.c and the code
- * that opens exports (export/export_open.c).
+ * that opens exports (export/exports.c).
  *
  * To add one: a file in store/ that defines a `const struct store`, and
  * its line in registry/registry.c. */

@@ -37,7 +37,7 @@ struct server_export {
 	bool retired;                /* removed by a reload: freed when it has no user */
 	bool held;                   /* held by exports_hold(), one of the users */
 	struct file_lock *lock;      /* lock on its file while it is open; NULL: none */
-	struct opening *opening;     /* while it is being opened: see export_open.c */
+	struct opening *opening;     /* while it is being opened: see exports.c */
 	unsigned users;              /* listeners that serve it, and exports_hold() */
 	int error;                   /* -errno: it could not be opened; reason says why */
 	struct reason reason;
@@ -98,29 +98,17 @@ bool exports_are_there(const struct exports *e, const struct listener_config *co
 /* The export's state, and in *reason why it is not EXPORT_OK, or "". */
 enum export_state export_state(const struct server_export *x, struct reason *reason);
 
-/* ---- Opening, probing and closing the store of one export, on a thread of its own (detached.h):
- * export_open.c ---- */
+/* ---- Opening, probing and closing the store of one export, on a thread of its own (detached.h)
+ * ---- */
 
 /* Time enough for a disk to spin up. */
 #define EXPORT_OPEN_NS ((uint64_t)10 * NS_PER_S)
 
-/* export_open_begin() starts to open x, whose config, server and name are set.  export_open_end()
- * waits until end_ns (CLOCK_MONOTONIC), and sets x->error (0 or -errno) with x->reason, and
- * x->export.  Callers begin all exports before they wait for the first. */
-void export_open_begin(struct server_export *x);
-void export_open_end(struct server_export *x, uint64_t end_ns);
-
-/* Sets x->outdated if the file of x, which is open, has changed; two steps as above. */
-void export_look_begin(struct server_export *x);
-void export_look_end(struct server_export *x, uint64_t end_ns);
-
-/* Closes x, and releases its lock; waits for a limited time. */
-void export_close(struct server_export *x);
-
 /* Releases the lock on the file of x, which stays open: no client can write to it any more. */
 void export_unlock(struct server_export *x);
 
-/* Probes config: fills in x as if it were open, but creates, fills and changes nothing.  Two steps
- * as above.  *ret_new: opening would create the file.  0, or -errno with x->reason. */
+/* Probes config: fills in x as if it were open, but creates, fills and changes nothing.  The
+ * second step awaits the first one until end_ns.  *ret_new: opening would create the file.  0, or
+ * -errno with x->reason. */
 void export_probe_begin(const struct export_config *config, struct server_export *x);
 int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new);
