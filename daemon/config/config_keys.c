@@ -56,7 +56,7 @@ static const struct config_key own_keys[] = {
 	       "least urgent level that is logged"),
 	SERVER("drain-timeout", duration, drain_timeout_ns, "30s", LIVE,
 	       "how long connections may take to finish when their listener stops", RANGE(0, DAY)),
-	SERVER("counters", choice, counters, "auto", RESTART,
+	SERVER("counters", choice, counters, "no", RESTART,
 	       "count cycles, instructions and misses of the workers; auto: what this host grants; yes: all, or do not start",
 	       .words = counters_modes),
 

@@ -54,7 +54,7 @@ def test_what_is_counted_is_what_proc_says_of_the_same_threads(start_daemon, tmp
     if "software" not in granted["value"]:
         pytest.skip("this process may not count: " + granted["reason"])
     export = f"[export disk]\nsize = 64M\nstore = {store}\npath = {tmp_path}/disk\ncreate = yes\nsync-writes = yes\n"
-    daemon = start_daemon(export + listener("nbd", "nbd", engine="io_uring", exports="disk", workers=2))
+    daemon = start_daemon(server("auto") + export + listener("nbd", "nbd", engine="io_uring", exports="disk", workers=2))
     client = connect(daemon, "nbd")
     before = work_of(daemon.stats("nbd"))
     for i in range(200):
@@ -73,8 +73,9 @@ def by_worker(daemon, name):
     return daemon.call("GetStats", listeners=[name], by_worker=True)["listeners"]
 
 
-def test_no_counts_nothing_and_holds_no_descriptor(start_daemon):
-    daemon = start_daemon(server("no") + listener("echo"))
+@pytest.mark.parametrize("config", ["", server("no")], ids=["default", "no"])
+def test_no_counts_nothing_and_holds_no_descriptor(start_daemon, config):
+    daemon = start_daemon(config + listener("echo"))
     assert perf_descriptors(daemon) == 0
     assert not set(GROUPS) & set(daemon.stats("echo"))
 
@@ -104,7 +105,7 @@ def test_a_filter_of_system_calls_is_named_and_costs_the_counters_alone(start_da
     row = doctor_row(tmp_path, preexec_fn=refuse)
     assert (row["ok"], row["value"]) == (False, "none")
     assert "filter" in row["reason"] and "SystemCallFilter=" in row["fix"]
-    daemon = start_daemon(listener("echo"), preexec=refuse)
+    daemon = start_daemon(server("auto") + listener("echo"), preexec=refuse)
     with daemon.connect("echo") as s:
         echo(s)
     assert not set(GROUPS) & set(daemon.stats("echo"))
