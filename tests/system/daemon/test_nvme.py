@@ -69,6 +69,7 @@ def test_as_linux_begins(daemon):
         assert struct.unpack_from("<II", page, 1792) == ((64 + 16 * KIB) // 16, 1)
         assert struct.unpack_from("<I", page, 516)[0] == 1
         assert struct.unpack_from("<H", page, 320)[0] > 0 and struct.unpack_from("<H", page, 1800)[0] == 0
+        assert page[77] == 7 and page[525] == 5  # 512 KiB at a time; a write cache, which hosts flush
         assert admin.run(SET_FEATURES, cdw=[7, 3 << 16 | 3])[1] == 3 << 16 | 3
         with Queue(daemon.connect("nvme")) as queue:
             assert queue.connect(NQN, 1, cntlid, 127) == cntlid

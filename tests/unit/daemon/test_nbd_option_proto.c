@@ -22,46 +22,6 @@ static uint32_t option(const char *hex, enum nbd_mode mode, struct nbd_option *o
 	return nbd_parse_option_data(b.data + NBD_OPTION, mode, o);
 }
 
-TEST(client_flags_are_known)
-{
-	uint32_t flags = 77;
-
-	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\3", &flags), 0);
-	assert_int_equal(flags, NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES);
-	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\0", &flags), 0);
-	assert_int_equal(flags, 0);
-	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\0\0\0\7", &flags), -EPROTO);
-	assert_int_equal(nbd_parse_client_flags((const uint8_t *)"\200\0\0\1", &flags), -EPROTO);
-	assert_int_equal(flags, 0);
-}
-
-TEST(options_of_real_clients_are_read)
-{
-	struct nbd_option o;
-
-	/* libnbd: nbdinfo's INFO, asking for all it knows; GO of nbdsh and qemu */
-	assert_int_equal(option(OPT "0000000600000010000000046469736b0003000300010002", 0, &o), 0);
-	assert_int_equal(o.type, NBD_OPT_INFO);
-	assert_true(nbd_string_is(o.name, "disk"));
-	assert_int_equal(o.infos,
-			 1 << NBD_INFO_BLOCK_SIZE | 1 << NBD_INFO_NAME | 1 << NBD_INFO_DESCRIPTION);
-	assert_int_equal(option(OPT "000000070000000c000000046469736b00010003", 0, &o), 0);
-	assert_int_equal(o.type, NBD_OPT_GO);
-	assert_int_equal(o.infos, 1 << NBD_INFO_BLOCK_SIZE);
-	/* the default export */
-	assert_int_equal(option(OPT "000000060000000c000000000003000300010002", 0, &o), 0);
-	assert_true(nbd_string_is(o.name, ""));
-	/* libnbd without GO, nbd-client */
-	assert_int_equal(option(OPT "00000001000000046469736b", 0, &o), 0);
-	assert_true(nbd_string_is(o.name, "disk") && !nbd_string_is(o.name, "disk0"));
-	assert_int_equal(option(OPT "0000000100000000", 0, &o), 0);
-	assert_true(nbd_string_is(o.name, ""));
-	assert_int_equal(option(OPT "0000000300000000", 0, &o), 0);
-	assert_int_equal(option(OPT "0000000200000000", 0, &o), 0);
-	assert_int_equal(option(OPT "0000000800000000", 0, &o), 0);
-	assert_int_equal(option(OPT "0000000b00000000", NBD_STRUCTURED, &o), 0);
-}
-
 #define ALLOCATION "0000000f626173653a616c6c6f636174696f6e"
 #define BASE       "00000005626173653a"
 #define QEMU       "0000000671656d753a78" /* "qemu:x" */

@@ -28,62 +28,6 @@ static const struct nbd_terms any = {
 	.size = 1 << 20, .block_min = 1, .flags = ALL_FLAGS, .block_status = true
 };
 
-TEST(requests_of_real_clients_are_read)
-{
-	static const struct {
-		enum nbd_mode mode;
-		const char *hex;
-		struct nbd_request r;
-	} cases[] = {
-		/* libnbd 1.14, qemu 7.2 */
-		{ NBD_SIMPLE,
-		  "25609513000000000000000000000001000000000000000000002000",
-		  { .type = NBD_CMD_READ, .cookie = 1, .length = 8192 } },
-		{ NBD_STRUCTURED,
-		  "25609513000100010000559de8c21000000000000000100000001000",
-		  { FUA, NBD_CMD_WRITE, 4096, 0x559de8c21000, 4096, 4096 } },
-		{ NBD_STRUCTURED,
-		  "25609513000300060000559de8c21000000000000000200000001000",
-		  { FUA | NO_HOLE, NBD_CMD_WRITE_ZEROES, 0, 0x559de8c21000, 8192, 4096 } },
-		{ NBD_STRUCTURED,
-		  "25609513000000070000000000000001000000000000000000100000",
-		  { 0, NBD_CMD_BLOCK_STATUS, 0, 1, 0, 1 << 20 } },
-		{ NBD_STRUCTURED,
-		  "25609513000000030000000000000005000000000000000000000000",
-		  { .type = NBD_CMD_FLUSH, .cookie = 5 } },
-		/* libnbd 1.22, and qemu 10.0 without PAYLOAD_LEN */
-		{ NBD_EXTENDED,
-		  "21e41c7100210001000000000000000100000000000000000000000000000010",
-		  { FUA | PAYLOAD, NBD_CMD_WRITE, 16, 1, 0, 16 } },
-		{ NBD_EXTENDED,
-		  "21e41c7100010001000000000000000100000000000010000000000000000010",
-		  { FUA, NBD_CMD_WRITE, 16, 1, 4096, 16 } },
-		{ NBD_EXTENDED,
-		  "21e41c710004000000000000000000020000000000000ffc0000000000000008",
-		  { DF, NBD_CMD_READ, 0, 2, 4092, 8 } },
-		{ NBD_EXTENDED,
-		  "21e41c71000800070000000000000001000000000000200000000000000fe000",
-		  { REQ_ONE, NBD_CMD_BLOCK_STATUS, 0, 1, 8192, 0xfe000 } },
-		{ NBD_EXTENDED,
-		  "21e41c7100020006000000000000000200000000000002000000000000000200",
-		  { NO_HOLE, NBD_CMD_WRITE_ZEROES, 0, 2, 512, 512 } },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct bytes b = bytes_of(cases[i].hex);
-		struct nbd_terms terms = any;
-		const char *reason = NULL;
-		struct nbd_request r;
-
-		terms.mode = (uint8_t)cases[i].mode;
-		assert_int_equal(b.count, nbd_request_bytes(cases[i].mode));
-		assert_int_equal(nbd_parse_request(b.data, cases[i].mode, &r), 0);
-		assert_memory_equal(&r, &cases[i].r, sizeof(r));
-		assert_int_equal(nbd_check_request(&r, &terms, &reason), 0);
-		assert_null(reason);
-	}
-}
-
 TEST(requests_that_lose_the_stream_end_it)
 {
 	static const struct {
@@ -217,20 +161,6 @@ TEST(options_that_were_not_offered_are_refused)
 	assert_int_equal(check(&terms, 0xffff, 0, 0, 0), NBD_EINVAL);
 }
 
-TEST(a_read_only_export_is_only_read)
-{
-	struct nbd_terms terms = any;
-
-	terms.mode = NBD_STRUCTURED;
-	terms.flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_READ_ONLY | NBD_FLAG_SEND_FLUSH;
-	assert_int_equal(check(&terms, NBD_CMD_READ, 0, 0, 512), 0);
-	assert_int_equal(check(&terms, NBD_CMD_FLUSH, 0, 0, 0), 0);
-	assert_int_equal(check(&terms, NBD_CMD_BLOCK_STATUS, 0, 0, 512), 0);
-	assert_int_equal(check(&terms, NBD_CMD_WRITE, 0, 0, 512), NBD_EPERM);
-	assert_int_equal(check(&terms, NBD_CMD_TRIM, 0, 0, 512), NBD_EPERM);
-	assert_int_equal(check(&terms, NBD_CMD_WRITE_ZEROES, 0, 0, 512), NBD_EPERM);
-}
-
 TEST(ranges_stay_in_the_export)
 {
 	static const struct {
@@ -301,24 +231,6 @@ TEST(ranges_are_aligned)
 		assert_int_equal(check(&terms, type, 0, 4096, 512), NBD_EINVAL);
 		assert_int_equal(check(&terms, type, 0, 1, 1), NBD_EINVAL);
 	}
-}
-
-TEST(errors_are_those_of_the_protocol)
-{
-	assert_int_equal(nbd_error_of(0), 0);
-	assert_int_equal(nbd_error_of(-EPERM), NBD_EPERM);
-	assert_int_equal(nbd_error_of(-EROFS), NBD_EPERM);
-	assert_int_equal(nbd_error_of(-EIO), NBD_EIO);
-	assert_int_equal(nbd_error_of(-ENOMEM), NBD_ENOMEM);
-	assert_int_equal(nbd_error_of(-EINVAL), NBD_EINVAL);
-	assert_int_equal(nbd_error_of(-ENOSPC), NBD_ENOSPC);
-	assert_int_equal(nbd_error_of(-EDQUOT), NBD_ENOSPC);
-	assert_int_equal(nbd_error_of(-EFBIG), NBD_ENOSPC);
-	assert_int_equal(nbd_error_of(-EOVERFLOW), NBD_EOVERFLOW);
-	assert_int_equal(nbd_error_of(-EOPNOTSUPP), NBD_ENOTSUP);
-	assert_int_equal(nbd_error_of(-ESHUTDOWN), NBD_ESHUTDOWN);
-	assert_int_equal(nbd_error_of(-EBADF), NBD_EIO);
-	assert_int_equal(nbd_error_of(-ENODEV), NBD_EIO);
 }
 
 /* ---- Replies ---- */
