@@ -166,27 +166,3 @@ TEST(json_has_value_origin_and_class_of_each_key)
 	json_decref(json);
 	config_free(c);
 }
-
-TEST(the_man_page_table_has_every_key)
-{
-	struct config *c = load(GOOD);
-	json_t *json = config_to_json(c), *keys, *value;
-	const char *name;
-	char *text, escaped[64];
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-
-	config_dump_keys(to);
-	fclose(to);
-	keys = json_object_get(json_array_get(json_object_get(json, "listeners"), 0), "keys");
-	json_object_foreach(keys, name, value) {
-		char *end = escaped;
-
-		for (const char *s = name; *s; s++)
-			end += sprintf(end, *s == '-' ? "\\-" : "%c", *s);
-		assert_non_null(strstr(text, escaped));
-	}
-	free(text);
-	json_decref(json);
-	config_free(c);
-}

@@ -81,17 +81,6 @@ CONN_TEST(half_close_waits_for_operations_in_flight, start, answering)
 	assert_null(p->conn);
 }
 
-CONN_TEST(eof_of_a_silent_client_ends_it, start, keeping)
-{
-	struct fake *f = *state;
-	struct fake_peer *p = fake_connect(f);
-
-	fake_eof(f, p);
-	fake_settle(f);
-	assert_null(p->conn);
-	assert_int_equal(stat_load(f->worker.stats.closed_peer), 1);
-}
-
 CONN_TEST(close_is_idempotent_and_the_first_reason_stays, start, hanging)
 {
 	struct fake *f = *state;
@@ -250,16 +239,6 @@ CONN_TEST(drain_answers_what_was_received, start, answering)
 	assert_null(p->conn);
 	assert_int_equal(p->out_bytes, 2000);
 	assert_int_equal(f->drained, 1);
-	fake_settle(f);
-	assert_int_equal(f->drained, 1);
-}
-
-CONN_TEST(drain_of_an_idle_worker_is_said_once, start, answering)
-{
-	struct fake *f = *state;
-
-	worker_request(&f->worker, REQUEST_DRAIN, clock_ns());
-	fake_settle(f);
 	fake_settle(f);
 	assert_int_equal(f->drained, 1);
 }

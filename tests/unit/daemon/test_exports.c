@@ -136,22 +136,6 @@ TEST_WITH(a_file_that_was_there_is_never_emptied, make_folder, remove_folder, NU
 	assert_int_equal(size_of("disk"), 1 << 20);
 }
 
-TEST_WITH(two_names_of_a_file_have_one_writer, make_folder, remove_folder, NULL)
-{
-	struct config *config;
-	struct exports e = { 0 };
-	FILE *file = fopen(path_of("disk"), "w");
-
-	assert_int_equal(ftruncate(fileno(file), 1 << 20), 0);
-	fclose(file);
-	assert_int_equal(symlink("disk", path_of("link")), 0);
-	config = two_exports("disk\n", "link\n");
-	assert_int_equal(exports_open(&e, config), 0);
-	assert_int_equal(e.list[0]->error, 0);
-	assert_int_equal(e.list[1]->error, -EBUSY);
-	close_all(&e, config);
-}
-
 /* Another process: shares the lock, and tries to have it alone until its input ends.  Exits with
  * 0 if it never had. */
 static void other_user(int in, int out)

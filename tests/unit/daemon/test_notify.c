@@ -120,16 +120,6 @@ static ino_t inode(int fd)
 	return st.st_ino;
 }
 
-TEST_WITH(a_manager_that_reads_late_gets_all_in_order, setup, teardown, NULL)
-{
-	struct manager *m = *state;
-
-	fill(m);
-	drain(m);
-	assert_true(is_silent(m));
-	assert_int_equal(m->notify.fd, -1);
-}
-
 /* The caller's may be closed meanwhile, and none is left behind. */
 TEST_WITH(descriptors_are_copied_while_they_wait, setup, teardown, NULL)
 {
@@ -213,28 +203,6 @@ TEST_WITH(without_a_manager_nothing_is_to_be_told, setup, teardown, NULL)
 	setenv("NOTIFY_SOCKET", "vsock:2:1", 1);
 	assert_int_equal(notify(&m->notify, "READY=1"), -EINVAL);
 	assert_int_equal(m->notify.fd, -1);
-}
-
-/* The manager answers by closing the descriptor that it was sent; without an answer the wait lasts
- * until the limit. */
-TEST_WITH(a_barrier_has_a_limit, setup, teardown, NULL)
-{
-	struct manager *m = *state;
-	uint64_t end_ns = clock_ns() + NS_PER_MS;
-	int fd;
-
-	notify_barrier(&m->notify, end_ns);
-	assert_true(clock_ns() >= end_ns);
-	assert_hears(m, "BARRIER=1", &fd);
-	close(fd);
-	fill(m);
-	end_ns = clock_ns() + NS_PER_MS;
-	notify_barrier(&m->notify, end_ns);
-	assert_true(clock_ns() >= end_ns);
-	drain(m);
-	assert_hears(m, "BARRIER=1", &fd);
-	close(fd);
-	assert_true(is_silent(m));
 }
 
 static void *read_all(void *context)
