@@ -5,15 +5,9 @@
  * No request in flight overlaps with a write, so each answer is known.  When a client is cut off,
  * each block of its writes in flight has been written, or has not. */
 #pragma once
-#include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../unit/daemon/by_hand.h"
 #include "block.h"
+#include "fuzz.h"
 #include "pressure.h"
 #include "store.h"
 #include "util.h"

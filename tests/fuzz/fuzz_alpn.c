@@ -1,13 +1,7 @@
 /* Fuzzes the search in a client's list of protocols: what it finds is a whole name of the list, and
  * a list that has the name in its place is never missed. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "alpn.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "fuzz.h"
 
 /* The first byte says how many of the others are the name. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -1,18 +1,12 @@
 /* Fuzzes server/config*.c: bytes are either refused with reasons or read, and what was read prints
  * as a file that reads back to the same. */
-#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "config.h"
+#include "fuzz.h"
 #include "util.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* NULL: refused. */
 static struct config *load(const char *name, const char *text, size_t bytes)

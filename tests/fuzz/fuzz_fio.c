@@ -1,12 +1,6 @@
 /* Fuzzes fio's control message: what is accepted, and that the reply stays inside of the region. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "fio/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "fuzz.h"
 
 static uint64_t get(const uint8_t *from, unsigned bytes)
 {

@@ -1,14 +1,10 @@
 /* Fuzzes bench/generator/generator.c: whatever a load generator prints, its numbers are finite and
  * its percentiles rise.  The first byte chooses the generator. */
-#include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "generator.h"
 #include "util.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -1,12 +1,8 @@
 /* Fuzzes the header before an RDMA datagram: an address that was in it, or none. */
-#include <assert.h>
 #include <netinet/in.h>
-#include <stddef.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "grh.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -1,25 +1,15 @@
 /* Fuzzes bench/run/host_list.c: any text is a list of hosts, none of which ssh would take for an
  * option, or an error in words. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "host_list.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	char *text = malloc(bytes + 1);
+	char *text = fuzz_text(data, bytes);
 	struct reason reason = { "" };
 	struct host_list hosts;
 	int rc;
 
-	assert(text);
-	if (bytes)
-		memcpy(text, data, bytes);
-	text[bytes] = '\0';
 	rc = host_list_parse(text, &hosts, &reason);
 	assert(rc == 0 ? hosts.count > 0 : *reason.text != '\0');
 	for (unsigned i = 0; i < hosts.count; i++)

@@ -1,14 +1,8 @@
 /* Fuzzes the reader of HTTP requests: whole, and in pieces that the input chooses, the same
  * requests come out, and what it says of them holds. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "http/proto.h"
 #include "util.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* A hash of everything that was read of a stream. */
 struct digest {

@@ -1,14 +1,7 @@
 /* Fuzzes config/ini.c: whatever the bytes, events come in the order of the lines, and no setting
  * holds more than its line says. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "ini.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 struct seen {
 	const char *bytes, *end;

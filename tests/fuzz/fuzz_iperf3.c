@@ -1,12 +1,8 @@
 /* Fuzzes what an iperf3 client says: cookie, length, parameters, results. */
-#include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "iperf/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void check_params(const char *json, size_t bytes)
 {

@@ -1,23 +1,15 @@
 /* Fuzzes bench/result/limit.c: any text is a limit with a value above 0 of a figure that there is,
  * or an error in words. */
-#include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "limit.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	char *text = malloc(bytes + 1), error[LIMIT_ERROR_BYTES] = "";
+	char *text = fuzz_text(data, bytes), error[LIMIT_ERROR_BYTES] = "";
 	struct limit l;
 
-	assert(text);
-	if (bytes)
-		memcpy(text, data, bytes);
-	text[bytes] = '\0';
 	if (limit_parse(text, &l, error)) {
 		assert(isfinite(l.value) && l.value > 0 && l.figure < FIGURE_COUNT);
 		assert(strchr(text, l.below ? '<' : '>'));

@@ -1,15 +1,8 @@
 /* Fuzzes `nbctl metrics`' reader of requests: once it has said what a request is, more bytes do not
  * change that, and only a head that is too long or complete is anything but METRICS_MORE. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "metrics_http.h"
 #include "util.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* As it is called: from the beginning each time, in memory that ends where the bytes end. */
 static enum metrics_request parse(const uint8_t *data, size_t bytes)

@@ -1,16 +1,10 @@
 /* Fuzzes a whole NBD session on a memory export: whatever a client says, whole or in pieces that
  * the input chooses, it hears the same, nothing is left in flight, and no chunk is lost. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "../unit/daemon/by_hand.h"
+#include "fuzz.h"
 #include "store.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 enum { EXPORT_SIZE = 256 * 1024, CHUNKS = 64, CHUNK_SIZE = 16384 };
 

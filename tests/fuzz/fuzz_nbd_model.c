@@ -6,8 +6,6 @@
 #include "nbd/option_proto.h"
 #include "nbd/proto.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 extern const struct service service_nbd;
 
 static enum nbd_mode mode;

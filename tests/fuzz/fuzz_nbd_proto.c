@@ -1,14 +1,9 @@
 /* Fuzzes what an NBD client says, from its flags to its requests: what is accepted keeps to the
  * rules, and every reply has the bytes that its header names. */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "bytes.h"
+#include "fuzz.h"
 #include "nbd/option_proto.h"
 #include "util.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 struct stream {
 	const uint8_t *at;

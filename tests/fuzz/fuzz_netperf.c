@@ -1,11 +1,8 @@
 /* Fuzzes what a netperf client asks for. */
-#include <assert.h>
 #include <errno.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "netperf/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void check_request(const struct netperf_request *r)
 {

@@ -2,19 +2,11 @@
  * in pieces that the input chooses, it hears the same, nothing is left in flight, and no chunk is
  * lost.  The input's first bytes choose the pieces, the digests, and which queue it is; with
  * digests they are put right, or nothing would get past them. */
-#include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../unit/daemon/by_hand.h"
 #include "bytes.h"
 #include "crc32c.h"
+#include "fuzz.h"
 #include "nvme/queue.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 enum { EXPORT_SIZE = 256 * 1024, CHUNKS = 64, CHUNK_SIZE = 16384, INPUT_MAX = 1 << 16 };
 enum { DIGEST_HEADER = 1, DIGEST_DATA = 2, IO_QUEUE = 4, DIRECT = 8 };

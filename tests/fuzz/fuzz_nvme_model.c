@@ -6,8 +6,6 @@
 #include "crc32c.h"
 #include "nvme/queue.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
 extern const struct service service_nvme;
 
 enum { HEADER_DIGEST = 1, DATA_DIGEST = 2, TRANSFER_MAX = 64 * 1024 };

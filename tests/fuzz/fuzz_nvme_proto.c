@@ -1,15 +1,9 @@
 /* Fuzzes what is judged of a PDU and of a command: nothing waits beyond what a PDU may be, and
  * what is let through lies within the namespace. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "nvme/wire/proto.h"
 #include "nvme/wire/rdma_proto.h"
 #include "nvme/wire/tcp_proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void judge(const uint8_t *data, uint8_t digests)
 {

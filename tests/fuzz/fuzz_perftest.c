@@ -1,11 +1,8 @@
 /* Fuzzes what a perftest client says on its control connection. */
-#include <assert.h>
 #include <errno.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "perftest/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

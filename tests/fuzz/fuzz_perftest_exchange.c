@@ -1,11 +1,8 @@
 /* Fuzzes what a perftest client without -R says over TCP: messages one after the other. */
-#include <assert.h>
 #include <errno.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "perftest/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* What is written is read again, but for the field of shared receives. */
 static void check_key(const struct exchange *x, const struct exchange_key *said)

@@ -1,13 +1,7 @@
 /* Fuzzes the reader of shared keys: a table has as many keys as lines, within their limits and each
  * found by its identity, and a text without one names a line of it. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "psk.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static unsigned lines_of(const char *text, size_t bytes)
 {

@@ -1,11 +1,6 @@
 /* Fuzzes rping's message, against its description. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "fuzz.h"
 #include "rping/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -1,15 +1,8 @@
 /* Fuzzes config/config_run.c, which reads the words of `nbserved --run`: they are refused, or are a
  * text that can be read as a file: good, or with errors that name its lines. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "config.h"
 #include "config_run.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

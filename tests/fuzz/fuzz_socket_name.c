@@ -1,24 +1,13 @@
 /* Fuzzes the names of kept sockets: what parses is written as it was read, but for ways to write an
  * address, and fits a socket of that address. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "socket_name.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	char *text = malloc(bytes + 1), again[SOCKET_NAME_TEXT_MAX];
+	char *text = fuzz_text(data, bytes), again[SOCKET_NAME_TEXT_MAX];
 	struct socket_name name, back;
 
-	assert(text);
-	if (bytes)
-		memcpy(text, data, bytes);
-	text[bytes] = '\0';
 	if (socket_name_parse(text, &name) == 0) {
 		socket_name_format(&name, again);
 		assert(strlen(again) <= 255);

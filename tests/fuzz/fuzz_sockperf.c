@@ -1,11 +1,6 @@
 /* Fuzzes sockperf's header, against its description. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "fuzz.h"
 #include "sockperf/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* No byte beyond those that came, whatever it says of its length. */
 static void check_datagram(const uint8_t *data, size_t bytes)

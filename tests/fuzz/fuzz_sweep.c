@@ -1,25 +1,15 @@
 /* Fuzzes bench/run/sweep.c: two sweeps of any text, a line each, and the text behind them filled
  * with their values. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "sweep.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	char *text = malloc(bytes + 1), *rest = text, *line;
+	char *text = fuzz_text(data, bytes), *rest = text, *line;
 	struct sweeps s = { 0 };
 	struct reason reason = { "" };
 	int rc = 0;
 
-	assert(text);
-	if (bytes)
-		memcpy(text, data, bytes);
-	text[bytes] = '\0';
 	for (unsigned i = 0; i < 2 && rc == 0 && rest; i++) {
 		line = strsep(&rest, "\n");
 		rc = sweeps_add(&s, line, &reason);

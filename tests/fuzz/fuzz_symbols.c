@@ -1,13 +1,8 @@
 /* Fuzzes bench/layers: the functions of an ELF file, of /proc/kallsyms, and the record of a sample.
  * The first byte chooses. */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "perf.h"
 #include "symbols.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void check(struct symbols *s)
 {

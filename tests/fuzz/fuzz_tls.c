@@ -1,19 +1,13 @@
 /* Fuzzes sessions of TLS: a client of OpenSSL does what the input says, and what
  * it sends is cut, changed and mixed with other bytes on its way.  What comes back is what it has
  * sent, in order, and no chunk is lost. */
-#include <assert.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../unit/daemon/by_hand.h"
+#include "fuzz.h"
 #include "tls.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 enum {
 	CHUNKS = 64,

@@ -1,11 +1,6 @@
 /* Transport udp: control data, and what is made of a queue.  Never past their ends. */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "udp/udp.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* The kernel's control data, of any length; as it would be, at the end of its memory. */
 static void control(const uint8_t *data, size_t bytes)

@@ -1,14 +1,8 @@
 /* Fuzzes what a Varlink client can send: the reader, fed in pieces that the input chooses, the call
  * objects and the parameter tables. */
-#include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "util.h"
 #include "varlink_frame.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static const struct varlink_parameter table[] = {
 	{ "flag", VARLINK_BOOL, .optional = true },
