@@ -52,83 +52,96 @@ static const char *read_bytes(const char *bytes, size_t length)
 	return events.text;
 }
 
-#define assert_reads(bytes, expected)                                                              \
-	assert_string_equal(read_bytes(bytes, sizeof(bytes) - 1), expected)
+static const struct {
+	const char *bytes;
+	size_t length;
+	const char *events;
+} cases[] = {
+#define READS(bytes, events)                                                                       \
+	{                                                                                          \
+		bytes, sizeof(bytes) - 1, events                                                   \
+	}
+	/* Settings come with their section and line. */
+	READS("[a]\nk = v\n\nl=w\n[b c]\nk =\tx y\n", "1 [a]\n2 k=v\n4 l=w\n5 [b c]\n6 k=x y\n"),
+	/* An empty file is fine. */
+	READS("", ""),
+	READS("\n", ""),
+	READS("  \n\t\n", ""),
+	/* The last line needs no end. */
+	READS("[a]\nk = v", "1 [a]\n2 k=v\n"),
+	READS("[a]", "1 [a]\n"),
+	READS("[a] ", "1 [a]\n"),
+	/* Comments stand alone or behind white space. */
+	READS("; x\n# x\n  ; x\n\t# x\n[a] ; x\n[b]\t;x\nk = v ; x = y\nl = v;w\nm = v # w\n",
+	      "5 [a]\n6 [b]\n7 k=v\n8 l=v;w\n9 m=v # w\n"),
+	/* An empty value is left to the caller. */
+	READS("[a]\nk =\nl = ; x\n", "1 [a]\n2 k=\n3 l=\n"),
+	/* A value may hold equals signs and brackets. */
+	READS("[a]\nk = [::1]:7008\nl = a = b\nm =: x\n",
+	      "1 [a]\n2 k=[::1]:7008\n3 l=a = b\n4 m=: x\n"),
+	/* CRLF and a byte order mark are fine. */
+	READS("\xef\xbb\xbf[a]\r\nk = v\r\n\r\n; x\r\n", "1 [a]\n2 k=v\n"),
+	READS("\xef\xbb\xbf", ""),
+	/* A byte order mark elsewhere is an error. */
+	READS("[a]\n\xef\xbb\xbfk = v\n",
+	      "1 [a]\n2! expected 'KEY = VALUE', got '\xef\xbb\xbfk = v'\n"),
+	/* A CR alone is an error. */
+	READS("[a]\rk = v\r", "1! expected lines that end with LF or CR LF, got a CR alone\n"),
+	READS("[a]\nk = v\r",
+	      "1 [a]\n2! expected lines that end with LF or CR LF, got a CR alone\n"),
+	READS("[a]\nk = v\r\r\n",
+	      "1 [a]\n2! expected lines that end with LF or CR LF, got a CR alone\n"),
+	/* A NUL byte is an error. */
+	READS("[a]\nk = v\0w\nl = w\n", "1 [a]\n2! expected text, got the byte 0x00\n3 l=w\n"),
+	READS("\0", "1! expected text, got the byte 0x00\n"),
+	READS("; \0\n", "1! expected text, got the byte 0x00\n"),
+	/* Control characters are an error. */
+	READS("[a]\nk = \x1b[2J\nl = \x7f\nm = \v\n", "1 [a]\n2! expected text, got the byte 0x1b\n"
+						      "3! expected text, got the byte 0x7f\n"
+						      "4! expected text, got the byte 0x0b\n"),
+	/* A long section name is not cut. */
+	READS("[listener abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz]\nk = v\n",
+	      "1 [listener abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz]\n2 k=v\n"),
+	/* An indented line continues nothing. */
+	READS("[a]\nk = v\n w\n\tl = x\n  [b]\nm = y\n",
+	      "1 [a]\n2 k=v\n"
+	      "3! expected no white space at the start of a line, got ' w'\n"
+	      "4! expected no white space at the start of a line, got '\tl = x'\n"
+	      "5! expected no white space at the start of a line, got '  [b]'\n"
+	      "6 m=y\n"),
+	/* Nothing may stand behind a section. */
+	READS("[a] junk\n", "1! expected nothing behind [SECTION], got 'junk'\n"),
+	READS("[a];x\n", "1! expected nothing behind [SECTION], got ';x'\n"),
+	READS("[a] # x\n", "1! expected nothing behind [SECTION], got '# x'\n"),
+	READS("[a]]\n", "1! expected nothing behind [SECTION], got ']'\n"),
+	/* An empty section is left to the caller. */
+	READS("[]\n[ ]\n[  a  ]\n", "1 []\n2 []\n3 [a]\n"),
+	/* Keys behind a broken section land nowhere. */
+	READS("[a]\nk = 1\n[noclose\nk = 2\n[b] junk\nk = 3\nbad\n[c]\nk = 4\n",
+	      "1 [a]\n2 k=1\n3! expected [SECTION], got '[noclose'\n"
+	      "5! expected nothing behind [SECTION], got 'junk'\n"
+	      "7! expected 'KEY = VALUE', got 'bad'\n"
+	      "8 [c]\n9 k=4\n"),
+	/* A setting needs a key and an equals sign. */
+	READS("[a]\n=v\n = v\nkey\nkey: v\na b = c\nk;x = v\n\"k\" = v\n",
+	      "1 [a]\n"
+	      "2! expected 'KEY = VALUE', got '=v'\n"
+	      "3! expected no white space at the start of a line, got ' = v'\n"
+	      "4! expected 'KEY = VALUE', got 'key'\n"
+	      "5! expected 'KEY = VALUE', got 'key: v'\n"
+	      "6! expected 'KEY = VALUE', got 'a b = c'\n"
+	      "7! expected 'KEY = VALUE', got 'k;x = v'\n"
+	      "8! expected 'KEY = VALUE', got '\"k\" = v'\n"),
+	/* A key outside a section is an error. */
+	READS("k = v\n[a]\nk = v\n",
+	      "1! expected a [SECTION] before the first key, got 'k = v'\n2 [a]\n3 k=v\n"),
+#undef READS
+};
 
-TEST(settings_come_with_their_section_and_line)
+TEST(each_text_has_its_events)
 {
-	assert_reads("[a]\nk = v\n\nl=w\n[b c]\nk =\tx y\n",
-		     "1 [a]\n2 k=v\n4 l=w\n5 [b c]\n6 k=x y\n");
-}
-
-TEST(an_empty_file_is_fine)
-{
-	assert_reads("", "");
-	assert_reads("\n", "");
-	assert_reads("  \n\t\n", "");
-}
-
-TEST(the_last_line_needs_no_end)
-{
-	assert_reads("[a]\nk = v", "1 [a]\n2 k=v\n");
-	assert_reads("[a]", "1 [a]\n");
-	assert_reads("[a] ", "1 [a]\n");
-}
-
-TEST(comments_stand_alone_or_behind_white_space)
-{
-	assert_reads(
-		"; x\n# x\n  ; x\n\t# x\n[a] ; x\n[b]\t;x\nk = v ; x = y\nl = v;w\nm = v # w\n",
-		"5 [a]\n6 [b]\n7 k=v\n8 l=v;w\n9 m=v # w\n");
-}
-
-TEST(an_empty_value_is_left_to_the_caller)
-{
-	assert_reads("[a]\nk =\nl = ; x\n", "1 [a]\n2 k=\n3 l=\n");
-}
-
-TEST(a_value_may_hold_equals_signs_and_brackets)
-{
-	assert_reads("[a]\nk = [::1]:7008\nl = a = b\nm =: x\n",
-		     "1 [a]\n2 k=[::1]:7008\n3 l=a = b\n4 m=: x\n");
-}
-
-TEST(crlf_and_a_byte_order_mark_are_fine)
-{
-	assert_reads("\xef\xbb\xbf[a]\r\nk = v\r\n\r\n; x\r\n", "1 [a]\n2 k=v\n");
-	assert_reads("\xef\xbb\xbf", "");
-}
-
-TEST(a_byte_order_mark_elsewhere_is_an_error)
-{
-	assert_reads("[a]\n\xef\xbb\xbfk = v\n",
-		     "1 [a]\n2! expected 'KEY = VALUE', got '\xef\xbb\xbfk = v'\n");
-}
-
-TEST(a_cr_alone_is_an_error)
-{
-	assert_reads("[a]\rk = v\r",
-		     "1! expected lines that end with LF or CR LF, got a CR alone\n");
-	assert_reads("[a]\nk = v\r",
-		     "1 [a]\n2! expected lines that end with LF or CR LF, got a CR alone\n");
-	assert_reads("[a]\nk = v\r\r\n",
-		     "1 [a]\n2! expected lines that end with LF or CR LF, got a CR alone\n");
-}
-
-TEST(a_nul_byte_is_an_error)
-{
-	assert_reads("[a]\nk = v\0w\nl = w\n",
-		     "1 [a]\n2! expected text, got the byte 0x00\n3 l=w\n");
-	assert_reads("\0", "1! expected text, got the byte 0x00\n");
-	assert_reads("; \0\n", "1! expected text, got the byte 0x00\n");
-}
-
-TEST(control_characters_are_an_error)
-{
-	assert_reads("[a]\nk = \x1b[2J\nl = \x7f\nm = \v\n",
-		     "1 [a]\n2! expected text, got the byte 0x1b\n"
-		     "3! expected text, got the byte 0x7f\n"
-		     "4! expected text, got the byte 0x0b\n");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_string_equal(read_bytes(cases[i].bytes, cases[i].length), cases[i].events);
 }
 
 /* `[a]` and a setting whose line has `bytes` bytes. */
@@ -166,61 +179,4 @@ TEST(a_comment_may_exceed_the_limit_of_a_line)
 
 	memset(text, ';', sizeof(text));
 	assert_string_equal(read_bytes(text, sizeof(text)), "");
-}
-
-TEST(a_long_section_name_is_not_cut)
-{
-	assert_reads("[listener abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz]\nk = v\n",
-		     "1 [listener abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz]\n2 k=v\n");
-}
-
-TEST(an_indented_line_continues_nothing)
-{
-	assert_reads("[a]\nk = v\n w\n\tl = x\n  [b]\nm = y\n",
-		     "1 [a]\n2 k=v\n"
-		     "3! expected no white space at the start of a line, got ' w'\n"
-		     "4! expected no white space at the start of a line, got '\tl = x'\n"
-		     "5! expected no white space at the start of a line, got '  [b]'\n"
-		     "6 m=y\n");
-}
-
-TEST(nothing_may_stand_behind_a_section)
-{
-	assert_reads("[a] junk\n", "1! expected nothing behind [SECTION], got 'junk'\n");
-	assert_reads("[a];x\n", "1! expected nothing behind [SECTION], got ';x'\n");
-	assert_reads("[a] # x\n", "1! expected nothing behind [SECTION], got '# x'\n");
-	assert_reads("[a]]\n", "1! expected nothing behind [SECTION], got ']'\n");
-}
-
-TEST(an_empty_section_is_left_to_the_caller)
-{
-	assert_reads("[]\n[ ]\n[  a  ]\n", "1 []\n2 []\n3 [a]\n");
-}
-
-TEST(keys_behind_a_broken_section_land_nowhere)
-{
-	assert_reads("[a]\nk = 1\n[noclose\nk = 2\n[b] junk\nk = 3\nbad\n[c]\nk = 4\n",
-		     "1 [a]\n2 k=1\n3! expected [SECTION], got '[noclose'\n"
-		     "5! expected nothing behind [SECTION], got 'junk'\n"
-		     "7! expected 'KEY = VALUE', got 'bad'\n"
-		     "8 [c]\n9 k=4\n");
-}
-
-TEST(a_setting_needs_a_key_and_an_equals_sign)
-{
-	assert_reads("[a]\n=v\n = v\nkey\nkey: v\na b = c\nk;x = v\n\"k\" = v\n",
-		     "1 [a]\n"
-		     "2! expected 'KEY = VALUE', got '=v'\n"
-		     "3! expected no white space at the start of a line, got ' = v'\n"
-		     "4! expected 'KEY = VALUE', got 'key'\n"
-		     "5! expected 'KEY = VALUE', got 'key: v'\n"
-		     "6! expected 'KEY = VALUE', got 'a b = c'\n"
-		     "7! expected 'KEY = VALUE', got 'k;x = v'\n"
-		     "8! expected 'KEY = VALUE', got '\"k\" = v'\n");
-}
-
-TEST(a_key_outside_a_section_is_an_error)
-{
-	assert_reads("k = v\n[a]\nk = v\n",
-		     "1! expected a [SECTION] before the first key, got 'k = v'\n2 [a]\n3 k=v\n");
 }
