@@ -114,8 +114,6 @@ table() {
 	bench     iperf3               iperf3                    iperf3
 	bench     fio                  fio                       fio
 	bench     nbdkit               nbdkit                    -
-	bench     nbd-server           nbd                       nbd
-	bench     qemu-utils           qemu-img                  qemu-img
 	bench     wrk                  -                         wrk
 	bench     nginx-light          nginx                     nginx
 	bench     stunnel4             stunnel                   stunnel

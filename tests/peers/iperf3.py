@@ -13,28 +13,11 @@ import json
 import pathlib
 import time
 
-from report import quartiles, ratio, show_ratio
+from report import alternate, quartiles, ratio, show_ratio
 from servers import CLIENT_CPU, ROOT, SERVER_CPU, Daemon, Foreign, process_cpu_ns, run, started
 
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
 OWN = "iperf3 -s"
-
-
-def visit_both(server, streams, seconds):
-    """Bytes from the client to the server for each from the server to the client."""
-    end = json.loads(run(["iperf3", "-c", "127.0.0.1", "-p", server.port, "-J", "-t", seconds,
-                          "-P", streams, "--bidir"]))["end"]
-    return end["sum_received"]["bytes"] / end["sum_received_bidir_reverse"]["bytes"]
-
-
-def compare_both(servers, streams, options):
-    results = {server.name: [] for server in servers}
-    for i in range(options.rounds):
-        for server in servers if i % 2 == 0 else reversed(servers):
-            results[server.name].append(visit_both(server, streams, options.seconds))
-    print(f"--bidir, -P {streams}: what the server receives to what it sends")
-    for name, values in results.items():
-        print(f"  {name:14} {show_ratio(quartiles(values))}")
 
 
 def visit(server, streams, reverse, seconds):
@@ -51,10 +34,7 @@ def visit(server, streams, reverse, seconds):
 
 
 def compare(servers, streams, reverse, options):
-    results = {server.name: [] for server in servers}
-    for i in range(options.rounds):
-        for server in servers if i % 2 == 0 else reversed(servers):
-            results[server.name].append(visit(server, streams, reverse, options.seconds))
+    results = alternate(servers, options.rounds, lambda s: visit(s, streams, reverse, options.seconds))
     print(f"{'-R, the server sends' if reverse else 'the server receives'}, -P {streams}")
     own = [cpu for _, cpu in results[OWN]]
     for name, values in results.items():
@@ -83,8 +63,6 @@ def main():
         for reverse in [False, True]:
             for streams in [1, 8]:
                 compare(servers, streams, reverse, options)
-        for streams in [1, 2, 8]:
-            compare_both(servers, streams, options)
 
 
 if __name__ == "__main__":

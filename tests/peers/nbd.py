@@ -2,35 +2,26 @@
 """The nbd service beside other NBD servers: operations per second, latency, CPU per operation.
 
     nbd.py [--build DIR] [--file PATH] [--size BYTES] [--rounds N] [--seconds S] [--only WORD,...]
-           [--servers NAME,...] [--first NAME] [--pin] [--real-time] [--keys LINE]
-           [--json PATH]
+           [--pin] [--real-time]
 
 One file, in the page cache, is served by all of them at once.  One client, fio with its nbd engine,
 visits each server in turn, and in reverse order in every other round.  The first server runs twice: how
 far the two differ is the noise.  Servers and client share all CPUs, or have the last and the first (--pin); on a busy host they can go before all others
-(--real-time, as root: keep it short).  What asks for one thing at
-a time is mostly the time that an idle CPU takes to wake up (in a virtual machine tens of
-microseconds), so it is measured again while idle CPUs are kept from sleeping (as root, where
-cpuidle has a state that polls), and on one CPU.  CPU time is that of the server's
-process, of its threads in the kernel, and of children that have ended.  The limit, "fio-alone", is fio with
+(--real-time, as root: keep it short).  CPU time is that of the server's process and of its threads in the
+kernel.  The limit, "fio-alone", is fio with
 its io_uring engine on the file itself, without a server.
 """
 
 import argparse
-import contextlib
 import functools
 import json
 import os
 import pathlib
 import shutil
-import signal
-import socket
-import struct
 import subprocess
-import tempfile
 import time
 
-from report import quartiles, ratio, show_ratio
+from report import alternate, quartiles, ratio, show_ratio
 from servers import (
     ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU, Daemon, Foreign, free_port, process_cpu_ns, run, started,
 )
@@ -45,10 +36,6 @@ OURS = {
     "nbd-busy-poll": {"engine": "io_uring", "store": "io_uring", "busy-poll": "50us"},
 }
 NBDKIT = "nbdkit -f -p {port} -i 127.0.0.1 file FILE"
-# Locks of its own would keep the others' out.
-QEMU = ("qemu-storage-daemon --blockdev file,node-name=f,filename=FILE,aio=AIO,locking=off "
-        "--nbd-server addr.type=inet,addr.host=127.0.0.1,addr.port={port} "
-        "--export nbd,id=e,node-name=f,writable=on,name=disk")
 JOBS = {  # what, bytes, requests in flight, connections
     "randread 4k, depth 1": ("randread", "4k", 1, 1),
     "randread 4k, depth 32": ("randread", "4k", 32, 1),
@@ -60,48 +47,6 @@ JOBS = {  # what, bytes, requests in flight, connections
     "write 128k, depth 16": ("write", "128k", 16, 1),
 }
 kept = {}  # title: name: figures
-TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
-
-
-def cpu_ns(pid):
-    """CPU time of a process, its threads, and its children that have ended (in ticks)."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return process_cpu_ns(pid) + (int(fields[13]) + int(fields[14])) * TICK_NS
-
-
-def answers(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
-
-
-class NbdServer:
-    """nbd-server, which wants a configuration, and goes to the background to serve more than one
-    client, each by a process."""
-
-    def __init__(self, name, path, cpus):
-        self.name = name
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nbd-server-"))
-        port, config, pid = free_port(), self.directory / "config", self.directory / "pid"
-        config.write_text(
-            f"[generic]\nport = {port}\nlistenaddr = 127.0.0.1\n"
-            f"[disk]\nexportname = {path}\nfilesize = {path.stat().st_size}\n"
-        )
-        subprocess.run(
-            ["nbd-server", "-C", config, "-p", pid], check=True, stderr=subprocess.DEVNULL,
-            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
-        )
-        while not (pid.exists() and pid.read_text().strip()) or not answers(port):
-            time.sleep(0.05)
-        self.pid = int(pid.read_text())
-        self.target_options = ["--ioengine=nbd", f"--uri=nbd://127.0.0.1:{port}/disk"]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        os.kill(self.pid, signal.SIGTERM)
-        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class Alone:
@@ -138,18 +83,15 @@ def drive(server, job, options):
 
 def visit(server, job, options):
     """(operations/s, p50 ns, p99 ns, CPU ns per operation)"""
-    before = cpu_ns(server.pid) if server.pid else 0
+    before = process_cpu_ns(server.pid) if server.pid else 0
     iops, count, p50, p99 = drive(server, job, options)
     time.sleep(0.1)  # the server sees its clients go
-    cpu = cpu_ns(server.pid) - before if server.pid else 0
+    cpu = process_cpu_ns(server.pid) - before if server.pid else 0
     return iops, p50, p99, cpu / count
 
 
 def compare(servers, title, job, options):
-    results = {server.name: [] for server in servers}
-    for i in range(options.rounds):
-        for server in servers if i % 2 == 0 else reversed(servers):
-            results[server.name].append(visit(server, job, options))
+    results = alternate(servers, options.rounds, lambda s: visit(s, job, options))
     first = results[servers[0].name]
     print(f"{title} (load {os.getloadavg()[0]:.1f})")
     print(f"  {'':16} {'IOPS':>8} {'p50 us':>8} {'p99 us':>8} {'CPU us':>7}  IOPS and CPU to the first")
@@ -175,10 +117,8 @@ class Listener:
 
 def ours(options):
     """(what starts the daemon, [(name, port)]): a listener for each, as a file belongs to one process."""
-    sections, visited = f"[export disk]\npath = {options.file}\n{options.keys}\n", []
+    sections, visited = f"[export disk]\npath = {options.file}\n", []
     for name, keys in [*OURS.items(), ("nbd-uring again", OURS["nbd-uring"])]:
-        if name not in ("nbd-uring", "nbd-uring again") and options.servers and name not in options.servers:
-            continue
         keys = {"address": f"127.0.0.1:{free_port()}", "service": "nbd", "exports": "disk", **keys}
         sections += f"[listener {name.replace(' ', '-')}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items())
         visited.append((name, keys["address"].split(":")[1]))
@@ -186,58 +126,21 @@ def ours(options):
                              engine="epoll", sections=sections), visited
 
 
-def theirs(options, name, command):
-    command = command.replace("FILE", str(options.file))
-    return functools.partial(Foreign, name, command, cpus=options.cpus)
-
-
-def makers(options):
-    """The functions that start the other servers to compare with."""
-    others = {}
-    if shutil.which("nbdkit"):
-        others["nbdkit"] = theirs(options, "nbdkit", NBDKIT)
-    if shutil.which("qemu-storage-daemon"):
-        for aio in ["io_uring", "threads"]:
-            others[f"qemu-{aio}"] = theirs(options, f"qemu-{aio}", QEMU.replace("AIO", aio))
-    if shutil.which("nbd-server"):
-        others["nbd-server"] = functools.partial(
-            NbdServer, "nbd-server", options.file, options.cpus
-        )
-    others["fio-alone"] = functools.partial(Alone, options.file)
-    for name, maker in others.items():
-        if not options.servers or name in options.servers:
-            yield maker
-
-
-@contextlib.contextmanager
-def sleepless_cpus():
-    """Idle CPUs wait by polling while this lasts: see pm_qos_interface in the kernel's documents."""
-    with open("/dev/cpu_dma_latency", "wb", buffering=0) as file:
-        file.write(struct.pack("i", 0))
-        yield
-
-
-def compare_jobs(options, cpus, kind, note=""):
-    """The jobs whose name ends so, of those that were asked for."""
-    words = options.only.split(",")
-    jobs = {name: job for name, job in JOBS.items()
-            if name.endswith(kind) and any(word in name for word in words)}
-    if not jobs:
-        return
-    options.cpus = options.client_cpus = cpus
-    if options.pin and len(cpus) > 1:
-        options.cpus, options.client_cpus = {SERVER_CPU}, {CLIENT_CPU}
+def compare_jobs(options):
+    """The jobs that were asked for."""
+    jobs = {name: job for name, job in JOBS.items() if any(word in name for word in options.only.split(","))}
+    options.cpus, options.client_cpus = ({SERVER_CPU}, {CLIENT_CPU}) if options.pin else (ALL_CPUS, ALL_CPUS)
     maker, visited = ours(options)
-    with started(maker, *makers(options)) as (daemon, *others):
-        for server in others:
-            if not hasattr(server, "target_options"):
-                export = "disk" if server.name.startswith("qemu") else ""
-                uri = f"--uri=nbd://127.0.0.1:{server.port}/{export}"
-                server.target_options = ["--ioengine=nbd", uri]
-        servers = [Listener(name, daemon.pid, port) for name, port in visited] + others
-        servers.sort(key=lambda server: server.name != options.first)  # which is stable
+    others = [functools.partial(Alone, options.file)]
+    if shutil.which("nbdkit"):
+        others.insert(0, functools.partial(Foreign, "nbdkit", NBDKIT.replace("FILE", str(options.file)), cpus=options.cpus))
+    with started(maker, *others) as (daemon, *servers):
+        for server in servers:
+            if server.pid:
+                server.target_options = ["--ioengine=nbd", f"--uri=nbd://127.0.0.1:{server.port}/"]
+        servers = [Listener(name, daemon.pid, port) for name, port in visited] + servers
         for name, job in jobs.items():
-            compare(servers, name + note, job, options)
+            compare(servers, name, job, options)
 
 
 def main():
@@ -248,12 +151,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--only", default="", help="jobs whose name has one of these words")
-    parser.add_argument("--servers", type=lambda s: s.split(","), help="beside nbd-uring (all)")
-    parser.add_argument("--first", default="nbd-uring", help="what all are compared with")
     parser.add_argument("--pin", action="store_true", help="a CPU for the servers, one for the client")
     parser.add_argument("--real-time", action="store_true", help="others on this host have to wait")
-    parser.add_argument("--keys", default="", help="another line of the export's section")
-    parser.add_argument("--json", type=pathlib.Path, help="the medians (default: BUILD/bench-nbd.json)")
     options = parser.parse_args()
     if options.real_time:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
@@ -269,15 +168,11 @@ def main():
             check=True,
         )
     try:
-        compare_jobs(options, ALL_CPUS, "")
-        if os.access("/dev/cpu_dma_latency", os.W_OK):
-            with sleepless_cpus():
-                compare_jobs(options, ALL_CPUS, "depth 1", ", no CPU sleeps")
-        compare_jobs(options, {min(ALL_CPUS)}, "depth 1", ", one CPU")
+        compare_jobs(options)
     finally:
         if made:
             options.file.unlink()
-    path = options.json or options.build / "bench-nbd.json"
+    path = options.build / "bench-nbd.json"
     path.write_text(json.dumps({"options": {k: str(v) for k, v in vars(options).items()}, "medians": kept},
                                indent=1) + "\n")
 

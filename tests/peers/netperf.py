@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 
-from report import quartiles, ratio, show_ratio
+from report import alternate, quartiles, ratio, show_ratio
 from servers import CLIENT_CPU, ROOT, SERVER_CPU, Daemon, Foreign, process_cpu_ns, run, started
 
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
@@ -36,10 +36,7 @@ def visit(server, kind, seconds):
 
 
 def compare(servers, kind, unit, options):
-    results = {server.name: [] for server in servers}
-    for i in range(options.rounds):
-        for server in servers if i % 2 == 0 else reversed(servers):
-            results[server.name].append(visit(server, kind, options.seconds))
+    results = alternate(servers, options.rounds, lambda s: visit(s, kind, options.seconds))
     print(kind)
     own = [cpu for _, cpu in results[OWN]]
     for name, values in results.items():

@@ -1,4 +1,4 @@
-"""Shared by the parts of the benchmark: programs, lengths, tables, results and targets."""
+"""Shared by the parts of the benchmark: rounds, tables, ratios and targets."""
 
 import pathlib
 import statistics
@@ -29,6 +29,15 @@ class Bench:
 
     def print_targets(self):
         self.table(["target", "measured", "wanted", ""], self.targets)
+
+
+def alternate(servers, rounds, visit):
+    """{name: [visit's result of each round]}"""
+    results = {server.name: [] for server in servers}
+    for i in range(rounds):
+        for server in servers if i % 2 == 0 else reversed(servers):
+            results[server.name].append(visit(server))
+    return results
 
 
 def quartiles(values):

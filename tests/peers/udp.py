@@ -21,7 +21,7 @@ import struct
 import subprocess
 import time
 
-from report import quartiles, ratio, show_ratio
+from report import alternate, quartiles, ratio, show_ratio
 from servers import CLIENT_CPU, ROOT, SERVER_CPU, Bare, Daemon, Foreign, prepare, process_cpu_ns, started
 
 ENGINES = ["epoll", "io_uring", "io_uring-poll"]
@@ -64,15 +64,6 @@ def load(options, mode, *words, descriptors=()):
 
 def calls_of(server):
     return sum(server.syscalls().values()) if isinstance(server, Daemon) else 0
-
-
-def alternate(servers, rounds, visit):
-    """{name: [visit's result of each round]}"""
-    results = {server.name: [] for server in servers}
-    for i in range(rounds):
-        for server in servers if i % 2 == 0 else reversed(servers):
-            results[server.name].append(visit(server))
-    return results
 
 
 def show(results, base, control=None):
