@@ -67,6 +67,8 @@ static const char page_style[] =
 	"figure{margin:12px 0;padding:14px;background:var(--card);border:1px solid var(--edge);"
 	"border-radius:8px;break-inside:avoid;min-width:0}\n"
 	"figure svg{display:block;width:100%;height:auto;max-width:760px;margin:0 auto}\n"
+	/* Scrolled rather than too small to read. */
+	".answer figure{overflow-x:auto}.answer svg{min-width:520px}\n"
 	"figcaption{font-size:13px;margin-top:8px}\n"
 	".scroll{overflow-x:auto;margin-bottom:12px}table{border-collapse:collapse;font-size:12.5px;"
 	"font-variant-numeric:tabular-nums}\n"
