@@ -21,7 +21,8 @@ enum state {
 	END_LF,
 	CHUNK_START,
 	CHUNK_SIZE,
-	CHUNK_SPACE, /* behind a size; an extension has to follow */
+	CHUNK_SPACE,    /* behind a size; an extension has to follow */
+	EXTENSION_NAME, /* behind `;`: a name has to follow */
 	EXTENSION,
 	CHUNK_LF,
 	DATA_CR,
@@ -44,13 +45,12 @@ enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8, IS_HOST = 16 };
 			  (c) == '|' || (c) == '~'                                                 \
 		  ? IS_TOKEN                                                                       \
 		  : 0) |                                                                           \
-	 ((c) > ' ' && (c) < 0x7f ? IS_TARGET : 0) |                                               \
+	 ((c) > ' ' && (c) < 0x7f && (c) != '#' ? IS_TARGET : 0) |                                 \
 	 ((c) == '\t' || ((c) >= ' ' && (c) != 0x7f) ? IS_VALUE : 0) |                             \
 	 (((c) >= '0' && (c) <= '9') || ((c) >= 'A' && (c) <= 'F') || ((c) >= 'a' && (c) <= 'f')   \
 		  ? IS_HEX                                                                         \
 		  : 0) |                                                                           \
-	 ((c) == '\t' || (c) == ' ' || (c) == '!' || ((c) >= '$' && (c) <= '.') ||                 \
-			  ((c) >= '0' && (c) <= ';') || (c) == '=' ||                              \
+	 ((c) == '!' || ((c) >= '$' && (c) <= '.') || ((c) >= '0' && (c) <= ';') || (c) == '=' ||  \
 			  ((c) >= 'A' && (c) <= '[') || (c) == ']' || (c) == '_' ||                \
 			  ((c) >= 'a' && (c) <= 'z') || (c) == '~'                                 \
 		  ? IS_HOST                                                                        \
@@ -201,6 +201,21 @@ static void field_value(struct http_parser *p, uint8_t byte)
 		word_add(p, byte);
 }
 
+enum { HOST_BEFORE, HOST_WITHIN, HOST_BEHIND }; /* values of word_bytes in the field Host */
+
+/* White space may be around a host, not within (RFC 9112, 3.2: otherwise 400). */
+static int host_byte(struct http_parser *p, uint8_t byte)
+{
+	if (is_white(byte)) {
+		p->word_bytes = p->word_bytes == HOST_BEFORE ? HOST_BEFORE : HOST_BEHIND;
+		return 0;
+	}
+	if (p->word_bytes == HOST_BEHIND || !is(byte, IS_HOST))
+		return 400;
+	p->word_bytes = HOST_WITHIN;
+	return 0;
+}
+
 /* ---- The request line ---- */
 
 static void method_byte(struct http_parser *p, uint8_t byte)
@@ -262,6 +277,8 @@ static int target_byte(struct http_parser *p, uint8_t byte)
 
 	if (p->part == PART_AUTHORITY) {
 		if (byte != '/' && byte != '?') {
+			if (byte == ':' && !p->has_authority)
+				return 400; /* a port without a host */
 			p->has_authority = true;
 			return is(byte, IS_HOST) ? 0 : 400;
 		}
@@ -401,8 +418,10 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 			p->state = VALUE_LF;
 			return 0;
 		}
+		if (p->field == HOST)
+			return host_byte(p, byte);
 		field_value(p, byte);
-		return is(byte, p->field == HOST ? IS_HOST : IS_VALUE) ? 0 : 400;
+		return is(byte, IS_VALUE) ? 0 : 400;
 	case VALUE_LF:
 		p->state = FIELD;
 		return byte == '\n' ? field_end(p) : 400;
@@ -411,15 +430,20 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 	}
 }
 
-/* The bytes of the rest of a value.  Not inline, or the loop over all bytes lacks registers. */
-__attribute__((noinline)) static size_t value_bytes(const struct http_parser *p,
-						    const uint8_t *data, size_t bytes)
+/* Takes the bytes of a name, or of a value, that need no look of their own; how many. */
+static inline size_t field_bytes(struct http_parser *p, const uint8_t *data, size_t bytes)
 {
-	uint8_t class = p->field == HOST ? IS_HOST : IS_VALUE;
 	size_t n = 0;
 
-	while (n < bytes && is(data[n], class))
-		n++;
+	if (p->state == NAME)
+		while (n < bytes && is(data[n], IS_TOKEN))
+			word_add(p, data[n++]);
+	else if (p->state == VALUE && p->field == OTHER)
+		while (n < bytes && is(data[n], IS_VALUE))
+			n++;
+	else if (p->state == VALUE && p->field == HOST && p->word_bytes == HOST_WITHIN)
+		while (n < bytes && is(data[n], IS_HOST))
+			n++;
 	return n;
 }
 
@@ -427,16 +451,13 @@ int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, si
 {
 	size_t most = MIN(bytes, (size_t)(HTTP_HEAD_MAX - p->head_bytes)), at = 0;
 	int rc = HTTP_MORE;
-	uint8_t byte;
 
+	while (at < most && rc == HTTP_MORE && p->state < FIELD)
+		rc = line_byte(p, data[at++]);
 	while (at < most && rc == HTTP_MORE) {
-		if (p->state == VALUE && p->field <= HOST) {
-			at += value_bytes(p, data + at, most - at);
-			if (at == most)
-				break;
-		}
-		byte = data[at++];
-		rc = p->state < FIELD ? line_byte(p, byte) : field_byte(p, byte);
+		at += field_bytes(p, data + at, most - at);
+		if (at < most)
+			rc = field_byte(p, data[at++]);
 	}
 	p->head_bytes = (uint16_t)(p->head_bytes + at);
 	if (rc == HTTP_MORE && p->head_bytes == HTTP_HEAD_MAX)
@@ -483,10 +504,16 @@ static int chunk_byte(struct http_parser *p, uint8_t byte)
 		if (byte != '\r' && byte != ';' && !is_white(byte))
 			return size_byte(p, byte);
 		p->part_bytes = 0;
-		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? EXTENSION : CHUNK_SPACE;
+		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? EXTENSION_NAME : CHUNK_SPACE;
 		return 0;
 	case CHUNK_SPACE:
 		if (byte == ';')
+			p->state = EXTENSION_NAME;
+		else if (!is_white(byte))
+			return 400;
+		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
+	case EXTENSION_NAME:
+		if (is(byte, IS_TOKEN))
 			p->state = EXTENSION;
 		else if (!is_white(byte))
 			return 400;

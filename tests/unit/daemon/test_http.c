@@ -271,6 +271,10 @@ TEST(a_host_has_the_bytes_of_one)
 	assert_replies(REQUEST_TO("[v1.a-b:c]"), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO("a_b~!$&'()*+,;=%4a.%Ff"), ROOT_REPLY(""));
 	refused(REQUEST_TO("a/b"), "400");
+	refused(REQUEST_TO("a b"), "400");
+	refused(REQUEST_TO(" a\t\tb "), "400");
+	refused("GET http://:80/ HTTP/1.1\r\n" H "\r\n", "400");
+	refused("GET /a#b HTTP/1.1\r\n" H "\r\n", "400");
 	refused(REQUEST_TO("user@host"), "400");
 	refused(REQUEST_TO("h\xc3\xb6st"), "400");
 	refused("GET / HTTP/1.0\r\nHost: a@b\r\n\r\n", "400");
@@ -345,8 +349,8 @@ TEST(an_echo_of_single_bytes_is_bounded)
 
 TEST(a_bad_chunk_after_the_reply_began_ends_it)
 {
-	static const char *const bad[] = { "2\r\nabc", "2\r\nab\n", "2\r\nab\r\r\n",
-					   "2\r\nab\r\nz" };
+	static const char *const bad[] = { "2\r\nabc",     "2\r\nab\n",       "2\r\nab\r\r\n",
+					   "2\r\nab\r\nz", "2\r\nab\r\n1;\r", "2\r\nab\r\n1;=x" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct service_case *t = http_new();
