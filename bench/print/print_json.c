@@ -100,14 +100,6 @@ static json_t *group_to_json(const struct result_group *g)
 
 /* ---- Curves ---- */
 
-static json_t *point_to_json(const struct result_curve *c, unsigned i, const char *listener,
-			     enum figure figure)
-{
-	int row = curve_row(c, i, listener);
-
-	return row < 0 ? json_null() : value_to_json(&c->groups[i]->rows[row].values[figure]);
-}
-
 static json_t *listener_to_json(const struct result_curve *c, const char *listener)
 {
 	struct curve_figures drawn = curve_figures(c);
@@ -116,8 +108,13 @@ static json_t *listener_to_json(const struct result_curve *c, const char *listen
 	for (unsigned i = 0; i < CURVE_FIGURES; i++) {
 		json_t *points = json_array();
 
-		for (unsigned j = 0; j < c->count; j++)
-			json_array_append_new(points, point_to_json(c, j, listener, drawn.list[i]));
+		for (unsigned j = 0; j < c->count; j++) {
+			const struct result_row *row = curve_row(c, j, listener);
+
+			json_array_append_new(points,
+					      row ? value_to_json(&row->values[drawn.list[i]])
+						  : json_null());
+		}
 		json_object_set_new(made, figures[drawn.list[i]].name, points);
 	}
 	return json_pack("{s:s, s:o}", "listener", listener, "figures", made);

@@ -6,8 +6,8 @@
 #include "field.h"
 #include "human.h"
 #include "layers_group.h"
-#include "must.h"
 #include "print.h"
+#include "text.h"
 #include "util.h"
 #include "words.h"
 
@@ -41,38 +41,6 @@ enum { LISTENERS_MAX = 12 }; /* side by side */
 static unsigned shown_of(const struct result_group *g)
 {
 	return MIN(g->count, (unsigned)LISTENERS_MAX);
-}
-
-/* A line about the listeners; text() is of one of them, "-" so far. */
-static void about(struct table *t, const struct layers_group *l, const char *title,
-		  void (*text)(const struct layers_row *row, struct phrase *p))
-{
-	table_cell(t, STYLE_DIM, "%s", title);
-	for (unsigned i = 0; i < shown_of(l->group); i++) {
-		struct phrase p = { "-" };
-
-		text(&l->rows[i], &p);
-		table_cell(t, STYLE_DIM, "%s", p.text);
-		if (i > 0)
-			table_skip(t, 1);
-	}
-}
-
-static void samples_text(const struct layers_row *row, struct phrase *p)
-{
-	snprintf(p->text, sizeof(p->text), "%s", human_count(row->samples).text);
-}
-
-static void lost_text(const struct layers_row *row, struct phrase *p)
-{
-	snprintf(p->text, sizeof(p->text), "%s", human_count(row->lost).text);
-}
-
-static void seen_text(const struct layers_row *row, struct phrase *p)
-{
-	if (!isnan(row->seen))
-		snprintf(p->text, sizeof(p->text), "%.1f \xc2\xb1%.1f %%", row->seen * 100,
-			 row->seen_chance * 100);
 }
 
 /* Columns: the layer, then of each listener its time and, but for the first, the difference.
@@ -114,23 +82,59 @@ static void sum_line(struct table *t, const struct layers_group *l)
 	}
 }
 
+/* How much was sampled, and the largest functions that no layer names. */
+static void render_samples(struct output *out, const char *listener, const struct layers_row *row)
+{
+	char *text, seen[64] = "";
+	const char *name, *before = "; other: ";
+	FILE *to = text_open(&text);
+	json_t *share;
+
+	if (!isnan(row->seen))
+		snprintf(seen, sizeof(seen), " are %.1f \xc2\xb1%.1f %% of its CPU time",
+			 row->seen * 100, row->seen_chance * 100);
+	fprintf(to, "%s: %s samples%s, %s lost", listener, human_count(row->samples).text, seen,
+		human_count(row->lost).text);
+	json_object_foreach(row->other, name, share) {
+		fprintf(to, "%s%s %s %%", before, name, human_percent(json_real_value(share)).text);
+		before = ", ";
+	}
+	fclose(to);
+	output_wrapped(out, STYLE_DIM, 2, "%s.", text);
+	free(text);
+}
+
 static void render_notes(struct output *out, const struct layers_group *l)
 {
-	char *warnings = layers_warnings(l);
+	bool stripped = false, fewer = false, more = false;
 
-	for (unsigned i = 0; i < shown_of(l->group); i++) {
-		char *other = layers_other(l, i);
+	for (unsigned i = 0; i < l->group->count; i++) {
+		const struct layers_row *row = &l->rows[i];
+		double off = LAYERS_SEEN_WITHIN + row->seen_chance;
 
-		if (other)
-			output_wrapped(out, STYLE_DIM, 2, "%s", other);
-		free(other);
+		if (row->samples)
+			render_samples(out, l->group->rows[i].row->listener, row);
+		stripped |= row->stripped;
+		fewer |= row->seen < 1 - off;
+		more |= row->seen > 1 + off;
 	}
 	output_wrapped(out, STYLE_DIM, 2,
-		       "A layer costs its share of the samples times the CPU time charged; sampled "
-		       "is the samples' own time against that, and how far chance may put it off.");
-	if (warnings)
-		output_wrapped(out, STYLE_WARN, 2, "%s", warnings);
-	free(warnings);
+		       "A layer costs its share of the samples times the CPU time charged.");
+	if (more)
+		output_wrapped(
+			out, STYLE_WARN, 2,
+			"The time of the samples is more than a listener's CPU time by more "
+			"than 2 %% and chance: the shares of layers may be wrong by as much.");
+	if (fewer)
+		output_wrapped(out, STYLE_WARN, 2,
+			       "Samples find less than the time charged, which begins before the "
+			       "kernel has switched to a thread: scheduling costs more than is "
+			       "shown, by up to that, and other layers less.");
+	if (stripped)
+		output_wrapped(
+			out, STYLE_WARN, 2,
+			"nbserved has no symbols (it was stripped): service, engine and store "
+			"are part of its core.");
 }
 
 static void render_group(struct output *out, const struct layers_group *l)
@@ -145,9 +149,6 @@ static void render_group(struct output *out, const struct layers_group *l)
 		if (l->shown[i])
 			layer_line(t, l, i);
 	sum_line(t, l);
-	about(t, l, "samples", samples_text);
-	about(t, l, "lost", lost_text);
-	about(t, l, "sampled", seen_text);
 	putc('\n', out->file);
 	table_finish(t, out, 0);
 	render_notes(out, l);
@@ -172,7 +173,7 @@ static json_t *judged_to_json(const struct verdict *v)
 static json_t *row_to_json(const struct layers_group *l, unsigned i)
 {
 	const struct layers_row *row = &l->rows[i];
-	json_t *layers = json_object(), *other = json_object();
+	json_t *layers = json_object();
 	double cost = result_cost(l->group, &l->group->rows[i])->median;
 
 	for (unsigned j = 0; j < LAYER_COUNT; j++) {
@@ -186,11 +187,9 @@ static json_t *row_to_json(const struct layers_group *l, unsigned i)
 			json_object_set_new(layer, "verdict", judged_to_json(&row->verdicts[j]));
 		json_object_set_new(layers, layer_infos[j].name, layer);
 	}
-	for (unsigned j = 0; j < LAYERS_OTHER_SHOWN && row->other[j].name; j++)
-		json_object_set_new(other, row->other[j].name, json_real(row->other[j].share));
-	return json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "listener",
+	return json_pack("{s:s, s:o, s:o, s:O, s:I, s:I, s:o, s:o}", "listener",
 			 l->group->rows[i].row->listener, "cost", field_real(cost), "layers",
-			 layers, "other_functions", other, "samples", (json_int_t)row->samples,
+			 layers, "other_functions", row->other, "samples", (json_int_t)row->samples,
 			 "lost", (json_int_t)row->lost, "sampled_share", field_real(row->seen),
 			 "sampled_chance", field_real(row->seen_chance));
 }

@@ -309,8 +309,8 @@ static const struct value *find_point(const struct plot *p, unsigned i, unsigned
 				      double *y)
 {
 	const struct result_group *g = p->curve->groups[i];
-	int row = curve_row(p->curve, i, curve_listener(p->curve, place));
-	const struct value *values = row < 0 ? NULL : g->rows[row].values;
+	const struct result_row *row = curve_row(p->curve, i, curve_listener(p->curve, place));
+	const struct value *values = row ? row->values : NULL;
 	bool over_figure = p->x != FIGURE_COUNT;
 
 	if (!values || !(values[p->y].median > 0) || (over_figure && !(values[p->x].median > 0)))

@@ -13,22 +13,16 @@
 
 /* ---- Which groups make a curve ---- */
 
-/* The values of the group's point, { "c": "10", "d": "0" }, owned by its row; NULL: there
- * is no sweep. */
+/* The values of the group's point, { "c": "10", "d": "0" }, owned by its row; NULL: there is no
+ * sweep.  Curves are drawn over those of the first placeholder. */
 static json_t *values_of(const struct result_group *g)
 {
 	return field_get(g->rows[0].row->conditions, "sweep.values");
 }
 
-/* The name of the first placeholder, over which curves are drawn; NULL: there is no sweep. */
-static const char *axis_of(json_t *values)
+static const char *axis_of(const struct result_group *g)
 {
-	return json_object_iter_key(json_object_iter(values));
-}
-
-static const char *text_of(const json_t *value)
-{
-	return json_is_string(value) ? json_string_value(value) : "";
+	return json_object_iter_key(json_object_iter(values_of(g)));
 }
 
 static const char *label_of(const struct result_group *g)
@@ -36,102 +30,85 @@ static const char *label_of(const struct result_group *g)
 	return field_text(g->rows[0].row->conditions, "sweep.label");
 }
 
-/* The place of the group's point among the combinations of its sweep. */
-static uint64_t place_of(const struct result_group *g)
-{
-	return field_uint(g->rows[0].row->conditions, "sweep.place");
-}
-
-/* Have both the same placeholders?  also_values: and the same values, except for that of the axis?
- */
-static bool same_values(json_t *a, json_t *b, bool also_values)
-{
-	const char *axis = axis_of(a), *name;
-	json_t *value;
-
-	if (json_object_size(a) != json_object_size(b) || !json_object_get(b, axis))
-		return false;
-	json_object_foreach(a, name, value) {
-		json_t *other = json_object_get(b, name);
-
-		if (!other || (also_values && strcmp(name, axis) != 0 && !json_equal(value, other)))
-			return false;
-	}
-	return true;
-}
-
-static bool is_beside(const struct result_group *a, const struct result_group *b, bool also_values)
-{
-	return json_object_size(values_of(a)) && json_object_size(values_of(b)) &&
-	       !strcmp(a->service, b->service) && !strcmp(a->operation, b->operation) &&
-	       !strcmp(a->pair, b->pair) && !strcmp(label_of(a), label_of(b)) &&
-	       same_values(values_of(a), values_of(b), also_values);
-}
-
 bool curve_has_both(const struct result_group *a, const struct result_group *b)
 {
-	return is_beside(a, b, false);
+	size_t names = json_object_size(values_of(a));
+
+	return names && json_object_size(values_of(b)) == names &&
+	       !strcmp(axis_of(a), axis_of(b)) && !strcmp(a->service, b->service) &&
+	       !strcmp(a->operation, b->operation) && !strcmp(a->pair, b->pair) &&
+	       !strcmp(label_of(a), label_of(b));
+}
+
+/* Of a curve: the load and the values of the other placeholders. */
+static char *title_of(const struct result_group *g)
+{
+	const char *between = *label_of(g) ? ", " : "", *name;
+	char *label, *title;
+	json_t *value;
+	FILE *to = text_open(&label);
+
+	fputs(label_of(g), to);
+	json_object_foreach(values_of(g), name, value)
+		if (strcmp(name, axis_of(g)) != 0) {
+			fprintf(to, "%s%s=%s", between, name, field_text(value, ""));
+			between = ", ";
+		}
+	fclose(to);
+	title = group_title(g, label);
+	free(label);
+	return title;
 }
 
 static struct result_curve *find_curve(struct result *r, const struct result_group *g)
 {
+	char *title = title_of(g);
+
 	for (unsigned i = 0; i < r->curve_count; i++)
-		if (is_beside(r->curves[i].groups[0], g, true))
+		if (!strcmp(r->curves[i].name, axis_of(g)) && !strcmp(r->curves[i].title, title)) {
+			free(title);
 			return &r->curves[i];
+		}
 	r->curves = must(reallocarray(r->curves, r->curve_count + 1, sizeof(*r->curves)));
-	r->curves[r->curve_count] = (struct result_curve){ .name = axis_of(values_of(g)) };
+	r->curves[r->curve_count] = (struct result_curve){ .name = axis_of(g),
+							   .title = title,
+							   .listeners = json_array() };
 	return &r->curves[r->curve_count++];
 }
 
-/* "10", "1.5"; false: the value is a word, or has a unit. */
-static bool number_of(const struct result_curve *c, unsigned i, double *ret)
+/* False: the value is a word, or has a unit. */
+static bool is_number(const struct result_curve *c, unsigned i)
 {
 	const char *text = curve_value(c, i);
 	char *end;
 
-	*ret = strtod(text, &end);
+	strtod(text, &end);
 	return end != text && !*end;
+}
+
+static double place_of(const struct result_curve *c, unsigned i, bool numbers)
+{
+	const json_t *conditions = c->groups[i]->rows[0].row->conditions;
+
+	return numbers ? strtod(curve_value(c, i), NULL)
+		       : (double)field_uint(conditions, "sweep.place");
 }
 
 /* A listener may lack an operation at the first values, so that their groups come later. */
 static void sort_groups(struct result_curve *c)
 {
 	bool numbers = true;
-	double a, b;
 
 	for (unsigned i = 0; i < c->count; i++)
-		numbers &= number_of(c, i, &a);
+		numbers &= is_number(c, i);
 	for (unsigned i = 1; i < c->count; i++)
-		for (unsigned j = i; j > 0; j--) {
+		for (unsigned j = i; j > 0 && place_of(c, j - 1, numbers) > place_of(c, j, numbers);
+		     j--) {
 			const struct result_group *kept = c->groups[j];
-			bool ordered = place_of(c->groups[j - 1]) <= place_of(kept);
 
-			if (numbers && number_of(c, j - 1, &a) && number_of(c, j, &b))
-				ordered = a <= b;
-			if (ordered)
-				break;
 			c->groups[j] = c->groups[j - 1];
 			c->groups[j - 1] = kept;
 		}
-}
-
-static char *title_of(const struct result_curve *c)
-{
-	const char *between = *label_of(c->groups[0]) ? ", " : "", *name;
-	json_t *values = values_of(c->groups[0]), *value;
-	char *label, *title;
-	FILE *to = text_open(&label);
-
-	fputs(label_of(c->groups[0]), to);
-	json_object_foreach(values, name, value)
-		if (strcmp(name, c->name) != 0) {
-			fprintf(to, "%s%s=%s", between, name, text_of(value));
-			between = ", ";
-		}
-	fclose(to);
-	title = group_title(c->groups[0], label);
-	free(label);
-	return title;
 }
 
 void curves_make(struct result *r)
@@ -146,8 +123,13 @@ void curves_make(struct result *r)
 		to->groups[to->count++] = &r->groups[i];
 	}
 	for (unsigned i = 0; i < r->curve_count; i++) {
-		sort_groups(&r->curves[i]);
-		r->curves[i].title = title_of(&r->curves[i]);
+		struct result_curve *c = &r->curves[i];
+
+		sort_groups(c);
+		for (unsigned j = 0; j < c->count; j++)
+			for (unsigned k = 0; k < c->groups[j]->count; k++)
+				field_add_once(c->listeners,
+					       json_string(c->groups[j]->rows[k].row->listener));
 	}
 }
 
@@ -156,39 +138,28 @@ void curves_free(struct result *r)
 	for (unsigned i = 0; i < r->curve_count; i++) {
 		free(r->curves[i].groups);
 		free(r->curves[i].title);
+		json_decref(r->curves[i].listeners);
 	}
 	free(r->curves);
 }
 
 const char *curve_value(const struct result_curve *c, unsigned i)
 {
-	return text_of(json_object_get(values_of(c->groups[i]), c->name));
+	return field_text(json_object_get(values_of(c->groups[i]), c->name), "");
 }
 
-int curve_row(const struct result_curve *c, unsigned i, const char *listener)
+const char *curve_listener(const struct result_curve *c, unsigned place)
+{
+	return json_string_value(json_array_get(c->listeners, place));
+}
+
+const struct result_row *curve_row(const struct result_curve *c, unsigned i, const char *listener)
 {
 	const struct result_group *g = c->groups[i];
 
 	for (unsigned row = 0; row < g->count; row++)
 		if (!strcmp(g->rows[row].row->listener, listener))
-			return (int)row;
-	return -1;
-}
-
-const char *curve_listener(const struct result_curve *c, unsigned place)
-{
-	for (unsigned i = 0; i < c->count; i++)
-		for (unsigned row = 0; row < c->groups[i]->count; row++) {
-			const char *listener = c->groups[i]->rows[row].row->listener;
-			unsigned before = 0;
-
-			/* A listener that an earlier group has, or an earlier row of this one,
-			 * was counted there. */
-			while (before < i && curve_row(c, before, listener) < 0)
-				before++;
-			if (before == i && curve_row(c, i, listener) == (int)row && place-- == 0)
-				return listener;
-		}
+			return &g->rows[row];
 	return NULL;
 }
 
@@ -196,9 +167,10 @@ const char *curve_listener(const struct result_curve *c, unsigned place)
 
 static enum verdict_is is_at(const struct result_curve *c, unsigned i, const char *listener)
 {
-	int row = curve_row(c, i, listener);
+	const struct result_row *row = curve_row(c, i, listener);
 
-	return row > 0 ? c->groups[i]->rows[row].verdicts[JUDGED_COST].is : VERDICT_NOT_COMPARABLE;
+	return row && row != c->groups[i]->rows ? row->verdicts[JUDGED_COST].is
+						: VERDICT_NOT_COMPARABLE;
 }
 
 static const char *const is_words[] = {
@@ -255,16 +227,12 @@ static bool find_crossing(const struct result_curve *c, const char *listener, un
 static void print_listener(FILE *to, const struct result_curve *c, const char *listener,
 			   unsigned place)
 {
+	const struct result_row *row = NULL;
 	unsigned from, end;
 
-	for (unsigned i = 0; i < c->count; i++) {
-		int row = curve_row(c, i, listener);
-
-		if (row < 0)
-			continue;
-		fprintf(to, "%s%s: ", place > 1 ? "; " : "", c->groups[i]->rows[row].name);
-		break;
-	}
+	for (unsigned i = 0; !row; i++)
+		row = curve_row(c, i, listener);
+	fprintf(to, "%s%s: ", place > 1 ? "; " : "", row->name);
 	for (unsigned i = 0; i < c->count; i = end) {
 		for (end = i; end < c->count && is_at(c, end, listener) == is_at(c, i, listener);)
 			end++;

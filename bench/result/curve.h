@@ -9,14 +9,15 @@ struct result_curve {
 	/* One for each value: in rising order if all are numbers, else in that of the sweep. */
 	const struct result_group **groups;
 	unsigned count;
+	json_t *listeners; /* names of those that have rows, in order of appearance */
 };
 
 const char *curve_value(const struct result_curve *c, unsigned i);
 
-/* The listener's row in group i; -1: it has none. */
-int curve_row(const struct result_curve *c, unsigned i, const char *listener);
+/* The listener's row in group i; NULL: it has none. */
+const struct result_row *curve_row(const struct result_curve *c, unsigned i, const char *listener);
 
-/* The listener at a place among those that have rows; NULL: there are no more. */
+/* The listener at that place; NULL: there are no more. */
 const char *curve_listener(const struct result_curve *c, unsigned place);
 
 /* What the verdicts tell over the values, and where they cross; to be freed.  NULL:

@@ -2,14 +2,11 @@
 #include "layers_group.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "field.h"
-#include "human.h"
 #include "must.h"
-#include "text.h"
 
 /* ---- One interval ---- */
 
@@ -59,42 +56,31 @@ static void add_visit(struct sums *s, struct layers_row *row, const struct measu
 				     json_integer_value(ns)));
 }
 
-/* Inserts a function among the row's largest ones, in order, if it is large enough.  The name is
- * borrowed, and lives as long as the row's visits. */
-static void keep_function(struct layers_row *row, const char *name, double share)
+/* The largest of them in order, as shares of the sum. */
+static json_t *largest(json_t *functions, double sum)
 {
-	struct layers_function new = { name, share };
+	json_t *made = json_object();
 
-	for (unsigned i = 0; i < LAYERS_OTHER_SHOWN; i++) {
-		struct layers_function kept = row->other[i];
+	while (json_object_size(functions) && json_object_size(made) < LAYERS_OTHER_SHOWN) {
+		json_int_t most = -1;
+		const char *name, *found = NULL;
+		json_t *ns;
 
-		if (kept.name && kept.share >= new.share)
-			continue;
-		row->other[i] = new;
-		new = kept;
-		if (!kept.name)
-			return;
+		json_object_foreach(functions, name, ns)
+			if (json_integer_value(ns) > most) {
+				most = json_integer_value(ns);
+				found = name;
+			}
+		json_object_set_new_nocheck(made, found, json_real((double)most / sum));
+		json_object_del(functions, found);
 	}
-}
-
-static const char *lasting_name(const struct measure *row, const char *name)
-{
-	for (unsigned i = 0; i < measure_visits(row); i++) {
-		json_t *other = field_get(measure_visit_at(row, i)->layers, "other");
-		void *at = json_object_iter_at(other, name);
-
-		if (at)
-			return json_object_iter_key(at);
-	}
-	return NULL;
+	return made;
 }
 
 static void set_row(struct layers_row *row, const struct result_group *g, unsigned index)
 {
 	const struct measure *measured = g->rows[index].row;
 	struct sums s = { .other = json_object() };
-	const char *name;
-	json_t *ns;
 
 	for (unsigned i = 0; i < measure_visits(measured); i++)
 		if (measure_visit_at(measured, i)->layers)
@@ -104,25 +90,18 @@ static void set_row(struct layers_row *row, const struct result_group *g, unsign
 	row->seen_chance = row->samples && s.clock ? 1.96 / sqrt((double)row->samples) : NAN;
 	for (unsigned i = 0; i < LAYER_COUNT && row->known; i++)
 		row->ns[i] = result_cost(g, &g->rows[index])->median * s.ns[i] / s.all_ns;
-	json_object_foreach(s.other, name, ns)
-		keep_function(row, lasting_name(measured, name),
-			      (double)json_integer_value(ns) / s.all_ns);
+	row->other = largest(s.other, s.all_ns);
 	json_decref(s.other);
 }
 
 /* ---- Judging ---- */
-
-static double *numbers(unsigned count)
-{
-	return must(calloc(count + 1, sizeof(double)));
-}
 
 /* The differences of the rounds in which both were sampled. */
 static struct verdict judge(const struct result_group *g, unsigned row, enum layer layer,
 			    unsigned comparisons)
 {
 	const struct measure *first = g->rows[0].row;
-	double *differences = numbers(measure_visits(first));
+	double *differences = must(calloc(measure_visits(first), sizeof(*differences)));
 	unsigned rounds = 0;
 	struct verdict v;
 
@@ -170,57 +149,9 @@ struct layers_group *layers_group_new(const struct result_group *g)
 
 void layers_group_free(struct layers_group *l)
 {
+	for (unsigned i = 0; l && i < l->group->count; i++)
+		json_decref(l->rows[i].other);
 	if (l)
 		free(l->rows);
 	free(l);
-}
-
-/* ---- Sentences ---- */
-
-char *layers_warnings(const struct layers_group *l)
-{
-	bool stripped = false, fewer = false, more = false;
-
-	for (unsigned i = 0; i < l->group->count; i++) {
-		const struct layers_row *row = &l->rows[i];
-		double off = LAYERS_SEEN_WITHIN + row->seen_chance;
-
-		stripped |= row->stripped;
-		fewer |= row->seen < 1 - off;
-		more |= row->seen > 1 + off;
-	}
-	if (!stripped && !fewer && !more)
-		return NULL;
-	return text_new(
-		"%s%s%s%s%s",
-		more ? "The time of the samples is more than a listener's CPU time by more than "
-		       "2 % and chance: the shares of layers may be wrong by as much."
-		     : "",
-		more && fewer ? " " : "",
-		fewer ? "Samples find less than the time charged, which begins before the "
-			"kernel has switched to a thread: scheduling costs more than is "
-			"shown, by up to that, and other layers less."
-		      : "",
-		(more || fewer) && stripped ? " " : "",
-		stripped ? "nbserved has no symbols (it was stripped): service, engine and "
-			   "store are part of its core."
-			 : "");
-}
-
-char *layers_other(const struct layers_group *l, unsigned row)
-{
-	const struct layers_function *other = l->rows[row].other;
-	char *text;
-	FILE *to;
-
-	if (!other[0].name)
-		return NULL;
-	to = text_open(&text);
-	fprintf(to, "Other, of %s: ", l->group->rows[row].row->listener);
-	for (unsigned i = 0; i < LAYERS_OTHER_SHOWN && other[i].name; i++)
-		fprintf(to, "%s%s %s %%", i ? ", " : "", other[i].name,
-			human_percent(other[i].share).text);
-	fputs(".", to);
-	fclose(to);
-	return text;
 }

@@ -24,10 +24,8 @@ struct layers_row {
 	 * NaN: the samples are of cycles. */
 	double seen, seen_chance;
 	bool stripped; /* nbserved has no symbols: all of its functions count as its core */
-	struct layers_function {
-		const char *name;    /* borrowed */
-		double share;        /* of all time */
-	} other[LAYERS_OTHER_SHOWN]; /* the largest first; name NULL: no more */
+	json_t *other; /* functions that no layer names: their share of all time, the largest first
+			*/
 };
 
 struct layers_group {
@@ -39,8 +37,3 @@ struct layers_group {
 /* NULL: none of the rows was sampled.  layers_group_free(): NULL is allowed. */
 struct layers_group *layers_group_new(const struct result_group *g);
 void layers_group_free(struct layers_group *l);
-
-/* Sentences, which the caller frees; NULL: nothing to report.  layers_other(): the largest
- * functions of a row that no layer names. */
-char *layers_warnings(const struct layers_group *l);
-char *layers_other(const struct layers_group *l, unsigned row);
