@@ -15,7 +15,6 @@ from traffic import connect, echo, noise
 
 CONF = ROOT / "conf" / "nbserved.ini"
 IO_URING_ENGINES = [name for name in ENGINES if name != "epoll"]
-LINE_MAX = 198  # bytes
 
 
 def nbserved(*arguments, program=NBSERVED, **options):
@@ -78,96 +77,6 @@ def test_a_valid_file_is_accepted(check):
     assert len(notices) in (0, len(re.findall(r"^\[listener [a-z-]+-rdma\]", CONF.read_text(), re.M)))
 
 
-@pytest.mark.parametrize(
-    "listeners, exports, said",
-    [(1, 0, "1 listener, 0 exports"), (1, 1, "1 listener, 1 export"), (2, 0, "2 listeners, 0 exports")],
-)
-def test_one_is_no_plural(tmp_path, listeners, exports, said):
-    config = tmp_path / "nbserved.ini"
-    sections = [listener(f"echo{i}") for i in range(listeners)]
-    sections += [f"[export disk{i}]\nstore = null\nsize = 1M\n" for i in range(exports)]
-    config.write_text("".join(sections))
-    result = nbserved("-c", config, "--check-config")
-    assert result.stdout == f"{config}: good, {said}\n"
-
-
-def test_all_errors_are_said_at_once_in_order(check):
-    status, errors = check(
-        "[server]\n"
-        "log-levle = info\n"
-        "drain-timeout = 5\n"
-        "[listener a]\n"
-        "address = 127.0.0.1:70000\n"
-        "engine = epol\n"
-        "service = echo\n"
-        "service = discard\n"
-        "workers = -1\n"
-        "buffer-size = 5K\n"
-        "optional = 1\n"
-        "zero-copy-min = 4K trailing\n"
-        "max-connections = 99999999999999999999\n"
-        f"allow = {'x' * 300}\n"
-        "cpus = 0-100000\n"
-        "[lisener b]\n"
-        "unknown = but not looked at\n"
-        "[listener c]\n"
-        "address = 127.0.0.1:0\n"
-    )
-    assert status == 1
-    assert [re.match(r"(\d+): *(\[[^]]*\] [a-z-]+:)?", e).groups() for e in errors] == [
-        ("2", "[server] log-levle:"),
-        ("3", "[server] drain-timeout:"),
-        ("5", "[listener a] address:"),
-        ("6", "[listener a] engine:"),
-        ("8", "[listener a] service:"),
-        ("9", "[listener a] workers:"),
-        ("10", "[listener a] buffer-size:"),
-        ("11", "[listener a] optional:"),
-        ("12", "[listener a] zero-copy-min:"),
-        ("13", "[listener a] max-connections:"),
-        ("14", None),
-        ("15", "[listener a] cpus:"),
-        ("16", None),
-        ("18", "[listener c] service:"),
-    ]
-    assert all("expected" in e and "got" in e for e in errors)
-    assert "did you mean 'log-level'" in errors[0]
-    assert "did you mean 'epoll'" in errors[3]
-    assert "first in line 7" in errors[4]
-    assert f"at most {LINE_MAX} bytes" in errors[10]
-    assert "did you mean 'listener'" in errors[12]
-
-
-def test_values_are_taken_as_people_write_them(start_daemon):
-    daemon = start_daemon(
-        "[server]\ndrain-timeout = 5sec\n"
-        + listener("a", address="localhost:0", buffer_size="16KiB", idle_timeout="5m")
-        + listener("b", buffer_size="8k", optional="true")
-    )
-    assert [host for host, _ in daemon.addresses("a")] == ["127.0.0.1"]
-    config = daemon.call("GetConfig")
-    assert config["server"]["drain-timeout"]["value"] == "5s"
-    a, b = (listener["keys"] for listener in config["listeners"])
-    assert (a["buffer-size"]["value"], a["idle-timeout"]["value"]) == ("16K", "5min")
-    assert (b["buffer-size"]["value"], b["optional"]["value"]) == ("8K", "yes")
-
-
-@pytest.mark.parametrize(
-    "keys, fix",
-    [
-        ("service = rping\n", "transport = rdma"),
-        ("service = fio\n", "transport = rdma"),
-        ("service = echo\nengine = rdma\n", "transport = rdma"),
-        ("transport = rdma\noptional = yes\nservice = http\n", "transport = tcp"),
-        ("transport = rdma\noptional = yes\nservice = echo\nengine = io_uring\n", "transport = tcp"),
-    ],
-)
-def test_an_error_names_the_setting_that_a_key_needs(check, keys, fix):
-    status, errors = check(f"[listener x]\naddress = 127.0.0.1:1\n{keys}")
-    assert status == 1 and len(errors) == 1, errors
-    assert f"(it needs `{fix}`)" in errors[0]
-
-
 def test_only_files_can_be_exports(check, tmp_path):
     (tmp_path / "file").write_bytes(b"x")
     os.mkfifo(tmp_path / "fifo")
@@ -180,21 +89,6 @@ def test_only_files_can_be_exports(check, tmp_path):
         ]
     for path in (tmp_path / "file", tmp_path / "not-yet", "/dev/null/x"):
         assert check(f"[export x]\npath = {path}\n" + listener("a"))[0] == 0
-
-
-@pytest.mark.parametrize(
-    "text, line, said",
-    [
-        (b"[server]\nlog\0-level = info\n", 2, "0x00"),
-        (b"[]\n", 1, "[server], [listener NAME] or [export NAME]"),
-        (b"[server]\n[server]\n", 2, "first at line 1"),
-    ],
-)
-def test_a_file_other_than_ini_is_refused_with_its_line(check, text, line, said):
-    status, errors = check(text)
-    assert status == 1
-    assert errors[0].startswith(f"{line}: ") or errors[0].startswith(f"{line}: [")
-    assert said in errors[0]
 
 
 def test_a_directory_or_no_file_is_said(tmp_path):

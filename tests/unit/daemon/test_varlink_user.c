@@ -15,18 +15,6 @@ static unsigned fill(struct varlink_users *users, uid_t uid)
 	return count;
 }
 
-TEST(a_uid_has_its_places_and_no_more)
-{
-	struct varlink_users users = { .own = OWN };
-	struct varlink_user *user = varlink_user_find(&users, OTHER);
-
-	assert_int_equal(fill(&users, OTHER), VARLINK_USER_CLIENTS_MAX);
-	assert_ptr_equal(varlink_user_find(&users, OTHER), user);
-	varlink_user_leave(user);
-	assert_true(varlink_user_enter(&users, user));
-	assert_false(varlink_user_enter(&users, user));
-}
-
 TEST(root_and_our_user_have_reserved_places)
 {
 	struct varlink_users users = { .own = OWN };
