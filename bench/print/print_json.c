@@ -14,8 +14,13 @@
 enum { RESULT_SCHEMA = 3 };
 
 static const char *const judged_names[JUDGED_COUNT] = {
-	[JUDGED_CALLS] = "calls", [JUDGED_SWITCHES] = "switches", [JUDGED_COST] = "cost",
-	[JUDGED_RATE] = "rate",   [JUDGED_TRIP50] = "trip50",     [JUDGED_TRIP99] = "trip99",
+	[JUDGED_CALLS] = "calls",
+	[JUDGED_SWITCHES] = "switches",
+	[JUDGED_INSTRUCTIONS] = "instructions",
+	[JUDGED_COST] = "cost",
+	[JUDGED_RATE] = "rate",
+	[JUDGED_TRIP50] = "trip50",
+	[JUDGED_TRIP99] = "trip99",
 };
 
 static json_t *value_to_json(const struct value *v)

@@ -257,7 +257,7 @@ static void print_plan(FILE *to, const struct open *o)
 char *words_open(const struct result *r)
 {
 	static const char *const families[JUDGED_FAMILIES] = { "system calls", "context switches",
-							       "CPU time" };
+							       "instructions", "CPU time" };
 	const struct open *o = &r->open;
 	char *text;
 	FILE *to = text_open(&text);

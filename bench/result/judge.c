@@ -74,13 +74,14 @@ enum figure judge_cost_figure(struct measure *const *rows, unsigned count)
 static void choose_figures(struct result_group *g)
 {
 	static const struct {
-		enum figure cost, calls, switches, rate;
+		enum figure cost, calls, switches, instructions, rate;
 	} divided[] = {
 		{ FIGURE_CPU_PER_REQUEST, FIGURE_SYSCALLS_PER_REQUEST, FIGURE_SWITCHES_PER_REQUEST,
-		  FIGURE_REQUEST_RATE },
+		  FIGURE_INSTRUCTIONS_PER_REQUEST, FIGURE_REQUEST_RATE },
 		{ FIGURE_CPU_PER_BYTE, FIGURE_SYSCALLS_PER_BYTE, FIGURE_SWITCHES_PER_BYTE,
-		  FIGURE_BANDWIDTH },
-		{ FIGURE_CPU_PER_OP, FIGURE_SYSCALLS_PER_OP, FIGURE_SWITCHES_PER_OP, FIGURE_RATE },
+		  FIGURE_INSTRUCTIONS_PER_BYTE, FIGURE_BANDWIDTH },
+		{ FIGURE_CPU_PER_OP, FIGURE_SYSCALLS_PER_OP, FIGURE_SWITCHES_PER_OP,
+		  FIGURE_INSTRUCTIONS_PER_OP, FIGURE_RATE },
 	};
 	struct measure **rows = must(calloc(g->count, sizeof(*rows)));
 	unsigned by = 0;
@@ -95,6 +96,7 @@ static void choose_figures(struct result_group *g)
 	counts = divided[by].cost != FIGURE_CPU_PER_OP || !g->rows[0].row->batch;
 	g->figures[JUDGED_CALLS] = counts ? divided[by].calls : FIGURE_COUNT;
 	g->figures[JUDGED_SWITCHES] = counts ? divided[by].switches : FIGURE_COUNT;
+	g->figures[JUDGED_INSTRUCTIONS] = divided[by].instructions;
 	g->figures[JUDGED_RATE] = FIGURE_REQUEST_RATE;
 	g->figures[JUDGED_TRIP50] = FIGURE_TRIP50;
 	g->figures[JUDGED_TRIP99] = FIGURE_TRIP99;

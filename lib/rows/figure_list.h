@@ -138,6 +138,46 @@ FIGURE(SWITCHES_PER_BYTE, OF_SWITCHES(RATIO(row->switches, bytes_of(row))),
 	.words = "context switches per MB",
 	.meaning = "the same per byte received or sent; the column is per MB",
 	.scale = 1e6, .form = FORM_RATIO, .rank = 13)
+FIGURE(WAKEUPS_PER_REQUEST, known(PER_REQUEST(row->wakeups)),
+	.name = "wakeups_per_request", .title = "wakeups", .unit = "/req",
+	.words = "wake-ups per request",
+	.meaning = "those context switches that were voluntary, of a thread that slept and was woken",
+	.scale = 1, .form = FORM_RATIO, .rank = 13)
+FIGURE(INSTRUCTIONS_PER_REQUEST, known(PER_REQUEST(row->instructions)),
+	.name = "instructions_per_request", .title = "instr", .unit = "/req",
+	.words = "instructions per request",
+	.meaning = "instructions of the listener's threads, and of the kernel's that work for them, per request of "
+		   "the generator; with `counters`, where the CPU counts",
+	.scale = 1, .apart = true, .answer = true)
+FIGURE(INSTRUCTIONS_PER_OP, known(PER_OP(row->instructions)),
+	.name = "instructions_per_operation", .title = "instr", .unit = "/op",
+	.words = "instructions per operation",
+	.meaning = "the same per operation of the listener",
+	.scale = 1, .rank = 9)
+FIGURE(INSTRUCTIONS_PER_BYTE, known(RATIO(row->instructions, bytes_of(row))),
+	.name = "instructions_per_byte", .title = "instr", .unit = "/MB",
+	.words = "instructions per MB",
+	.meaning = "the same per byte received or sent; the column is per MB",
+	.scale = 1e6, .rank = 13)
+FIGURE(CYCLES_PER_REQUEST, known(PER_REQUEST(row->cycles)),
+	.name = "cycles_per_request", .title = "cycles", .unit = "/req",
+	.words = "cycles per request",
+	.meaning = "CPU cycles of the same threads per request of the generator",
+	.scale = 1, .answer = true)
+FIGURE(CYCLES_PER_OP, known(PER_OP(row->cycles)),
+	.name = "cycles_per_operation", .title = "cycles", .unit = "/op",
+	.words = "cycles per operation",
+	.meaning = "the same per operation of the listener",
+	.scale = 1, .rank = 9)
+FIGURE(IPC, known(RATIO(row->instructions, row->cycles)),
+	.name = "instructions_per_cycle", .title = "IPC", .unit = "", .words = "instructions per cycle",
+	.meaning = "instructions per cycle of the same threads",
+	.scale = 1, .form = FORM_RATIO, .answer = true)
+FIGURE(USER_INSTRUCTIONS_PER_REQUEST, known(PER_REQUEST(row->user_instructions)),
+	.name = "user_instructions_per_request", .title = "uinstr", .unit = "/req",
+	.words = "instructions in user space per request",
+	.meaning = "instructions in user space alone, where the kernel refuses to have itself counted",
+	.scale = 1, .apart = true, .answer = true)
 FIGURE(OPS_PER_TURN, RATIO(row->listener_count, row->turns),
 	.name = "operations_per_turn", .title = "ops", .unit = "/turn",
 	.words = "operations per turn",

@@ -170,6 +170,24 @@ static void set_histogram(struct histogram_sum *to, const json_t *before, const 
 	free(past);
 }
 
+/* Nothing is known unless both documents have counts, and the CPU counted for 90 % of the time
+ * between them: others use its counters as well. */
+static void set_counters(struct measure *row, const json_t *before, const json_t *after)
+{
+	uint64_t enabled_ns = delta(before, after, "hardware.enabled_ns");
+	uint64_t running_ns = delta(before, after, "hardware.running_ns");
+	uint64_t instructions = delta(before, after, "hardware.instructions");
+
+	if ((before && !field_get(before, "hardware")) || running_ns < enabled_ns / 10 * 9)
+		return;
+	if (!field_uint(after, "hardware.kernel")) {
+		row->user_instructions = instructions;
+		return;
+	}
+	row->cycles = delta(before, after, "hardware.cycles");
+	row->instructions = instructions;
+}
+
 /* The cost is the listener's: each row of its operations has all of it.  With TLS the bytes are
  * those of the service, so that listeners with and without it are divided by the same. */
 static void set_cost(struct measure *row, const json_t *before, const json_t *after)
@@ -187,8 +205,9 @@ static void set_cost(struct measure *row, const json_t *before, const json_t *af
 	row->syscalls =
 		grown(field_sum(before, "cost.syscalls"), field_sum(after, "cost.syscalls"));
 	row->turns = delta(before, after, "cost.turns");
-	row->switches = delta(before, after, "cost.context_switches_voluntary") +
-			delta(before, after, "cost.context_switches_involuntary");
+	row->wakeups = delta(before, after, "cost.context_switches_voluntary");
+	row->switches = row->wakeups + delta(before, after, "cost.context_switches_involuntary");
+	set_counters(row, before, after);
 	set_histogram(&row->turn, field_get(before, "cost.turn_ns"),
 		      field_get(after, "cost.turn_ns"));
 }

@@ -90,6 +90,11 @@ struct measure {
 	uint64_t cpu_ns, syscalls, turns;
 	uint64_t handshakes, handshake_cpu_ns; /* of TLS, the latter a part of cpu_ns */
 	uint64_t switches;                     /* of its threads, voluntary or not; 0: unknown */
+	uint64_t wakeups; /* those of switches that were voluntary: a sleep, which ends by a wake-up
+			   */
+	/* Counted in user space and the kernel; where that refuses, in user space alone.  0:
+	 * unknown. */
+	uint64_t cycles, instructions, user_instructions;
 	uint64_t bytes_read; /* of exports; 0 also if the document has several listeners */
 	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */

@@ -29,7 +29,9 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, cpu_user_ns, SUM), NUMBER(measure, cpu_system_ns, SUM),
 	NUMBER(measure, syscalls, SUM), NUMBER(measure, turns, SUM),
 	NUMBER(measure, kernel_cpu_ns, SUM), NUMBER(measure, handshakes, SUM), NUMBER(measure, handshake_cpu_ns, SUM),
-	NUMBER(measure, switches, SUM),	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
+	NUMBER(measure, switches, SUM), NUMBER(measure, wakeups, SUM),
+	NUMBER(measure, cycles, SUM), NUMBER(measure, instructions, SUM), NUMBER(measure, user_instructions, SUM),
+	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
 	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST), { .name = NULL },
 }, generator_numbers[] = {
 	NUMBER(measure_generator, wall_ns, SUM), NUMBER(measure_generator, lived_ns, SUM), NUMBER(measure_generator, cpu_ns, SUM),

@@ -187,7 +187,7 @@ def test_then_and_now_on_the_page(measured, tmp_path):
 
 # ---- One answer in the table, the sentences, the page and JSON ----
 
-FAMILIES = ("calls", "switches", "cost")
+FAMILIES = ("calls", "switches", "instructions", "cost")
 LOADS = ("one", "two")
 ROUNDS = 14
 
@@ -206,6 +206,7 @@ def noisy_rows(path, chance):
                         "schema": 2, "features": [], "stores": [], "interval_ns": 10**8, "count": 10**5, "listener_count": 10**5,
                         "workers": 1, "bytes_in": 10**7, "bytes_out": 10**7, "cpu_ns": int(5e7 * value["cost"]), "turns": 10**4,
                         "syscalls": int(2e5 * value["calls"]), "switches": int(3e4 * value["switches"]),
+                        "instructions": int(1e9 * value["instructions"]), "cycles": 10**9,
                         "latency_ns": {"count": 0, "sum": 0, "min": 0, "max": 0, "buckets": []},
                         "generator": {"name": "redis-benchmark", "wall_ns": 10**8, "requests": 1e5},
                         "visit": {"run": "r", "setup": name, "build": "b", "round": round_, "position": 1},

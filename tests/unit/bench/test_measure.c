@@ -96,6 +96,57 @@ static void delta_subtracts_every_counter(void **state)
 	measures_free(&m);
 }
 
+/* A document whose listener has counters of hardware. */
+static json_t *counted(int count, int kernel, int enabled, int running, int cycles)
+{
+	json_t *made = document("a", "echo", count, count, count, "[]");
+	json_t *hardware =
+		json_pack("{s:i, s:i, s:i, s:i, s:i}", "kernel", kernel, "enabled_ns", enabled,
+			  "running_ns", running, "cycles", cycles, "instructions", 2 * cycles);
+
+	json_object_set_new(json_array_get(json_object_get(made, "listeners"), 0), "hardware",
+			    hardware);
+	return made;
+}
+
+static void counters_are_known_where_both_ends_have_them(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	add_delta(&m, counted(100, 1, 1000, 1000, 7000), counted(300, 1, 3000, 2900, 17000), "");
+	assert_float_equal(figure_value(m.rows[0], FIGURE_CYCLES_PER_OP), 50, 0.001);
+	assert_float_equal(figure_value(m.rows[0], FIGURE_INSTRUCTIONS_PER_OP), 100, 0.001);
+	assert_float_equal(figure_value(m.rows[0], FIGURE_IPC), 2, 0.001);
+	add_delta(&m, document("a", "echo", 100, 0, 0, "[]"), counted(300, 1, 3000, 3000, 17000),
+		  ""); /* since the start, not since then */
+	add_delta(&m, counted(100, 1, 1000, 1000, 7000), document("a", "echo", 300, 0, 0, "[]"),
+		  "");
+	/* In this interval others used the counters; from the start on it is less than a tenth. */
+	add_delta(&m, counted(100, 1, 90000, 90000, 1), counted(300, 1, 91000, 90890, 90), "");
+	for (unsigned i = 1; i < 4; i++) {
+		assert_true(isnan(figure_value(m.rows[i], FIGURE_INSTRUCTIONS_PER_OP)));
+		assert_true(isnan(figure_value(m.rows[i], FIGURE_CYCLES_PER_OP)));
+		assert_true(isnan(figure_value(m.rows[i], FIGURE_IPC)));
+	}
+	measures_free(&m);
+}
+
+/* They are of another kind, and must not be compared with those of both. */
+static void instructions_of_user_space_alone_have_a_figure_of_their_own(void **state)
+{
+	struct measures m = {};
+
+	(void)state;
+	add_delta(&m, counted(100, 0, 10, 10, 7000), counted(300, 0, 30, 30, 17000), "");
+	m.rows[0]->generator.result.requests = 100;
+	assert_true(isnan(figure_value(m.rows[0], FIGURE_INSTRUCTIONS_PER_REQUEST)));
+	assert_true(isnan(figure_value(m.rows[0], FIGURE_IPC)));
+	assert_float_equal(figure_value(m.rows[0], FIGURE_USER_INSTRUCTIONS_PER_REQUEST), 200,
+			   0.001);
+	measures_free(&m);
+}
+
 /* The same document, for a listener whose counters began at that uptime. */
 static json_t *since(uint64_t since_ns, json_t *document)
 {
@@ -398,6 +449,8 @@ int main(void)
 		cmocka_unit_test(operations_that_never_happened_are_dropped),
 		cmocka_unit_test(unavailable_listeners_have_no_rows),
 		cmocka_unit_test(delta_subtracts_every_counter),
+		cmocka_unit_test(counters_are_known_where_both_ends_have_them),
+		cmocka_unit_test(instructions_of_user_space_alone_have_a_figure_of_their_own),
 		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
 		cmocka_unit_test(a_counter_that_went_backwards_adds_nothing),
 		cmocka_unit_test(restarted_daemon_is_noticed),

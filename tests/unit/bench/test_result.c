@@ -257,6 +257,28 @@ static void a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure(void **stat
 	done(r, &m);
 }
 
+/* A difference of a tenth, in CPU time that differs by 30 % from visit to visit. */
+static void instructions_decide_where_times_do_not(void **state)
+{
+	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
+	struct measures m = {};
+	unsigned second;
+	struct result *r;
+
+	(void)state;
+	add_visits_of(&m, &a);
+	second = add_visits_of(&m, &b);
+	for (unsigned i = 0; i < m.count; i++)
+		m.rows[i]->instructions =
+			(uint64_t)((i < second ? 10000 : 9000) * REQUESTS * about(0.02));
+	r = judged_merged(&m);
+	assert_false(verdict_decides(row_of(r, "b")->verdicts[JUDGED_COST].is));
+	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is, VERDICT_LESS);
+	assert_int_equal(r->finding_count, 1);
+	assert_int_equal(r->findings[0].what, JUDGED_INSTRUCTIONS);
+	done(r, &m);
+}
+
 /* Rows of an earlier release have no context switches. */
 static void an_unknown_count_is_not_judged(void **state)
 {
@@ -281,6 +303,8 @@ static struct result *with_bytes(struct measures *m, const char *listener, unsig
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
 	unsigned first = add_visits_of(m, &a), second = add_visits_of(m, &b);
 
+	for (unsigned i = 0; i < m->count; i++)
+		m->rows[i]->instructions = 5000 * REQUESTS;
 	for (unsigned i = 0; i < odd; i++)
 		m->rows[(*listener == 'a' ? first : second) + i]->bytes_in += BYTES / 10;
 	return judged_merged(m);
@@ -583,6 +607,7 @@ int main(void)
 		cmocka_unit_test(what_fewer_calls_cost_follows_them),
 		cmocka_unit_test(sentences_do_not_contradict_rows),
 		cmocka_unit_test(a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure),
+		cmocka_unit_test(instructions_decide_where_times_do_not),
 		cmocka_unit_test(an_unknown_count_is_not_judged),
 		cmocka_unit_test(bytes_of_others_leave_no_verdict),
 		cmocka_unit_test(one_odd_visit_is_left_out),
