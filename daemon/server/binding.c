@@ -11,73 +11,11 @@
 #include <unistd.h>
 
 #include "listener.h"
+#include "listener_address.h"
 #include "listener_multicast.h"
 #include "listeners.h"
 #include "log.h"
 #include "util.h"
-
-/* ---- The addresses that a listener is configured for, and the sockets of its workers on each ----
- */
-
-unsigned binding_address_count(const struct listener_config *config)
-{
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < config->address_count; i++)
-		count += 1U + config->addresses[i].port_last - config->addresses[i].port_first;
-	return count;
-}
-
-unsigned binding_address_max(const struct listener_config *config)
-{
-	return binding_address_count(config) * (1 + config->group_count);
-}
-
-void binding_address_list(const struct listener_config *config, struct sockaddr_storage *list)
-{
-	for (unsigned i = 0; i < config->address_count; i++) {
-		const struct address *a = &config->addresses[i];
-
-		for (unsigned port = a->port_first; port <= a->port_last; port++) {
-			*list = a->sa;
-			sockaddr_set_port(list++, (uint16_t)port);
-		}
-	}
-}
-
-static bool is_same_socket(int a, int b)
-{
-	struct stat x, y;
-
-	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev &&
-	       x.st_ino == y.st_ino;
-}
-
-int *binding_sockets_of(const struct listener *l, unsigned address, unsigned *ret_count)
-{
-	unsigned count = 0, room = 1;
-	int *fds;
-
-	for (unsigned i = 0; i < l->worker_count; i++)
-		room += l->workers[i].accept.count;
-	room += l->kept_count;
-	fds = calloc(room, sizeof(*fds));
-	for (unsigned i = 0; fds && i < l->kept_count; i++)
-		if (l->kept[i].address == address)
-			fds[count++] = l->kept[i].fd;
-	for (unsigned i = 0; fds && l->state == LISTENER_SERVING && i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
-			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
-			unsigned k = 0;
-
-			while (a->shared && k < count && !is_same_socket(fds[k], a->fd))
-				k++;
-			if (a->address == address && (!a->shared || k == count))
-				fds[count++] = a->fd;
-		}
-	*ret_count = count;
-	return fds;
-}
 
 struct binding_socket {
 	struct worker_socket socket; /* fd -1: a worker owns it now */
@@ -298,7 +236,7 @@ static int take_given(struct binding *sockets, struct listener *l, const struct 
 {
 	struct bound *bound = &l->addresses[l->address_count];
 	unsigned count;
-	int *fds = binding_sockets_of(giver, (unsigned)(given - giver->addresses), &count);
+	int *fds = listener_address_sockets(giver, (unsigned)(given - giver->addresses), &count);
 	int rc = fds ? take_over(sockets, l, fds, count, &given->sa, reason)
 		     : reason_set(reason, -ENOMEM, "no memory");
 
@@ -403,13 +341,13 @@ static int open_groups(struct binding *sockets, struct listener *l, unsigned cou
 int binding_open(struct binding *sockets, struct listener *l, struct listener *const *going,
 		 struct reason *reason)
 {
-	unsigned count = binding_address_count(l->config);
+	unsigned count = listener_address_count(l->config);
 	struct sockaddr_storage *wanted = calloc(count, sizeof(*wanted));
 	int rc = 0;
 
 	if (!wanted)
 		return reason_set(reason, -ENOMEM, "no memory");
-	binding_address_list(l->config, wanted);
+	listener_address_list(l->config, wanted);
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = open_address(sockets, l, &wanted[i], going, reason);
 	free(wanted);
@@ -440,7 +378,7 @@ void binding_undo(const struct listener *l, struct listener *const *going)
 {
 	for (; going && *going; going++)
 		for (unsigned i = 0; i < (*going)->address_count; i++)
-			for (unsigned j = 0; l->addresses && j < binding_address_max(l->config);
+			for (unsigned j = 0; l->addresses && j < listener_address_max(l->config);
 			     j++)
 				if ((*going)->addresses[i].heir == &l->addresses[j])
 					(*going)->addresses[i].heir = NULL;

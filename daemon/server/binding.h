@@ -3,9 +3,7 @@
  * served.  Main thread. */
 #pragma once
 struct listener;
-struct listener_config;
 struct reason;
-struct sockaddr_storage;
 struct worker;
 struct worker_socket;
 
@@ -48,14 +46,3 @@ void binding_set_keepalive(const struct listener *l);
 
 /* Calls listen() for the worker's sockets that do not listen yet; before the worker accepts. */
 void binding_listen(struct worker *w, const char *listener);
-
-/* The addresses of config, one for each port of a range.  `list` has
- * room for binding_address_count(). */
-unsigned binding_address_count(const struct listener_config *config);
-/* The same with its multicast groups, which are at each port. */
-unsigned binding_address_max(const struct listener_config *config);
-void binding_address_list(const struct listener_config *config, struct sockaddr_storage *list);
-
-/* The sockets of that address of l, which serves or keeps them (binding_keep()), each once.  The
- * caller frees the array; NULL: no memory. */
-int *binding_sockets_of(const struct listener *l, unsigned address, unsigned *ret_count);

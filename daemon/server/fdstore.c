@@ -13,7 +13,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "binding.h"
+#include "listener_address.h"
 #include "listener_multicast.h"
 #include "listeners.h"
 #include "log.h"
@@ -86,7 +86,7 @@ static bool fdstore_has_use(const struct fdstore_socket *s, const struct config 
 
 	for (unsigned i = 0; i < config->listener_count && !found; i++) {
 		const struct listener_config *lc = &config->listeners[i];
-		unsigned count = binding_address_count(lc);
+		unsigned count = listener_address_count(lc);
 		struct sockaddr_storage *list = calloc(count, sizeof(*list));
 
 		if (!list || !lc->transport->socket_type) {
@@ -95,7 +95,7 @@ static bool fdstore_has_use(const struct fdstore_socket *s, const struct config 
 		}
 		strcpy(wants.listener, lc->name);
 		wants.type = lc->transport->socket_type;
-		binding_address_list(lc, list);
+		listener_address_list(lc, list);
 		for (unsigned j = 0; j < count && !found; j++) {
 			wants.wanted = list[j];
 			found = socket_name_fits(&wants, &s->name, &s->sa);
@@ -301,7 +301,7 @@ static int fdstore_store_address(const struct listener *l, unsigned address, uns
 	struct socket_name name = { .wanted = a->wanted, .file = a->file.file };
 	char text[SOCKET_NAME_TEXT_MAX], message[SOCKET_NAME_TEXT_MAX + 64];
 	unsigned count;
-	int *fds = binding_sockets_of(l, address, &count), rc = 0;
+	int *fds = listener_address_sockets(l, address, &count), rc = 0;
 
 	if (!fds || count > room) {
 		free(fds);

@@ -9,6 +9,7 @@
 #include "binding.h"
 #include "cpus.h"
 #include "listener.h"
+#include "listener_address.h"
 #include "listener_multicast.h"
 #include "listeners.h"
 #include "log.h"
@@ -198,7 +199,7 @@ static int listener_start_workers(struct listener *l, unsigned count, struct bin
 		w->team.count = l->worker_count;
 		if (i == 0 && l->endpoints) {
 			w->accept.endpoints = l->endpoints;
-			w->accept.endpoint_count = binding_address_count(l->config);
+			w->accept.endpoint_count = listener_address_count(l->config);
 			w->accept.groups = l->groups;
 			w->accept.group_count = l->config->group_count;
 		}
@@ -257,7 +258,7 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 	if (l->workers)
 		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	l->costs = calloc(l->worker_count, sizeof(*l->costs));
-	l->addresses = calloc(binding_address_max(l->config), sizeof(*l->addresses));
+	l->addresses = calloc(listener_address_max(l->config), sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
 	if (!l->workers || !l->costs || !l->addresses || !l->admission || listener_mount(l) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");
@@ -275,10 +276,10 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 static bool listener_must_wait(const struct listener *l, const struct listener *old)
 {
 	bool same = config_has_datagrams(old->config) == config_has_datagrams(l->config);
-	unsigned old_count = old->endpoints && same ? binding_address_count(old->config) : 0;
+	unsigned old_count = old->endpoints && same ? listener_address_count(old->config) : 0;
 
 	for (unsigned i = 0; i < old_count && old->state == LISTENER_SERVING; i++)
-		for (unsigned j = 0; j < binding_address_count(l->config); j++)
+		for (unsigned j = 0; j < listener_address_count(l->config); j++)
 			if (sockaddr_is_same(&old->endpoints[i], &l->endpoints[j]))
 				return true;
 	return false;
@@ -288,7 +289,7 @@ static bool listener_must_wait(const struct listener *l, const struct listener *
 static int listener_open_endpoints(struct listener *l, struct listener *const *going,
 				   struct reason *reason)
 {
-	unsigned count = binding_address_count(l->config);
+	unsigned count = listener_address_count(l->config);
 	struct binding none = { 0 };
 	int rc;
 
@@ -299,7 +300,7 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 	rc = listener_multicast_list(l->config, l->groups, reason);
 	if (rc < 0)
 		return rc;
-	binding_address_list(l->config, l->endpoints);
+	listener_address_list(l->config, l->endpoints);
 	for (; going && *going; going++)
 		if (listener_must_wait(l, *going))
 			return reason_set(reason, -EADDRINUSE,
@@ -397,7 +398,7 @@ static void listener_await_start(struct listener *l, uint64_t end_ns)
 		l->error = listener_await_workers(l, 0, end_ns);
 	if (l->error || !l->endpoints)
 		return;
-	for (unsigned i = 0; i < binding_address_count(l->config); i++)
+	for (unsigned i = 0; i < listener_address_count(l->config); i++)
 		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
 	l->error = listener_start_workers(l, l->worker_count, &none, &l->reason);
 	if (l->error == 0)

@@ -18,6 +18,8 @@ void rdma_examine(engine_found *found, void *context);
 	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),                    \
 	.examine = rdma_examine, .watch = rdma_watch, .wait = rdma_wait
 
+/* connection_request.c.  rdma_conn_requested() is a struct rdma_mode's. */
+void rdma_conn_requested(struct worker *w, struct rdma_request *request);
 /* A connection in RDMA_NEW, without an identifier.  NULL: no memory. */
 struct rdma_conn *rdma_conn_new(void);
 /* Has r use the device, at the port of its identifier. */
@@ -29,5 +31,7 @@ int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 		    const struct sockaddr_storage *peer, const struct connect_data *connect_data,
 		    void **ret_ticket);
 const char *rdma_conn_refusal(const struct worker *w, int rc);
+/* Answers the request, when the queue pair is ready: 0 or -errno. */
+int rdma_conn_accept(struct rdma_conn *r);
 /* Frees r with its resources, once the queue pair and the identifier are destroyed. */
 void rdma_conn_free(struct rdma_conn *r);

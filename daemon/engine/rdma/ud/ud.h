@@ -85,11 +85,28 @@ static inline void rdma_ud_failed(struct rdma_ud *ud)
 		ud->state = RDMA_UD_BROKEN;
 }
 
+/* peer.c */
+void rdma_ud_flush(struct conn *c); /* engine->flush */
+void rdma_ud_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc);
+/* No request in flight will complete any more. */
+void rdma_ud_forget_sends(struct rdma_ud *ud);
+/* Destroys the handles that wait for that; the queue pair was destroyed before. */
+void rdma_ud_destroy_handles(struct rdma_ud *ud);
+
 /* The client begins; ah becomes its own, or is destroyed.  NULL: it is refused. */
 struct rdma_peer *rdma_ud_begin(struct rdma_ud *ud, const struct rdma_ud_client *client,
 				struct ibv_ah *ah);
 /* A datagram of the client, `bytes` with its header, is in k. */
 void rdma_ud_input(struct rdma_peer *peer, struct chunk *k, uint32_t bytes);
+void rdma_ud_evict(struct peer *peer); /* peers.evict() */
+
+/* Functions of struct engine. */
+int rdma_ud_open(struct conn *c);
+void rdma_ud_recv(struct conn *c, bool on);
+void rdma_ud_close(struct conn *c);
+void rdma_ud_release(struct conn *c);
+void rdma_ud_peer(const struct conn *c, struct sockaddr_storage *ret_peer);
+const struct engine_device *rdma_ud_device(const struct conn *c);
 
 /* ---- Address handles: handle.c ----
  *

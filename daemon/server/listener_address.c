@@ -1,0 +1,67 @@
+/* See listener_address.h. */
+#include "listener_address.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "listener.h"
+
+unsigned listener_address_count(const struct listener_config *config)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < config->address_count; i++)
+		count += 1U + config->addresses[i].port_last - config->addresses[i].port_first;
+	return count;
+}
+
+unsigned listener_address_max(const struct listener_config *config)
+{
+	return listener_address_count(config) * (1 + config->group_count);
+}
+
+void listener_address_list(const struct listener_config *config, struct sockaddr_storage *list)
+{
+	for (unsigned i = 0; i < config->address_count; i++) {
+		const struct address *a = &config->addresses[i];
+
+		for (unsigned port = a->port_first; port <= a->port_last; port++) {
+			*list = a->sa;
+			sockaddr_set_port(list++, (uint16_t)port);
+		}
+	}
+}
+
+static bool is_same_socket(int a, int b)
+{
+	struct stat x, y;
+
+	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev &&
+	       x.st_ino == y.st_ino;
+}
+
+int *listener_address_sockets(const struct listener *l, unsigned address, unsigned *ret_count)
+{
+	unsigned count = 0, room = 1;
+	int *fds;
+
+	for (unsigned i = 0; i < l->worker_count; i++)
+		room += l->workers[i].accept.count;
+	room += l->kept_count;
+	fds = calloc(room, sizeof(*fds));
+	for (unsigned i = 0; fds && i < l->kept_count; i++)
+		if (l->kept[i].address == address)
+			fds[count++] = l->kept[i].fd;
+	for (unsigned i = 0; fds && l->state == LISTENER_SERVING && i < l->worker_count; i++)
+		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
+			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
+			unsigned k = 0;
+
+			while (a->shared && k < count && !is_same_socket(fds[k], a->fd))
+				k++;
+			if (a->address == address && (!a->shared || k == count))
+				fds[count++] = a->fd;
+		}
+	*ret_count = count;
+	return fds;
+}
