@@ -1,5 +1,5 @@
 /* Private to the parts of the iperf3 service: iperf3.c (a connection's begin and end, and
- * control), iperf/stream.c, iperf/results.c. */
+ * control, results), iperf/stream.c. */
 #pragma once
 #include <assert.h>
 #include <stdbool.h>
@@ -66,14 +66,6 @@ struct iperf3_cpu iperf3_cpu_now(void);
 /* The results of c's test as a message with its length prefix; the caller frees it.  *ret_bytes:
  * its size.  NULL: no memory. */
 char *iperf3_results(struct conn *c, size_t *ret_bytes);
-
-/* Have receivers received as much as the client has sent by its own count?  Unknown after omitted
- * time, as that differs on both sides. */
-bool iperf3_all_arrived(const struct iperf3_conn *i);
-
-/* Workers may accept streams in another order than the client has opened them; so streams are
- * matched by the bytes that each has received. */
-void iperf3_match_streams(struct iperf3_conn *i);
 
 /* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN:
  * not free yet; else the enum iperf3_error to send, or IPERF3_ACCESS_DENIED. */
