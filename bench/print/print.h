@@ -37,5 +37,9 @@ void print_layers(struct output *out, const struct result *r);
 /* Schema 3, struct result field by field, which nbbench(1) lists: a new reference.  m has the rows
  * without operations, too. */
 json_t *print_json(const struct result *r, const struct measures *m);
-/* Adds "layers" to it, if a row was sampled. */
-void print_layers_json(json_t *document, const struct result *r);
+
+/* Parts of it, new references: the names of listeners without operations; "layers", NULL: no row
+ * was sampled. */
+json_t *print_idle(const struct measures *m);
+json_t *print_verdict_json(const struct verdict *v);
+json_t *print_layers_json(const struct result *r);

@@ -32,7 +32,7 @@ static json_t *value_to_json(const struct value *v)
 			 "upper", field_real(v->upper));
 }
 
-static json_t *judged_to_json(const struct verdict *v)
+json_t *print_verdict_json(const struct verdict *v)
 {
 	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i}", "is", verdict_names[v->is],
 			 "change", field_real(v->change), "low", field_real(v->low), "high",
@@ -47,7 +47,7 @@ static json_t *then_to_json(const struct then *t)
 			 (int)t->runs_before, "runs_now", (int)t->runs_now, "other_setup",
 			 t->other_setup, "generator_before", field_real(t->generator_before),
 			 "generator_now", field_real(t->generator_now), "machine_changed",
-			 t->machine_changed, "verdict", judged_to_json(&t->verdict), "gate",
+			 t->machine_changed, "verdict", print_verdict_json(&t->verdict), "gate",
 			 gate_names[t->gate]);
 }
 
@@ -58,7 +58,7 @@ static json_t *verdicts_to_json(const struct result_group *g, const struct resul
 	for (unsigned i = 0; i < JUDGED_COUNT; i++)
 		if (g->figures[i] != FIGURE_COUNT && row != g->rows)
 			json_object_set_new(made, judged_names[i],
-					    judged_to_json(&row->verdicts[i]));
+					    print_verdict_json(&row->verdicts[i]));
 	return made;
 }
 
@@ -81,7 +81,7 @@ static json_t *row_to_json(const struct result_group *g, const struct result_row
 	if (row->user)
 		json_object_update_new(made, json_pack("{s:s, s:o}", "user",
 						       row->user->row->listener, "against_user",
-						       judged_to_json(&row->against_user)));
+						       print_verdict_json(&row->against_user)));
 	return made;
 }
 
@@ -193,12 +193,12 @@ static json_t *limits_to_json(const struct limits *l)
 					"listener", c->row->row->listener, "group", c->group->title,
 					"figure", figures[c->figure].name, "value",
 					value_to_json(&c->row->values[c->figure]), "is",
-					words_limit_gates[c->gate]));
+					limit_gates[c->gate]));
 	}
 	return made;
 }
 
-static json_t *idle_to_json(const struct measures *m)
+json_t *print_idle(const struct measures *m)
 {
 	json_t *idle = json_array();
 
@@ -247,12 +247,13 @@ json_t *print_json(const struct result *r, const struct measures *m)
 							  "text", r->warnings[i].text));
 	for (unsigned i = 0; i < r->finding_count; i++)
 		json_array_append_new(findings, finding_to_json(r, i));
-	return json_pack(
-		"{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:o, s:o, s:O*, s:o, "
-		"s:o}",
-		"schema", RESULT_SCHEMA, "within", r->within, "groups", groups, "curves", curves,
-		"warnings", warnings, "findings", findings, "open", open_to_json(r), "comparisons",
-		(int)r->comparisons, "by_chance", r->by_chance, "minor", r->minor, "unavailable",
-		unavailable_to_json(r->unavailable), "idle", idle_to_json(m), "changed", r->changed,
-		"limits", limits_to_json(r->limits), "gates", gates_to_json(r));
+	return json_pack("{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:o, s:o, s:O*, s:o, "
+			 "s:o, s:o*}",
+			 "schema", RESULT_SCHEMA, "within", r->within, "groups", groups, "curves",
+			 curves, "warnings", warnings, "findings", findings, "open",
+			 open_to_json(r), "comparisons", (int)r->comparisons, "by_chance",
+			 r->by_chance, "minor", r->minor, "unavailable",
+			 unavailable_to_json(r->unavailable), "idle", print_idle(m), "changed",
+			 r->changed, "limits", limits_to_json(r->limits), "gates", gates_to_json(r),
+			 "layers", print_layers_json(r));
 }

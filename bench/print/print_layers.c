@@ -163,13 +163,6 @@ void print_layers(struct output *out, const struct result *r)
 
 /* ---- JSON ---- */
 
-static json_t *judged_to_json(const struct verdict *v)
-{
-	return json_pack("{s:s, s:o, s:o, s:o, s:i, s:i}", "is", verdict_names[v->is], "change",
-			 field_real(v->change), "low", field_real(v->low), "high",
-			 field_real(v->high), "rounds", (int)v->rounds, "least", (int)v->least);
-}
-
 static json_t *row_to_json(const struct layers_group *l, unsigned i)
 {
 	const struct layers_row *row = &l->rows[i];
@@ -184,7 +177,8 @@ static json_t *row_to_json(const struct layers_group *l, unsigned i)
 		layer = json_pack("{s:o, s:o}", "ns", field_real(row->ns[j]), "share",
 				  field_real(row->ns[j] / cost));
 		if (i > 0)
-			json_object_set_new(layer, "verdict", judged_to_json(&row->verdicts[j]));
+			json_object_set_new(layer, "verdict",
+					    print_verdict_json(&row->verdicts[j]));
 		json_object_set_new(layers, layer_infos[j].name, layer);
 	}
 	return json_pack("{s:s, s:o, s:o, s:O, s:I, s:I, s:o, s:o}", "listener",
@@ -207,14 +201,14 @@ static json_t *group_to_json(const struct layers_group *l)
 			 figures[g->figures[JUDGED_COST]].name, "listeners", listeners);
 }
 
-void print_layers_json(json_t *document, const struct result *r)
+json_t *print_layers_json(const struct result *r)
 {
-	json_t *list = json_array();
+	json_t *list = NULL;
 
 	for (unsigned i = 0; i < r->group_count; i++)
-		if (r->groups[i].layers)
+		if (r->groups[i].layers) {
+			list = list ? list : json_array();
 			json_array_append_new(list, group_to_json(r->groups[i].layers));
-	if (json_array_size(list))
-		json_object_set(document, "layers", list);
-	json_decref(list);
+		}
+	return list;
 }

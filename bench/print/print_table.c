@@ -12,6 +12,7 @@
 #include "figure_cell.h"
 #include "hosts.h"
 #include "human.h"
+#include "limit.h"
 #include "text.h"
 #include "util.h"
 #include "words.h"
@@ -210,30 +211,34 @@ static void render_service(struct output *out, const struct result *r, const cha
 
 /* ---- Sentences ---- */
 
-/* A sentence about each group, or NULL. */
-static void render_each(struct output *out, const struct result *r,
-			char *(*sentence)(const struct result_group *g))
+/* Frees the text; NULL: there is nothing to say. */
+static void say(struct output *out, enum style style, char *text)
 {
-	for (unsigned i = 0; i < r->group_count; i++) {
-		char *text = sentence(&r->groups[i]);
-
-		if (text && r->group_count > 1)
-			output_wrapped(out, STYLE_PLAIN, 2, "%s: %s", r->groups[i].title, text);
-		else if (text)
-			output_wrapped(out, STYLE_PLAIN, 2, "%s", text);
-		free(text);
-	}
+	if (text)
+		output_wrapped(out, style, 2, "%s", text);
+	free(text);
 }
 
-/* A sentence about each curve of a sweep. */
-static void render_curves(struct output *out, const struct result *r)
+/* Of one of several groups. */
+static void say_of(struct output *out, enum style style, const char *title, char *text)
 {
-	for (unsigned i = 0; i < r->curve_count; i++) {
-		char *text = curve_text(&r->curves[i]);
+	if (text)
+		output_wrapped(out, style, 2, "%s: %s", title, text);
+	free(text);
+}
 
-		if (text)
-			output_wrapped(out, STYLE_BOLD, 2, "%s: %s", r->curves[i].title, text);
-		free(text);
+static void render_group_sentences(struct output *out, const struct result *r)
+{
+	for (unsigned i = 0; i < r->group_count; i++) {
+		const struct result_group *g = &r->groups[i];
+
+		if (r->group_count > 1) {
+			say_of(out, STYLE_PLAIN, g->title, words_users(g));
+			say_of(out, STYLE_PLAIN, g->title, words_sides(g, 0));
+		} else { /* what a run ends in has the counts */
+			say(out, STYLE_PLAIN, words_users(g));
+			say(out, STYLE_PLAIN, words_sides(g, JUDGED_FAMILIES));
+		}
 	}
 }
 
@@ -253,26 +258,15 @@ static void render_warnings(struct output *out, const struct result *r, bool of_
 /* Names the listeners without operations. */
 static void render_idle(struct output *out, const struct result *r, const struct measures *m)
 {
-	json_t *idle = json_array();
-	char *names;
+	json_t *idle = print_idle(m);
+	char *names = field_show(idle);
 
-	for (unsigned i = 0; i < m->count; i++)
-		if (!m->rows[i]->listener_count)
-			field_add_once(idle, json_string(m->rows[i]->listener));
-	names = field_show(idle);
 	if (*names)
 		output_wrapped(out, STYLE_WARN, 2, "No operations in the interval: %s", names);
 	else if (!r->group_count)
 		output_text(out, STYLE_WARN, "No operations in the interval.\n");
 	free(names);
 	json_decref(idle);
-}
-
-static void say(struct output *out, enum style style, char *text)
-{
-	if (text)
-		output_wrapped(out, style, 2, "%s", text);
-	free(text);
 }
 
 void print_answer(struct output *out, const struct result *r)
@@ -286,7 +280,12 @@ void print_answer(struct output *out, const struct result *r)
 	for (unsigned i = 0; i < r->finding_count; i++)
 		say(out, STYLE_BOLD, words_finding(r, i));
 	say(out, STYLE_PLAIN, words_open(r));
-	say(out, STYLE_DIM, words_chance(r));
+	if (r->comparisons)
+		output_wrapped(
+			out, STYLE_DIM, 2,
+			"%u comparison%s in this run: if nothing differed, chance alone would "
+			"decide up to %.2g of them.",
+			r->comparisons, plural(r->comparisons), r->by_chance);
 }
 
 void print_result(struct output *out, const struct result *r, const struct measures *m,
@@ -308,9 +307,9 @@ void print_result(struct output *out, const struct result *r, const struct measu
 		putc('\n', out->file);
 	}
 	print_hosts(out, r);
-	render_each(out, r, words_users);
-	render_each(out, r, r->group_count > 1 ? words_sides : words_rates);
-	render_curves(out, r);
+	render_group_sentences(out, r);
+	for (unsigned i = 0; i < r->curve_count; i++)
+		say_of(out, STYLE_BOLD, r->curves[i].title, curve_text(&r->curves[i]));
 	render_warnings(out, r, false);
 	render_idle(out, r, m);
 	out->width = width;
@@ -318,18 +317,40 @@ void print_result(struct output *out, const struct result *r, const struct measu
 
 /* ---- Gates ---- */
 
+static const enum style gate_styles[GATES] = {
+	[GATE_PASSED] = STYLE_GOOD,
+	[GATE_WORSE] = STYLE_BAD,
+	[GATE_UNDECIDED] = STYLE_WARN,
+	[GATE_NOT_COMPARABLE] = STYLE_WARN,
+};
+
+/* "cost>1us: failed: a (nbd read): 1.20, by its interval 1.10 to 1.30 us." */
+static void print_limit(struct output *out, const struct limit_case *c)
+{
+	const struct figure_info *f = &figures[c->figure];
+	const struct value *v = &c->row->values[c->figure];
+	char *why =
+		c->gate == GATE_NOT_COMPARABLE
+			? text_new("known in %u visits or blocks of them, it takes %u", v->count,
+				   result_least_rounds(1))
+			: text_new("%s, by its interval %s to %s %s",
+				   figure_text(c->figure, v->median).text,
+				   figure_text(c->figure, v->lower).text,
+				   figure_text(c->figure, v->upper).text, f->unit ? f->unit : "");
+
+	output_wrapped(out, gate_styles[c->gate], 2, "%s: %s: %s (%s): %s.", c->limit->text,
+		       limit_gates[c->gate], c->row->row->listener, c->group->title, why);
+	free(why);
+}
+
 static void print_limits(struct output *out, const struct limits *l)
 {
 	unsigned counts[GATES] = { 0 };
 
 	for (unsigned i = 0; i < l->count; i++) {
-		const struct limit_case *c = &l->cases[i];
-
-		counts[c->gate]++;
-		if (c->gate != GATE_PASSED)
-			output_wrapped(out, gate_styles[c->gate], 2, "%s: %s: %s (%s): %s.",
-				       c->limit->text, words_limit_gates[c->gate],
-				       c->row->row->listener, c->group->title, words_limit(c).text);
+		counts[l->cases[i].gate]++;
+		if (l->cases[i].gate != GATE_PASSED)
+			print_limit(out, &l->cases[i]);
 	}
 	if (l->count == 0)
 		output_wrapped(out, STYLE_WARN, 2,
@@ -343,6 +364,33 @@ static void print_limits(struct output *out, const struct limits *l)
 			       counts[GATE_NOT_COMPARABLE]);
 }
 
+/* Of --against, or of pairs: how many got worse, better, neither. */
+static void print_summary(struct output *out, const struct result *r, bool of_pairs)
+{
+	unsigned counts[GATES] = { 0 }, all = 0, less = 0, other = 0;
+
+	for (struct result_at at = { 0 }; result_next(r, &at);) {
+		const struct then *t = of_pairs ? NULL : at.row->then;
+		const struct verdict *v = t ? &t->verdict : &at.row->verdicts[JUDGED_COST];
+
+		if (of_pairs && (at.first || !*at.group->pair))
+			continue;
+		all++;
+		counts[t ? t->gate : of_pairs ? at.row->gate : GATE_NOT_COMPARABLE]++;
+		less += (t || of_pairs) && v->is == VERDICT_LESS;
+		other += t && t->other_setup && v->is == VERDICT_NOT_COMPARABLE;
+	}
+	output_wrapped(out, gate_styles[of_pairs ? r->pairs_gate : r->against_gate], 2,
+		       "Against the %s %u of %u are worse, %u better, %u not worse by more than "
+		       "%.3g %%, %u undecided, %u not comparable%s.",
+		       of_pairs ? "first of each pair" : "saved rows", counts[GATE_WORSE], all,
+		       less, counts[GATE_PASSED] - less, 100 * r->within, counts[GATE_UNDECIDED],
+		       counts[GATE_NOT_COMPARABLE],
+		       other ? ": saved rows are of another command, host, kernel or configuration "
+			       "(--force judges them)"
+			     : "");
+}
+
 void print_gates(struct output *out, const struct result *r)
 {
 	if (r->against)
@@ -350,21 +398,10 @@ void print_gates(struct output *out, const struct result *r)
 	if (r->limits)
 		print_limits(out, r->limits);
 	if (r->pairs)
-		say(out, gate_styles[r->pairs_gate], words_pairs_summary(r));
+		print_summary(out, r, true);
 }
 
 /* ---- Rows beside saved ones ---- */
-
-enum {
-	THEN_LISTENER,
-	THEN_THEN,
-	THEN_NOW,
-	THEN_GENERATOR_THEN,
-	THEN_GENERATOR_NOW,
-	THEN_CHANGE,
-	THEN_VERDICT,
-	THEN_COLUMNS
-};
 
 static void time_cell(struct table *t, enum figure figure, double value)
 {
@@ -394,19 +431,16 @@ static void add_then_row(struct table *t, const struct result *r, const struct r
 
 static void render_then_rows(struct output *out, const struct result *r)
 {
-	static const struct column columns[THEN_COLUMNS] = {
-		[THEN_LISTENER] = { .title = "listener", .left = true },
-		[THEN_THEN] = { .title = "then" },
-		[THEN_NOW] = { .title = "now" },
-		[THEN_GENERATOR_THEN] = { .title = "generator",
-					  .unit = "then",
-					  .optional = true,
-					  .apart = true },
-		[THEN_GENERATOR_NOW] = { .title = "generator", .unit = "now", .optional = true },
-		[THEN_CHANGE] = { .title = "change", .apart = true },
-		[THEN_VERDICT] = { .title = "verdict", .left = true },
+	static const struct column columns[] = {
+		{ .title = "listener", .left = true },
+		{ .title = "then" },
+		{ .title = "now" },
+		{ .title = "generator", .unit = "then", .optional = true, .apart = true },
+		{ .title = "generator", .unit = "now", .optional = true },
+		{ .title = "change", .apart = true },
+		{ .title = "verdict", .left = true },
 	};
-	struct table *t = table_new(columns, THEN_COLUMNS);
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
 
 	for (unsigned i = 0; i < r->group_count; i++) {
 		const struct result_group *g = &r->groups[i];
@@ -423,19 +457,20 @@ static void render_then_rows(struct output *out, const struct result *r)
 
 void print_then(struct output *out, const struct result *r)
 {
-	char *summary = words_then_summary(r);
 	json_t *change;
 	size_t i;
 
 	render_then_rows(out, r);
 	if (r->found && json_array_size(r->changed) == 0)
-		output_wrapped(out, STYLE_DIM, 2, "%s", words_nothing_changed);
+		output_wrapped(
+			out, STYLE_DIM, 2,
+			"No change is known: host, versions, build, command and keys are the "
+			"same, as far as both have saved them.");
 	json_array_foreach(r->changed, i, change)
 		output_wrapped(out, STYLE_PLAIN, 2, "Changed: %s: %s -> %s",
 			       field_text(change, "what"), field_text(change, "then"),
 			       field_text(change, "now"));
-	output_wrapped(out, gate_styles[r->against_gate], 2, "%s", summary);
-	free(summary);
+	print_summary(out, r, false);
 }
 
 /* ---- A generator on several hosts ---- */

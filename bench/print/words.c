@@ -11,13 +11,6 @@
 #include "text.h"
 #include "util.h"
 
-const enum style gate_styles[GATES] = {
-	[GATE_PASSED] = STYLE_GOOD,
-	[GATE_WORSE] = STYLE_BAD,
-	[GATE_UNDECIDED] = STYLE_WARN,
-	[GATE_NOT_COMPARABLE] = STYLE_WARN,
-};
-
 enum style words_style(enum verdict_is is)
 {
 	return is == VERDICT_LESS ? STYLE_GOOD : is == VERDICT_MORE ? STYLE_BAD : STYLE_DIM;
@@ -109,7 +102,7 @@ struct phrase words_row(const struct result_group *g, const struct result_row *r
 /* ---- One group ---- */
 
 /* "; io_uring: requests 3 to 7 % more, round trip p99 5 to 9 % less" */
-static char *sides_text(const struct result_group *g, enum judged from)
+char *words_sides(const struct result_group *g, enum judged from)
 {
 	char *text;
 	FILE *to = text_open(&text);
@@ -131,16 +124,6 @@ static char *sides_text(const struct result_group *g, enum judged from)
 	if (ftell(to))
 		putc('.', to);
 	return text_close(to, &text);
-}
-
-char *words_sides(const struct result_group *g)
-{
-	return sides_text(g, 0);
-}
-
-char *words_rates(const struct result_group *g)
-{
-	return sides_text(g, JUDGED_FAMILIES);
 }
 
 char *words_users(const struct result_group *g)
@@ -280,16 +263,6 @@ char *words_open(const struct result *r)
 	return text_close(to, &text);
 }
 
-char *words_chance(const struct result *r)
-{
-	if (!r->comparisons)
-		return NULL;
-	return text_new(
-		"%u comparison%s in this run: if nothing differed, chance alone would decide up to "
-		"%.2g of them.",
-		r->comparisons, plural(r->comparisons), r->by_chance);
-}
-
 const char *words_none(const struct result *r)
 {
 	bool compared = false;
@@ -304,9 +277,6 @@ const char *words_none(const struct result *r)
 }
 
 /* ---- Gates ---- */
-
-const char words_nothing_changed[] =
-	"No change is known: host, versions, build, command and keys are the same, as far as both have saved them.";
 
 struct phrase words_then(const struct result *r, const struct result_row *row)
 {
@@ -325,68 +295,5 @@ struct phrase words_then(const struct result *r, const struct result_row *row)
 			 t->runs_now, t->runs_before, t->verdict.least);
 	else
 		p = interval_words(&t->verdict, r->within, true);
-	return p;
-}
-
-char *words_then_summary(const struct result *r)
-{
-	unsigned counts[GATES] = { 0 }, less = 0, other = 0, all = 0;
-
-	for (struct result_at at = { 0 }; result_next(r, &at); all++) {
-		const struct then *t = at.row->then;
-
-		counts[t ? t->gate : GATE_NOT_COMPARABLE]++;
-		less += t && t->verdict.is == VERDICT_LESS;
-		other += t && t->other_setup && t->verdict.is == VERDICT_NOT_COMPARABLE;
-	}
-	return text_new(
-		"Against the saved rows %u of %u are worse, %u better, %u not worse by more "
-		"than %.3g %%, %u undecided, %u not comparable%s.",
-		counts[GATE_WORSE], all, less, counts[GATE_PASSED] - less, 100 * r->within,
-		counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE],
-		other ? ": saved rows are of another command, host, kernel or configuration "
-			"(--force judges them)"
-		      : "");
-}
-
-char *words_pairs_summary(const struct result *r)
-{
-	unsigned counts[GATES] = { 0 }, all = 0, less = 0;
-
-	for (struct result_at at = { 0 }; result_next(r, &at);)
-		if (*at.group->pair && !at.first) {
-			all++;
-			counts[at.row->gate]++;
-			less += at.row->verdicts[JUDGED_COST].is == VERDICT_LESS;
-		}
-	return text_new(
-		"Against the first of each pair %u of %u are worse, %u better, %u not worse by "
-		"more than %.3g %%, %u undecided, %u without a verdict.",
-		counts[GATE_WORSE], all, less, counts[GATE_PASSED] - less, 100 * r->within,
-		counts[GATE_UNDECIDED], counts[GATE_NOT_COMPARABLE]);
-}
-
-const char *const words_limit_gates[GATES] = {
-	[GATE_PASSED] = "passed",
-	[GATE_WORSE] = "failed",
-	[GATE_UNDECIDED] = "undecided",
-	[GATE_NOT_COMPARABLE] = "unknown",
-};
-
-struct phrase words_limit(const struct limit_case *c)
-{
-	const struct figure_info *f = &figures[c->figure];
-	const struct value *v = &c->row->values[c->figure];
-	struct phrase p;
-
-	if (c->gate != GATE_NOT_COMPARABLE)
-		snprintf(p.text, sizeof(p.text), "%.16s, by its interval %.16s to %.16s %.8s",
-			 figure_text(c->figure, v->median).text,
-			 figure_text(c->figure, v->lower).text,
-			 figure_text(c->figure, v->upper).text, f->unit ? f->unit : "");
-	else
-		snprintf(p.text, sizeof(p.text),
-			 "known in %u visits or blocks of them, it takes %u", v->count,
-			 result_least_rounds(1));
 	return p;
 }

@@ -107,6 +107,13 @@ bool limit_parse(const char *text, struct limit *ret, char error[LIMIT_ERROR_BYT
 	return true;
 }
 
+const char *const limit_gates[GATES] = {
+	[GATE_PASSED] = "passed",
+	[GATE_WORSE] = "failed",
+	[GATE_UNDECIDED] = "undecided",
+	[GATE_NOT_COMPARABLE] = "unknown",
+};
+
 static enum gate gate_by(const struct value *v, const struct limit *l)
 {
 	double inner = l->below ? v->upper : v->lower, outer = l->below ? v->lower : v->upper;

@@ -30,5 +30,8 @@ struct limits {
 	struct limit_case cases[];
 };
 
+/* How a limit names a gate: "failed"; as in JSON. */
+extern const char *const limit_gates[GATES];
+
 /* list and the groups of r must outlive it, which the caller frees. */
 struct limits *limits_new(const struct limit *list, unsigned count, const struct result *r);

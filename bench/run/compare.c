@@ -41,7 +41,6 @@ static void show_json(struct ctl *ctl, const struct result *r, const struct meas
 {
 	json_t *document = print_json(r, m);
 
-	print_layers_json(document, r);
 	output_json(&ctl->out, document, false);
 	json_decref(document);
 }
