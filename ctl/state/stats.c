@@ -36,6 +36,8 @@ static const struct column stats_columns[] = {
 	{ .title = "CPU", .unit = "time", .rank = 3 },
 	{ .title = "CPU", .unit = "us/op" },
 	{ .title = "calls", .unit = "/op", .rank = 1 },
+	{ .title = "instr", .unit = "/op", .optional = true, .rank = 7 },
+	{ .title = "IPC", .optional = true, .rank = 7 },
 	{ .title = "pool", .unit = "% used", .rank = 6 },
 };
 
@@ -56,12 +58,15 @@ static void add_listener_cells(struct table *t, const json_t *listener, const ch
 
 static void add_cost_cells(struct table *t, const struct measure *row, const json_t *listener)
 {
+	static const enum figure counted[] = { FIGURE_INSTRUCTIONS_PER_OP, FIGURE_IPC };
 	uint64_t chunks = field_uint(listener, "pool.chunks");
 	double used = (double)chunks - (double)field_uint(listener, "pool.free");
 
 	table_text(t, human_time(row->cpu_ns).text);
 	figure_cell(t, row, FIGURE_CPU_PER_OP);
 	figure_cell(t, row, FIGURE_SYSCALLS_PER_OP);
+	for (unsigned i = 0; i < ARRAY_SIZE(counted); i++)
+		table_text(t, figure_text(counted[i], figure_value(row, counted[i])).text);
 	if (chunks)
 		table_cell(t, STYLE_PLAIN, "%.0f", used / (double)chunks * 100);
 	else
@@ -91,7 +96,7 @@ static void add_row(struct table *t, const struct measure *row, bool first)
 	if (first)
 		add_cost_cells(t, row, row->source);
 	else
-		table_skip(t, 4);
+		table_skip(t, 6);
 }
 
 /* ---- Errors ---- */

@@ -4,10 +4,11 @@ import errno
 import json
 import os
 import platform
+import re
 import subprocess
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, listener
+from conftest import NBBENCH, NBSERVED, ROOT, TIMEOUT, listener, rows_of
 from nbd_client import WRITE, connect
 from seccomp import deny
 from traffic import echo
@@ -109,3 +110,48 @@ def test_a_filter_of_system_calls_is_named_and_costs_the_counters_alone(start_da
     with daemon.connect("echo") as s:
         echo(s)
     assert not set(GROUPS) & set(daemon.stats("echo"))
+
+
+# ---- A CPU that has counters: see counting.c ----
+
+
+@pytest.fixture
+def counting(start_daemon, tmp_path, granted):
+    if "software" not in granted["value"]:
+        pytest.skip("this process may not count: " + granted["reason"])
+    library = tmp_path / "counting.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, ROOT / "tests/system/counting.c", "-ldl"], check=True)
+    env = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    daemon = start_daemon(server("yes") + listener("echo", workers=2), env=env)
+    with daemon.connect("echo") as s:
+        for _ in range(100):
+            echo(s)
+    daemon.wait_closed("echo")
+    return daemon
+
+
+def test_every_view_has_what_the_cpu_counts(counting):
+    hardware = counting.stats("echo")["hardware"]
+    assert hardware["kernel"] == 1 and hardware["running_ns"] == hardware["enabled_ns"] > 0
+    assert 0 < hardware["cycles"] <= hardware["enabled_ns"]
+    titles, row = (line.split() for line in counting.nbctl("stats", env=dict(os.environ, COLUMNS="160")).stdout.splitlines()[:3:2])
+    assert "instr" in titles and "IPC" in titles and any(re.fullmatch(r"0\.9\d|1\.0\d", cell) for cell in row)
+    metrics = dict(line.rsplit(" ", 1) for line in counting.nbctl("stats", "--openmetrics").stdout.splitlines()
+                   if not line.startswith("#"))
+    labels = '{listener="echo",engine="epoll",service="echo"}'
+    assert int(metrics["nbserved_cycles_total" + labels]) >= hardware["cycles"]
+    assert {f"nbserved_{name}_total{labels}" for name in ("instructions", "cache_misses", "branch_misses", "page_faults")} <= set(metrics)
+    assert metrics["nbserved_counters_kernel" + labels] == "1"
+
+
+def test_a_comparison_has_them_for_its_interval(counting):
+    """The load of the command is ours: it ends when that has been served."""
+    client = f"import socket; s = socket.create_connection(('127.0.0.1', {counting.port('echo')})); " \
+        "[(s.sendall(b'x'), s.recv(1)) for _ in range(500)]"
+    done = subprocess.run([NBBENCH, "-s", counting.control, "compare", "--json", "--quiet", "echo", "--", "/usr/bin/python3", "-c", client],
+                          stdout=subprocess.PIPE, timeout=TIMEOUT)
+    (row,) = rows_of(json.loads(done.stdout))
+    value = {name: row["values"][name]["median"] for name in
+             ("instructions_per_operation", "cycles_per_operation", "instructions_per_cycle", "cpu_ns_per_operation")}
+    assert value["instructions_per_cycle"] == pytest.approx(1, rel=0.02)
+    assert 0 < value["cycles_per_operation"] < 1.05 * value["cpu_ns_per_operation"]
