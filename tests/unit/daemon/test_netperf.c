@@ -1,9 +1,8 @@
-/* service/netperf/proto.c: requests as netperf 2.7's client writes them, the error of each refusal,
- * and the place where the client looks for each number of an answer. */
+/* service/netperf/proto.c: requests as netperf 2.7's client writes them, and the error of each
+ * refusal. */
 #include <endian.h>
 #include <errno.h>
 
-#include "hex.h"
 #include "netperf/proto.h"
 #include "unit.h"
 #include "util.h"
@@ -25,23 +24,6 @@ static void set_word(uint8_t *message, int place, uint32_t value)
 {
 	value = htobe32(value);
 	memcpy(message + 8 + 4 * place, &value, sizeof(value));
-}
-
-static uint32_t word_of(const uint8_t *message, int place)
-{
-	uint32_t value;
-
-	memcpy(&value, message + 8 + 4 * place, sizeof(value));
-	return be32toh(value);
-}
-
-static float float_of(const uint8_t *message, int place)
-{
-	uint32_t bits = word_of(message, place);
-	float value;
-
-	memcpy(&value, &bits, sizeof(value));
-	return value;
 }
 
 /* Those that are not 0. */
@@ -81,33 +63,6 @@ static int ask(const struct words *words, struct netperf_request *ret)
 	{                                                                                          \
 		23, 17                                                                             \
 	}
-
-TEST(classic_tests_are_known)
-{
-	static const struct {
-		enum netperf_kind kind;
-		bool datagrams;
-		struct words words;
-	} tests[] = {
-		{ NETPERF_STREAM, false, WORDS(DIRECTION(4)) },
-		{ NETPERF_MAERTS, false, WORDS(DIRECTION(2)) },
-		{ NETPERF_RR, false, WORDS(DIRECTION(6), SIZES(1, 1)) },
-		{ NETPERF_CRR, false, WORDS(DIRECTION(6), SIZES(1, 1), { 12, 0x24 }) },
-		{ NETPERF_STREAM, true, WORDS(DIRECTION(4), UDP) },
-		{ NETPERF_RR, true, WORDS(DIRECTION(6), SIZES(1, 65507), UDP) },
-	};
-	struct netperf_request r;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++) {
-		assert_int_equal(ask(&tests[i].words, &r), 0);
-		assert_int_equal(r.kind, tests[i].kind);
-		assert_int_equal(r.datagrams, tests[i].datagrams);
-		assert_int_equal(r.time_s, 10);
-		assert_int_equal(r.limit, 0);
-		assert_int_equal(r.send_buffer + r.receive_buffer, 0);
-		assert_false(r.wants_cpu);
-	}
-}
 
 TEST(a_request_is_parsed)
 {
@@ -187,59 +142,4 @@ TEST(the_head_of_a_message_may_come_in_pieces)
 	assert_false(netperf_is_message((const uint8_t *)"\0\0\4", 3));
 	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\0", 4));
 	assert_false(netperf_is_message((const uint8_t *)"\0\0\0\x61\xff\0", 6));
-}
-
-TEST(answers_have_their_places)
-{
-	struct netperf_request r;
-	struct netperf_response response = { 131072, 16384, 12870 };
-	struct netperf_result result = {
-		.bytes_in = UINT64_C(0x123456789a),
-		.bytes_out = UINT64_C(0x200000003),
-		.transactions = 9,
-		.receives = 8,
-		.sends = 7,
-		.retransmits = 6,
-		.receive_buffer = 5,
-		.send_buffer = 4,
-		.elapsed_s = 2.5,
-		.cpu_percent = 12.5,
-		.cpus = 3,
-		.congestion = "reno",
-	};
-	uint8_t m[NETPERF_MESSAGE];
-
-	assert_int_equal(ask(&(struct words)WORDS(DIRECTION(4), { 12, 8 }), &r), 0);
-	netperf_format_response(m, &r, &response);
-	assert_int_equal(m[3], 98);
-	assert_int_equal(word_of(m, -1), 0);
-	assert_int_equal(word_of(m, 0), 131072);
-	assert_int_equal(word_of(m, 3), 16384);
-	assert_int_equal(word_of(m, 4), 16384); /* bytes of a send: the server's choice */
-	assert_int_equal(word_of(m, 6), 8);     /* CPU time is measured */
-	assert_int_equal(word_of(m, 11), 12870);
-	assert_int_equal(word_of(m, 17), 0);
-	assert_int_equal(ask(&(struct words)WORDS(DIRECTION(4), { 37, UINT32_MAX }), &r), 0);
-	assert_int_equal(r.traffic_class, -1); /* without -Y */
-	netperf_format_response(m, &r, &response);
-	assert_int_equal(word_of(m, 17), UINT32_MAX);
-
-	netperf_format_result(m, &result);
-	assert_int_equal(word_of(m, 0), 0x12);
-	assert_int_equal(word_of(m, 1), 0x3456789a);
-	assert_int_equal(word_of(m, 2), 8);
-	assert_int_equal(word_of(m, 3), 5);
-	assert_int_equal(word_of(m, 4), 2);
-	assert_int_equal(word_of(m, 5), 3);
-	assert_int_equal(word_of(m, 6), 7);
-	assert_int_equal(word_of(m, 7), 4);
-	assert_int_equal(word_of(m, 9), 9);
-	assert_true(float_of(m, 10) == 2.5F && float_of(m, 11) == 12.5F);
-	assert_int_equal(word_of(m, 19), 3);
-	assert_int_equal(word_of(m, 26), 6);
-	assert_string_equal((const char *)m + 276, "reno");
-
-	netperf_format_error(m, EOPNOTSUPP);
-	assert_int_equal(m[3], 98);
-	assert_int_equal(word_of(m, -1), EOPNOTSUPP);
 }
