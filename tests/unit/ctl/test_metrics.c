@@ -45,28 +45,3 @@ TEST(an_incomplete_head_waits)
 		assert_int_equal(metrics_parse(text, bytes), METRICS_MORE);
 	assert_int_equal(metrics_parse(text, strlen(text)), METRICS_GET);
 }
-
-TEST(an_endless_head_is_refused)
-{
-	char *text = calloc(1, METRICS_REQUEST_MAX);
-
-	memset(text, 'x', METRICS_REQUEST_MAX);
-	assert_int_equal(metrics_parse(text, METRICS_REQUEST_MAX - 1), METRICS_MORE);
-	assert_int_equal(metrics_parse(text, METRICS_REQUEST_MAX), METRICS_BAD);
-	free(text);
-}
-
-TEST(a_head_says_how_long_the_body_is)
-{
-	char head[300];
-	size_t bytes = metrics_head(head, sizeof(head), "200 OK", 42);
-
-	assert_int_equal(bytes, strlen(head));
-	assert_memory_equal(head, "HTTP/1.1 200 OK\r\n", 17);
-	assert_non_null(strstr(head, "\r\nContent-Length: 42\r\n"));
-	assert_string_equal(head + bytes - 4, "\r\n\r\n");
-	assert_null(strstr(head, "Allow"));
-	metrics_head(head, sizeof(head), "405 Method Not Allowed", 0);
-	assert_non_null(strstr(head, "\r\nAllow: GET, HEAD\r\n"));
-	assert_int_equal(metrics_head(head, 20, "200 OK", 42), 0);
-}

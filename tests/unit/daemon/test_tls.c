@@ -112,19 +112,6 @@ TEST(echo_comes_back_however_records_are_cut)
 	}
 }
 
-TEST(a_small_pool_is_enough)
-{
-	struct talk t;
-
-	talk_start(&t, "echo", 16, 4096);
-	shake_hands(&t);
-	for (unsigned i = 0; i < 20; i++)
-		check_echo(&t, 1 + i * 700);
-	assert_int_equal(stat_load(t.fake->worker.stats.tls_plain_in),
-			 stat_load(t.fake->worker.stats.tls_plain_out));
-	talk_stop(&t);
-}
-
 TEST(all_output_is_sealed_when_the_client_takes_little)
 {
 	struct talk t;
