@@ -276,7 +276,7 @@ static void conn_stop(struct conn *c, enum conn_end end)
 	c->flags |= CONN_CLOSING;
 	c->end = (uint8_t)end;
 	conn_drop_grant(c);
-	conn_end_wait(c);
+	pressure_end_wait(c);
 	c->worker->engine->close(c);
 }
 
@@ -483,7 +483,7 @@ __attribute__((noinline)) static void conn_ran(struct conn *c)
 			conn_stop(c, c->end); /* CONN_END_PEER, or as engine or service have set */
 		else if (c->flags & CONN_FRESH)
 			conn_keep_open(c);
-		conn_update_wait(c);
+		pressure_update_wait(c);
 	}
 	/* Not freed while c is on the ready list, which is linked through c: the turn that takes c
 	 * from the list runs it again, and that run frees it. */

@@ -353,11 +353,6 @@ static inline bool conn_goes_on(struct conn *c, int64_t *limit)
 /* Called by a service: runs it again when the pool has chunks. */
 void conn_wait_for_memory(struct conn *c);
 void conn_wait_to_receive(struct conn *c); /* called by an engine: no chunk to receive into */
-/* To be called when c's output may have changed.  If c waits for memory, and has begun or ceased to
- * wait for its own peer as well, it moves to another queue. */
-void conn_update_wait(struct conn *c);
-/* Takes c, which does not wait for chunks any more, out of its queue. */
-void conn_end_wait(struct conn *c);
 /* Other connections wait for chunks: c gives back what it can.  A small input is copied into a
  * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
 void conn_compact(struct conn *c);

@@ -166,7 +166,7 @@ static void conn_dequeue(struct conn *c)
 	worker_set_first(w);
 }
 
-void conn_update_wait(struct conn *c)
+void pressure_update_wait(struct conn *c)
 {
 	if (!(c->flags & CONN_NO_MEMORY) || conn_wait_kind(c) == c->wait.queue)
 		return;
@@ -174,7 +174,7 @@ void conn_update_wait(struct conn *c)
 	conn_enqueue(c);
 }
 
-void conn_end_wait(struct conn *c)
+void pressure_end_wait(struct conn *c)
 {
 	struct worker *w = c->worker;
 
@@ -214,7 +214,7 @@ void conn_wait_for_memory(struct conn *c)
 	w->pressure.free_lacked = MIN(w->pressure.free_lacked, w->pool.free_count);
 	pressure_begin_wait(c, 0);
 	c->flags &= ~(uint32_t)CONN_NO_INPUT; /* the service waits as well, not only a receive */
-	conn_update_wait(c);
+	pressure_update_wait(c);
 }
 
 /* True: replies to reads must be small, because chunks are short.  Clients that do not take

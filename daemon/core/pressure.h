@@ -30,6 +30,12 @@ bool pressure_look_unread(struct conn *c);
 /* Puts c, if it is in no queue, into one.  flags: CONN_NO_INPUT, if only a receive waits. */
 void pressure_begin_wait(struct conn *c, uint32_t flags);
 
+/* To be called when c's output may have changed.  If c waits for memory, and has begun or ceased to
+ * wait for its own peer as well, it moves to another queue. */
+void pressure_update_wait(struct conn *c);
+/* Takes c, which does not wait for chunks any more, out of its queue. */
+void pressure_end_wait(struct conn *c);
+
 /* Does c wait for its own peer, before any chunk could help it?  The peer has to take the queued
  * output and, where chunks are short, the output in the socket as well: a peer that left that
  * unread would not read further output. */

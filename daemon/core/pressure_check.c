@@ -17,7 +17,7 @@ static void pressure_serve(struct conn *c)
 	bool input = (c->flags & (CONN_NO_INPUT | CONN_EOF | CONN_RECV_OFF)) == CONN_NO_INPUT;
 
 	w->pressure.moves |= !conn_is_behind(c);
-	conn_end_wait(c);
+	pressure_end_wait(c);
 	c->flags |= CONN_OWN_RUN;
 	if (input && !w->engine->messages && !conn_is_behind(c) &&
 	    p->free_count > pressure_kept(w) + w->pressure.granted) {
@@ -128,7 +128,7 @@ static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 		c->wait.moved = conn_moved(c);
 		conn_drop_grant(c); /* it has not used its grant since the last look */
 		if ((c->flags & CONN_UNREAD) && !pressure_look_unread(c))
-			conn_update_wait(c);
+			pressure_update_wait(c);
 		if (c->wait.stalled >= WORKER_PATIENCE ||
 		    (stuck && c->wait.stalled >= WORKER_PATIENCE_STUCK &&
 		     now_ns - c->active_ns >= WORKER_STALL_NS)) {

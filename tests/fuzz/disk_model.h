@@ -328,7 +328,7 @@ static inline void disk_feed(struct disk *d)
 		struct conn *conn = d->clients[i].conn;
 
 		if (conn && (conn->flags & CONN_NO_MEMORY)) {
-			conn_end_wait(conn);
+			pressure_end_wait(conn);
 			conn_ready(conn);
 		}
 	}

@@ -1,5 +1,6 @@
 /* service/http*.c: replies, framing, refusals and bounds; any split gives the same bytes. */
 #include "http/proto.h"
+#include "pressure.h"
 #include "registry.h"
 #include "service_case.h"
 
@@ -480,7 +481,7 @@ TEST(an_empty_pool_is_waited_for)
 			taken[count++] = chunk_get(&w->pool);
 		case_input(t, request, sizeof(request) - 1, CHUNK);
 		while (t->conn && w->pressure.waiting) {
-			conn_end_wait(t->conn);
+			pressure_end_wait(t->conn);
 			if (count > 0)
 				chunk_put(&w->pool, taken[--count]);
 			conn_ready(t->conn);

@@ -3,6 +3,7 @@
 #include "service_case.h"
 
 #include "nbd/proto.h"
+#include "pressure.h"
 #include "store.h"
 
 enum { CHUNK = 4096, SIZE = 1 << 20, GO = 4 + 16 + 6, REQUEST = 28, REPLY = 16 };
@@ -102,7 +103,7 @@ TEST(an_answer_without_memory_does_not_delay_those_with_memory)
 	assert_int_equal(l.t->out[before + REPLY - 1], NBD_CMD_READ);
 	assert_int_equal(w->pressure.waiting, 1);
 	assert_true(w->pool.free_count > 0);
-	conn_end_wait(l.t->conn);
+	pressure_end_wait(l.t->conn);
 	conn_ready(l.t->conn);
 	case_turns(l.t);
 	assert_int_equal(l.t->out_bytes - before, REPLY + CHUNK + REPLY);
@@ -140,7 +141,7 @@ TEST(the_deadline_for_input_does_not_run_while_input_is_paused)
 /* Every connection that waits for memory runs again. */
 static void feed(struct late *l)
 {
-	conn_end_wait(l->t->conn);
+	pressure_end_wait(l->t->conn);
 	conn_ready(l->t->conn);
 	case_turns(l->t);
 }

@@ -2,6 +2,7 @@
  * keeps a chunk. */
 #include <endian.h>
 
+#include "pressure.h"
 #include "registry.h"
 #include "rping/proto.h"
 #include "service_case.h"
@@ -152,7 +153,7 @@ TEST(empty_pool_delays_a_read)
 	assert_true(p->at->conn->flags & CONN_NO_MEMORY);
 	while (n > 0)
 		chunk_put(pool, taken[--n]);
-	conn_end_wait(p->at->conn);
+	pressure_end_wait(p->at->conn);
 	conn_ready(p->at->conn);
 	case_turns(p->at);
 	case_remote(p->at, 0);
