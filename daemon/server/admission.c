@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sockaddr.h"
 #include "tally.h"
 
 /* The rules for clients, except for the limit of all connections. */

@@ -321,20 +321,6 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 	return text;
 }
 
-socklen_t sockaddr_size(const struct sockaddr_storage *sa)
-{
-	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
-
-	if (sa->ss_family == AF_INET)
-		return sizeof(struct sockaddr_in);
-	if (sa->ss_family == AF_INET6)
-		return sizeof(struct sockaddr_in6);
-	if (un->sun_path[0])
-		return sizeof(*un);
-	/* An abstract name is ended by the address length, not by a NUL. */
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(un->sun_path + 1));
-}
-
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX])
 {
 	size_t length;
@@ -354,24 +340,6 @@ char *format_address(const struct address *address, char text[static ADDRESS_TEX
 
 enum { IPV4_BITS = 32, IPV6_BITS = 128, MAPPED_BITS = IPV6_BITS - IPV4_BITS };
 
-static struct in6_addr map_ipv4(const struct in_addr *address)
-{
-	struct in6_addr mapped = { 0 };
-
-	mapped.s6_addr[10] = mapped.s6_addr[11] = 0xff;
-	memcpy(&mapped.s6_addr[12], address, sizeof(*address));
-	return mapped;
-}
-
-struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa)
-{
-	if (sa->ss_family == AF_INET)
-		return map_ipv4(&((const struct sockaddr_in *)sa)->sin_addr);
-	if (sa->ss_family == AF_INET6)
-		return ((const struct sockaddr_in6 *)sa)->sin6_addr;
-	return (struct in6_addr){ 0 };
-}
-
 /* Are bits first..last-1 of a and b the same? */
 static bool bits_equal(const struct in6_addr *a, const struct in6_addr *b, unsigned first,
 		       unsigned last)
@@ -389,7 +357,7 @@ static int parse_host(const char *host, struct network *ret_network)
 	struct in6_addr ipv6;
 
 	if (inet_pton(AF_INET, host, &ipv4) == 1)
-		ipv6 = map_ipv4(&ipv4);
+		ipv6 = sockaddr_map_ipv4(&ipv4);
 	else if (inet_pton(AF_INET6, host, &ipv6) != 1)
 		return -EINVAL;
 	*ret_network = (struct network){ .prefix = ipv6, .bits = IPV6_BITS };

@@ -60,12 +60,6 @@ int parse_network(const char *text, struct network *ret_network);
 /* Must not be called with `local`. */
 bool network_contains(const struct network *network, const struct in6_addr *mapped);
 
-/* Length of sa, as bind() and connect() take it. */
-socklen_t sockaddr_size(const struct sockaddr_storage *sa);
-
-/* The address of sa as IPv6 (IPv4 as ::ffff:a.b.c.d), the form of struct network. */
-struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa);
-
 /* Writers that parse back to the same value: "16K", "30s" (whole microseconds).  Return text. */
 enum { NUMBER_TEXT_MAX = 32 };
 char *format_size(uint64_t bytes, char text[static NUMBER_TEXT_MAX]);

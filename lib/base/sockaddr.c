@@ -2,6 +2,7 @@
 #include "sockaddr.h"
 
 #include <netinet/in.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -98,4 +99,36 @@ uint16_t sockaddr_fd_port(int fd)
 	socklen_t len = sizeof(sa);
 
 	return getsockname(fd, (struct sockaddr *)&sa, &len) == 0 ? sockaddr_port(&sa) : 0;
+}
+
+socklen_t sockaddr_size(const struct sockaddr_storage *sa)
+{
+	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
+
+	if (sa->ss_family == AF_INET)
+		return sizeof(struct sockaddr_in);
+	if (sa->ss_family == AF_INET6)
+		return sizeof(struct sockaddr_in6);
+	if (un->sun_path[0])
+		return sizeof(*un);
+	/* An abstract name is ended by the address length, not by a NUL. */
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(un->sun_path + 1));
+}
+
+struct in6_addr sockaddr_map_ipv4(const struct in_addr *address)
+{
+	struct in6_addr mapped = { 0 };
+
+	mapped.s6_addr[10] = mapped.s6_addr[11] = 0xff;
+	memcpy(&mapped.s6_addr[12], address, sizeof(*address));
+	return mapped;
+}
+
+struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET)
+		return sockaddr_map_ipv4(&((const struct sockaddr_in *)sa)->sin_addr);
+	if (sa->ss_family == AF_INET6)
+		return ((const struct sockaddr_in6 *)sa)->sin6_addr;
+	return (struct in6_addr){ 0 };
 }

@@ -15,6 +15,7 @@
 #include "queue.h"
 #include "rdma_engine.h"
 #include "rdma_keys.h"
+#include "sockaddr.h"
 
 /* ---- Setup ---- */
 

@@ -26,6 +26,7 @@
 #include "remote.h"
 #include "service.h"
 #include "session.h"
+#include "sockaddr.h"
 
 enum {
 	OPERATION_TEST = 0,

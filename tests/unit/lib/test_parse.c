@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include "parse.h"
+#include "sockaddr.h"
 #include "unit.h"
 #include "util.h"
 

@@ -15,6 +15,7 @@
 
 #include "grh.h"
 #include "parse.h"
+#include "sockaddr.h"
 #include "worker.h"
 
 /* A client whose handle is to be made, and what it has sent. */
