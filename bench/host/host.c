@@ -60,10 +60,11 @@ static uint64_t pressure_ns(void)
 	return us * NS_PER_US;
 }
 
-void host_cpu(struct measure_machine *ret)
+void host_cpu(const cpu_set_t *served, struct measure_machine *ret)
 {
 	/* user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user. */
-	unsigned long long t[8] = { 0 }, total = 0;
+	unsigned long long t[8] = { 0 }, total = 0, irq, softirq, own = 0;
+	unsigned cpu;
 	FILE *from = fopen("/proc/stat", "re");
 	long tick = sysconf(_SC_CLK_TCK);
 	char line[512];
@@ -75,8 +76,11 @@ void host_cpu(struct measure_machine *ret)
 		if (!strncmp(line, "cpu ", 4))
 			sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1],
 			       &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]);
-		else if (!strncmp(line, "cpu", 3))
+		else if (sscanf(line, "cpu%u %*u %*u %*u %*u %*u %llu %llu", &cpu, &irq,
+				&softirq) == 3) {
 			ret->cpus++;
+			own += CPU_ISSET(cpu, served) ? irq + softirq : 0;
+		}
 	}
 	fclose(from);
 	for (unsigned i = 0; i < ARRAY_SIZE(t); i++)
@@ -84,6 +88,7 @@ void host_cpu(struct measure_machine *ret)
 	ret->total_ns = total * (NS_PER_S / (uint64_t)tick);
 	ret->idle_ns = (t[3] + t[4]) * (NS_PER_S / (uint64_t)tick);
 	ret->softirq_ns = (t[5] + t[6]) * (NS_PER_S / (uint64_t)tick);
+	ret->served_softirq_ns = own * (NS_PER_S / (uint64_t)tick);
 	ret->steal_ns = t[7] * (NS_PER_S / (uint64_t)tick);
 	ret->pressure_ns = pressure_ns();
 	ret->irq_time = irq_time();
@@ -102,6 +107,7 @@ struct measure_machine host_cpu_delta(const struct measure_machine *before,
 		.total_ns = grown(before->total_ns, after->total_ns),
 		.idle_ns = grown(before->idle_ns, after->idle_ns),
 		.softirq_ns = grown(before->softirq_ns, after->softirq_ns),
+		.served_softirq_ns = grown(before->served_softirq_ns, after->served_softirq_ns),
 		.steal_ns = grown(before->steal_ns, after->steal_ns),
 		.pressure_ns = grown(before->pressure_ns, after->pressure_ns),
 		.irq_time = after->irq_time,
@@ -341,14 +347,14 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 	cpu_set_t cpus;
 	json_t *made;
 
-	host_cpu(&machine);
+	host_thread_cpus(threads, &cpus);
+	host_cpu(&cpus, &machine);
 	made = json_pack("{s:o}", "machine", measure_machine_to_json(&machine));
 	if (interfaces)
 		json_object_set_new(made, "link", interface_read(interfaces));
 	if (pid <= 0)
 		return made;
 	json_object_set_new(made, "throttled", json_integer((json_int_t)throttled(pid)));
-	host_thread_cpus(threads, &cpus);
 	if (host_cpus_text(&cpus, list, sizeof(list)))
 		json_object_set_new(made, "listener_cpus", json_string(list));
 	return made;

@@ -8,8 +8,8 @@
 
 #include "measure.h"
 
-/* CPU time since boot; all 0: /proc/stat cannot be read. */
-void host_cpu(struct measure_machine *ret);
+/* CPU time since boot; all 0: /proc/stat cannot be read.  served: the CPUs of the listener. */
+void host_cpu(const cpu_set_t *served, struct measure_machine *ret);
 
 /* The difference of two readings. */
 struct measure_machine host_cpu_delta(const struct measure_machine *before,

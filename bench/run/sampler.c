@@ -88,12 +88,28 @@ static int sampler_part(struct sampler *s)
 	return rc;
 }
 
+/* The CPUs on which the threads of the document's listeners may run. */
+static void served_cpus(const json_t *stats, cpu_set_t *ret)
+{
+	json_t *listener;
+	size_t i;
+
+	CPU_ZERO(ret);
+	json_array_foreach(field_get(stats, "listeners"), i, listener) {
+		cpu_set_t cpus;
+
+		host_thread_cpus(field_get(listener, "threads"), &cpus);
+		CPU_OR(ret, ret, &cpus);
+	}
+}
+
 /* Waits for the sample that was asked for. */
 static int sampler_receive(struct sampler *s)
 {
 	struct sample *new = &s->samples[json_array_size(s->documents)];
 	uint64_t operations = measures_operations(last_of(s));
 	struct reason reason;
+	cpu_set_t served;
 	int rc = CTL_DONE;
 
 	while (rc == CTL_DONE && !is_whole(s))
@@ -110,7 +126,8 @@ static int sampler_receive(struct sampler *s)
 		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
 		new->link = json_incref(field_get(s->machine, "link"));
 	} else {
-		host_cpu(&new->cpu);
+		served_cpus(s->stats, &served);
+		host_cpu(&served, &new->cpu);
 		new->link = interface_read(s->interfaces);
 	}
 	new->use = s->use;
