@@ -565,14 +565,30 @@ static void check_count(struct config_report *r, struct listener_config *l)
 			      l->group_count);
 }
 
+/* Nobody can connect to a group, although Linux binds a TCP socket to one of IPv4. */
+static void check_hosts(struct config_report *r, struct listener_config *l)
+{
+	char text[ADDRESS_TEXT_MAX];
+
+	for (unsigned i = 0; i < l->address_count; i++)
+		if (sockaddr_is_multicast(&l->addresses[i].sa))
+			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
+				      "address",
+				      "expected the address of a host, got the multicast group "
+				      "'%s', to which clients of %s cannot connect",
+				      format_address(&l->addresses[i], text), l->transport->name);
+}
+
 /* Reports groups of l that it or a listener before it already serves, at the same port if groups
  * have one.  Also replaces the entry `none`, see parse_entry() in config_types.c, by no entry. */
 static void check_groups(struct config_report *r, struct listener_config *l)
 {
 	if (l->group_count == 1 && l->groups[0].sa.ss_family == AF_UNSPEC)
 		l->group_count = 0;
-	if (!config_has_datagrams(l)) /* reported already */
+	if (!config_has_datagrams(l)) { /* groups are reported already */
+		check_hosts(r, l);
 		return;
+	}
 	if (l->transport->socket_type)
 		check_count(r, l);
 	for (unsigned i = 0; i < l->group_count; i++)
