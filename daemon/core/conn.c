@@ -3,7 +3,9 @@
 #include "conn.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -123,6 +125,25 @@ void conn_log_test(const struct conn *c, const char *options)
 	conn_peer(c, peer);
 	log_connection(LOG_INFO, w->listener, c->id, peer, "listener '%s': test of %s from %s: %s",
 		       w->listener, w->service->name, peer, options);
+}
+
+void conn_warn(const struct conn *c, const char *format, ...)
+{
+	static struct log_limit limit;
+	unsigned missed;
+	char peer[ADDRESS_TEXT_MAX], text[CONN_WARNING_MAX];
+	const struct worker *w = c->worker;
+	va_list args;
+
+	if (!log_limited(&limit, &missed))
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	conn_peer(c, peer);
+	log_connection(LOG_WARNING, w->listener, c->id, peer,
+		       "listener '%s': connection %u.%llu from %s: %s", w->listener, w->index,
+		       (unsigned long long)c->id, peer, text);
 }
 
 static void conn_drop(struct worker *w, int fd)

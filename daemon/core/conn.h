@@ -68,6 +68,8 @@ enum conn_flags {
 };
 static_assert(CONN_RAW < CONN_ENGINE, "an engine's flags overlap those of the core");
 
+enum { CONN_WARNING_MAX = 256 }; /* bytes of the text of a warning */
+
 enum conn_end {
 	CONN_END_PEER,
 	CONN_END_RESET,
@@ -357,6 +359,8 @@ void conn_wait_to_receive(struct conn *c); /* called by an engine: no chunk to r
  * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
 void conn_compact(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);
+/* Logs why the client is not served, at most a few times a second for all connections. */
+void conn_warn(const struct conn *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Called by a service from run(): conn_close() once the kernel has taken all of tx. */
 static inline void conn_close_when_sent(struct conn *c, enum conn_end end)
 {

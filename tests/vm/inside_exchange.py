@@ -202,6 +202,18 @@ def test_perftest_over_tcp_ends_what_goes_wrong(start_daemon, clean):
     all_gone(daemon)
 
 
+@pytest.mark.parametrize("command, reason", [
+    ("ibv_rc_pingpong -g 1", "it speaks as ibv_rc_pingpong does"),
+    ("ib_atomic_bw -F -n 10", "an atomic operation (ib_atomic_bw)"),
+])
+def test_clients_of_another_service_are_named(start_daemon, clean, command, reason):
+    daemon = far_end(start_daemon, "rxe", "perftest")
+    done = run("timeout", LIMIT, *command.split(), "-d", "rxe0", "-p", port_of(daemon), HOST)
+    assert done.returncode not in (0, 124), done.stdout
+    wait_until(lambda: reason in daemon.log(), "it is named")
+    over_tcp(daemon, "ib_send_bw -n 50 -s 1024")
+
+
 def test_perftest_over_tcp_has_limits(start_daemon, clean):
     daemon = start_daemon(section("rxe", service="perftest", region_size="8M", max_connections=3)
                           + section("rxe", "denied", "perftest", region_size="8M", allow="192.0.2.0/24"))

@@ -273,8 +273,16 @@ def test_perftest_ends_a_control_that_goes_wrong(start_daemon, device, clean, se
         assert told(VERSION, wrong.hex()) == [f"answered {VERSION}", "ended"]
     for times in [2, 3]:  # messages come one at a time
         assert client(daemon, "greet", "", 0, VERSION, times).split("\n")[1].split()[0] in ("answered", "ended")
-    said = told(VERSION, "00000400", *[queue(number) for number in range(1, 71)], queue(4711))
-    assert [line.split()[0] for line in said] == ["answered"] * 73  # more than are kept: the rest get memory, too
+    said = told(VERSION, "00000400", *[queue(number) for number in range(71)], queue(4711))
+    assert [line.split()[0] for line in said] == ["answered"] * 74  # more than are kept: the rest get memory, too
     assert {line.split()[1][32:] for line in said[2:]} == {said[2].split()[1][32:]}  # the same for all
     wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "they have left")
     perftest(daemon, device, "ib_send_lat -n 20" if service == "perftest-lat" else "ib_send_bw -n 50 -s 1024")
+
+
+def test_a_client_with_z_is_refused_by_name(start_daemon, device, clean):
+    """Its data has queue pairs of its own, about which it tells by the connection manager."""
+    daemon = far_end(start_daemon, device, "perftest")
+    done = run("timeout", LIMIT, "ib_send_bw", "-F", "-z", "-d", f"{device}0", "-p", port_of(daemon), ADDRESSES[device])
+    assert done.returncode not in (0, 124) and "it has -z" in daemon.log(), done.stdout + daemon.log()
+    perftest(daemon, device, "ib_send_bw -n 50 -s 1024")

@@ -32,17 +32,7 @@ enum {
 /* Logs why the client gets no queue pair; returns rc. */
 static int rdma_pair_refuse(const struct conn *c, int rc, const char *why)
 {
-	static struct log_limit limit;
-	unsigned missed;
-	char peer[ADDRESS_TEXT_MAX];
-	struct worker *w = c->worker;
-
-	if (!log_limited(&limit, &missed))
-		return rc;
-	conn_peer(c, peer);
-	log_connection(LOG_WARNING, w->listener, c->id, peer,
-		       "listener '%s': connection %u.%llu from %s: no queue pair: %s", w->listener,
-		       w->index, (unsigned long long)c->id, peer, why);
+	conn_warn(c, "no queue pair: %s", why);
 	return rc;
 }
 
@@ -211,8 +201,14 @@ void rdma_pair_gone(struct rdma_pair *p)
 	if (p->r->pair_way)
 		ibv_destroy_ah(p->r->pair_way);
 	p->r->pair_way = NULL;
-	if (x)
-		conn_close(x->conn, p->r->conn->end);
+	if (!x)
+		return;
+	/* Its socket is open, and we have not ended it: the device has, for a request of the
+	 * client. */
+	if (p->r->conn->end == CONN_END_PEER)
+		conn_warn(x->conn, "its queue pair has failed: a request that is not served, as an "
+				   "atomic operation (ib_atomic_bw), or memory that was not lent");
+	conn_close(x->conn, p->r->conn->end);
 }
 
 /* The socket ends: detaches its pairs, and frees those without a connection.  May be repeated. */

@@ -173,6 +173,8 @@ static bool exchange_serve(struct conn *c, struct exchange_conn *x)
 		rc = exchange_answer(c, x);
 	if (rc == -EAGAIN)
 		return false;
+	if (rc == -EPROTO)
+		conn_warn(c, "%s", perftest_exchange_wrong(&x->exchange, x->message));
 	if (rc == 0 && x->kind != EXCHANGE_IS_END)
 		rc = conn_write(c, x->message, x->have);
 	if (rc < 0) /* -ENOBUFS: the pool is exhausted, so no test can run */
@@ -437,10 +439,28 @@ static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
 	return true;
 }
 
+/* The client waits for an answer and looks for no disconnection: one that is too long for its
+ * receive ends it. */
+static void control_refuse(struct conn *c)
+{
+	static const uint8_t answer[2 * PERFTEST_MESSAGE_MAX];
+
+	conn_warn(c, "it has -z, whose queue pairs are not served: -R, or neither of the two");
+	conn_write(c, answer, sizeof(answer));
+	conn_close_when_sent(c, CONN_END_PROTOCOL);
+}
+
 static void control_run(struct conn *c, struct perftest_conn *p)
 {
 	int kind = perftest_parse(p->message, p->message_bytes);
 
+	/* With -R the first such message says "continue", as its data connections come later. */
+	if (kind == PERFTEST_QUEUE && p->step == PERFTEST_HELLOED &&
+	    perftest_get_queue(p->message).number != 0) {
+		p->message_bytes = 0;
+		control_refuse(c);
+		return;
+	}
 	if (kind == PERFTEST_QUEUE && !control_may_go_on(c, p))
 		return;
 	if (kind == PERFTEST_HELLO)
