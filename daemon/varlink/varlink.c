@@ -664,20 +664,22 @@ static bool call_resolve(struct varlink_call *call)
 /* Checks the call and runs its handler.  Each failed check is an answer, which ends the call. */
 static void on_call(struct varlink_call *call)
 {
+	const struct varlink_method *method;
 	const char *invalid;
 
 	if (!call_resolve(call))
 		return;
-	if (!client_may(call->client, call->method->access)) {
+	method = call->method;
+	if (!client_may(call->client, method->access)) {
 		service_error(call, "PermissionDenied", NULL, NULL);
 		return;
 	}
-	invalid = varlink_check_parameters(call->method->parameters, call->request.parameters);
+	invalid = varlink_check_parameters(method->parameters, call->request.parameters);
 	if (invalid) {
 		varlink_invalid_parameter(call, invalid);
 		return;
 	}
-	call->method->handle(call, call->request.parameters);
+	method->handle(call, call->request.parameters);
 	assert(!call->method || call->cancel); /* the handler has answered or deferred */
 }
 
