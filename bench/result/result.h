@@ -197,10 +197,9 @@ static inline const struct value *result_cost(const struct result_group *g,
 /* The relative distance of the row's rate from the first one's, without a sign; NaN: unknown. */
 double result_rate_apart(const struct result_group *g, const struct result_row *row);
 
-/* Half of the widest interval of the costs, as a relative change, and the fewest rounds that can
- * decide: for rounds.c.  m is not merged, and stays as it is.  NaN: there is no interval. */
+/* Half of the widest interval of the costs, as a relative change: for rounds.c.  m is not merged,
+ * and stays as it is.  NaN: there is no interval. */
 double result_width(const struct measures *m);
-unsigned result_least_rounds(unsigned comparisons);
 
 /* The row's visit in the same round of the same run as `like`; NULL: there is none. */
 const struct measure *visit_beside(const struct measure *row, const struct measure *like);
