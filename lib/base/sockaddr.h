@@ -12,7 +12,7 @@ void *sockaddr_host(const struct sockaddr_storage *sa);
 socklen_t sockaddr_size(const struct sockaddr_storage *sa);
 /* The address of sa as IPv6 (IPv4 as ::ffff:a.b.c.d), the form of struct network. */
 struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa);
-struct in6_addr sockaddr_map_ipv4(const struct in_addr *ipv4);
+struct in6_addr sockaddr_map_ipv4(const struct in_addr *address);
 uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 for a Unix socket */
 bool sockaddr_is_multicast(const struct sockaddr_storage *sa);
 bool sockaddr_is_wildcard(const struct sockaddr_storage *sa); /* IPv4 or IPv6 */
