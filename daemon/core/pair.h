@@ -8,6 +8,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "conn.h"
 #include "engine.h"
@@ -20,6 +21,19 @@ enum {
 
 /* The transport of a queue pair: reliable or unreliable connections, or datagrams. */
 enum pair_type { PAIR_RC, PAIR_UC, PAIR_UD };
+
+/* Can a GID be that of a port of some host?  Not if it is all zero or, as an IPv4 or IPv6 address,
+ * a loopback, multicast, broadcast or reserved one. */
+static inline bool pair_gid_is_host(const uint8_t gid[static PAIR_GID])
+{
+	static const uint8_t mapped[PAIR_GID - 4] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t zeros[PAIR_GID - 1];
+	const uint8_t *ipv4 = gid + sizeof(mapped);
+
+	if (memcmp(gid, mapped, sizeof(mapped)) == 0)
+		return ipv4[0] != 0 && ipv4[0] != 127 && ipv4[0] < 224;
+	return gid[0] != 0xff && (memcmp(gid, zeros, sizeof(zeros)) != 0 || gid[PAIR_GID - 1] > 1);
+}
 
 struct pair_end {
 	uint32_t number;   /* of the queue pair (QPN) */

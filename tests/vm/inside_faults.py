@@ -171,6 +171,31 @@ def test_a_slow_address_handle_delays_no_other_client(start_daemon, faults):
         assert daemon.process.wait(LIMIT) == 0
 
 
+def test_a_slow_look_up_of_a_client_delays_no_other_client(start_daemon, faults):
+    """The kernel looks for the Ethernet address of a client without -R.  Its going and the daemon's end wait for that."""
+    daemon = start(start_daemon, faults, section("rxe", service="perftest", region_size="8M"))
+    words = ["timeout", LIMIT, "ib_send_bw", "-F", "-d", "rxe0", "-p", port_of(daemon), "-n", 5, ADDRESSES["rxe"]]
+    with contextlib.ExitStack() as clients:
+        with faults.holding("ibv_modify_qp") as called:
+            first = clients.enter_context(running(*words, stdout=subprocess.DEVNULL))
+            called()
+            assert run(*words).returncode == 0, daemon.log()
+            assert first.poll() is None
+        assert first.wait(LIMIT) == 0, daemon.log()
+        all_are_gone(daemon)
+        with faults.holding("ibv_modify_qp") as called:
+            with running(*words, stdout=subprocess.DEVNULL):
+                called()
+            assert run(*words).returncode == 0, daemon.log()
+        all_are_gone(daemon)
+        with faults.holding("ibv_modify_qp") as called:
+            clients.enter_context(running(*words, stdout=subprocess.DEVNULL))
+            called()
+            daemon.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "draining" in daemon.log(), "it is asked to stop")
+        assert daemon.process.wait(LIMIT) == 0
+
+
 def test_a_table_of_addresses_that_cannot_be_read_is_said(start_daemon, faults):
     """To a client without -R, and of a group."""
     def unread(config):

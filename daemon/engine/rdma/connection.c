@@ -16,6 +16,7 @@
 #include "rdma_engine.h"
 #include "rdma_keys.h"
 #include "sockaddr.h"
+#include "step.h"
 
 /* ---- Setup ---- */
 
@@ -110,17 +111,35 @@ static void rdma_conn_drain(const struct rdma *e)
 		rdma_device_drain(d);
 }
 
+/* The connections on e->ending that can be torn down; leaves the others. */
+static struct rdma_conn *rdma_conn_take_ended(struct rdma *e)
+{
+	struct rdma_conn *list = e->ending, *ended = NULL;
+
+	e->ending = NULL; /* the polls may add connections: these are for the next call */
+	while (list) {
+		struct rdma_conn *r = list, **to = r->step ? &e->ending : &ended;
+
+		list = r->ending_next;
+		r->ending_next = *to;
+		*to = r;
+	}
+	return ended;
+}
+
 /* Frees connections that have ended.  A destroyed queue pair completes nothing more, so
  * its completions are polled before, since some devices drop them then, and messages with
  * them; and after, since other devices do not, and they name a connection that is about to be
  * freed. */
 static void rdma_conn_end_all(struct rdma *e)
 {
-	struct rdma_conn *list = e->ending, *r;
+	struct rdma_conn *list, *r;
 
-	if (likely(!list))
+	if (likely(!e->ending))
 		return;
-	e->ending = NULL; /* the polls may add connections: these are for the next call */
+	list = rdma_conn_take_ended(e);
+	if (!list)
+		return;
 	for (r = list; r; r = r->ending_next)
 		rdma_conn_notify(r);
 	rdma_conn_drain(e);
@@ -381,6 +400,7 @@ static void rdma_conn_accept_on(struct worker *w, bool on)
 /* Also ends the connections that the core has given up. */
 static void rdma_conn_fini(struct worker *w)
 {
+	rdma_steps_await(w);
 	rdma_conn_end_all(w->engine_state);
 	for (struct conn *c = w->conns; c; c = c->next)
 		rdma_conn_release(c);

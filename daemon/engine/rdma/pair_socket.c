@@ -1,9 +1,9 @@
 /* Engine `rdma`: a queue pair that was agreed on over a socket.  See pair_socket.h.
  *
  * The connection manager finds the route to the client's GID, and so the device, the port and our
- * own GID, and has the kernel ask for the Ethernet address.  It does so without blocking the
- * worker, whereas the step to RTR would wait for up to a second for an answer.  It makes the queue
- * pair as well (INIT), but connects nothing: the other steps are here. */
+ * own GID, and has the kernel ask for the Ethernet address.  It makes the queue pair as well
+ * (INIT), but connects nothing: the other steps are here.  The step to RTR looks for the Ethernet
+ * address once more, at that port alone, so a thread makes it (step.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,7 @@
 #include "rdma_engine.h"
 #include "readiness.h"
 #include "sockaddr.h"
+#include "step.h"
 
 enum {
 	PAIR_ROUTE_MS = 2000, /* time limit for finding the route */
@@ -101,15 +102,30 @@ static struct sockaddr_storage rdma_pair_address(const uint8_t gid[static PAIR_G
 	return sa;
 }
 
+/* Can a host have the address?  The kernel's table of routes refuses a network's own ones: this
+ * sends nothing, and waits for nothing. */
+static int rdma_pair_check(const struct sockaddr_storage *to)
+{
+	int fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)to, sockaddr_size(to)) < 0)
+		rc = errno == EACCES ? -EADDRNOTAVAIL : -errno;
+	close(fd);
+	return rc;
+}
+
 /* Of two ports in one network, the client means the one whose address it has connected to. */
 static int rdma_pair_resolve(struct rdma_exchange *x, struct rdma_pair *p)
 {
 	struct sockaddr_storage to = rdma_pair_address(p->agreed.client.gid, x->interface);
 	struct sockaddr_storage from = conn_local_address(x->conn);
 	struct sockaddr *source = NULL;
+	int rc = pair_gid_is_host(p->agreed.client.gid) ? rdma_pair_check(&to) : -EADDRNOTAVAIL;
 
-	if (sockaddr_is_multicast(&to) || sockaddr_is_wildcard(&to))
-		return -EADDRNOTAVAIL;
+	if (rc < 0)
+		return rc;
 	if (x->interface && from.ss_family == to.ss_family) {
 		sockaddr_set_port(&from, 0);
 		source = (struct sockaddr *)&from;
@@ -198,9 +214,9 @@ void rdma_pair_gone(struct rdma_pair *p)
 	const struct rdma_exchange *x = p->exchange;
 
 	rdma_pair_unlink(p);
-	if (p->r->pair_way)
-		ibv_destroy_ah(p->r->pair_way);
-	p->r->pair_way = NULL;
+	if (p->way)
+		ibv_destroy_ah(p->way);
+	p->way = p->r->pair_way = NULL;
 	if (!x)
 		return;
 	/* Its socket is open, and we have not ended it: the device has, for a request of the
@@ -275,18 +291,18 @@ void rdma_pair_event(struct rdma_conn *r, enum rdma_cm_event_type type)
 	conn_ready(c);
 }
 
-static struct ibv_ah_attr rdma_pair_way(const struct rdma_conn *r, const struct ibv_gid_entry *own)
+static struct ibv_ah_attr rdma_pair_way(const struct rdma_conn *r)
 {
 	struct ibv_ah_attr way = { .is_global = 1,
 				   .port_num = r->id->port_num,
-				   .grh = { .sgid_index = (uint8_t)own->gid_index,
+				   .grh = { .sgid_index = (uint8_t)r->pair->from.gid_index,
 					    .hop_limit = PAIR_HOPS } };
 
 	memcpy(&way.grh.dgid, r->pair->agreed.client.gid, PAIR_GID);
 	return way;
 }
 
-static int rdma_pair_to_rtr(struct rdma_conn *r, const struct ibv_gid_entry *own)
+static int rdma_pair_to_rtr(struct rdma_conn *r)
 {
 	const struct pair *agreed = &r->pair->agreed;
 	int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -299,7 +315,7 @@ static int rdma_pair_to_rtr(struct rdma_conn *r, const struct ibv_gid_entry *own
 		.rq_psn = agreed->client.sequence,
 		.max_dest_rd_atomic = (uint8_t)agreed->own.reads,
 		.min_rnr_timer = RDMA_RNR_TIMER,
-		.ah_attr = rdma_pair_way(r, own),
+		.ah_attr = rdma_pair_way(r),
 	};
 
 	return -ibv_modify_qp(r->id->qp, &attr,
@@ -326,50 +342,72 @@ static int rdma_pair_to_rts(struct rdma_conn *r)
 				      (agreed->type == PAIR_RC ? reliable : 0));
 }
 
-/* A queue pair for datagrams is ready when it was made, but for the key that clients expect. */
-static int rdma_pair_to_datagrams(struct rdma_conn *r, const struct ibv_gid_entry *own)
+/* The step that looks for the client's Ethernet address.  A queue pair for datagrams is ready when
+ * it was made; it needs the way to its client. */
+static int rdma_pair_route(struct rdma_conn *r)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .qkey = RDMA_PAIR_KEY };
-	struct ibv_ah_attr way = rdma_pair_way(r, own);
+	struct ibv_ah_attr way = rdma_pair_way(r);
 
-	r->pair_way = ibv_create_ah(r->device->pd, &way);
-	if (!r->pair_way)
+	if (r->pair->agreed.type != PAIR_UD)
+		return rdma_pair_to_rtr(r);
+	r->pair->way = ibv_create_ah(r->device->pd, &way);
+	if (!r->pair->way)
 		return errno ? -errno : -EIO;
-	return -ibv_modify_qp(r->id->qp, &attr, IBV_QP_STATE | IBV_QP_QKEY);
+	return 0;
 }
 
-static int rdma_pair_connect(struct rdma_conn *r)
+/* The state in which it sends; datagrams need the key that clients expect. */
+static int rdma_pair_send(struct rdma_conn *r)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .qkey = RDMA_PAIR_KEY };
+
+	r->pair_way = r->pair->way;
+	return r->pair_way ? -ibv_modify_qp(r->id->qp, &attr, IBV_QP_STATE | IBV_QP_QKEY)
+			   : rdma_pair_to_rts(r);
+}
+
+static void rdma_pair_routed(struct rdma_conn *r, int rc)
+{
+	if (rc == 0)
+		rc = rdma_pair_send(r);
+	if (rc < 0) {
+		rdma_pair_refuse(r->conn, rc, strerror(-rc));
+		conn_close(r->conn, CONN_END_ERROR);
+		return;
+	}
+	rdma_conn_become(r, RDMA_ACCEPTED);
+	rdma_queue_want_receives(r);
+	if (r->pair->exchange)
+		conn_ready(r->pair->exchange->conn);
+}
+
+/* What the client is told of our end. */
+static int rdma_pair_set_own(struct rdma_conn *r)
 {
 	const struct ibv_device_attr *limits = &r->device->limits;
 	struct pair_end *own = &r->pair->agreed.own;
-	struct ibv_gid_entry entry;
-	int rc;
+	int rc = rdma_gid_find(r->id->verbs, r->id->port_num, &r->id->route.addr.addr.ibaddr.sgid,
+			       &r->pair->from);
 
-	rc = rdma_gid_find(r->id->verbs, r->id->port_num, &r->id->route.addr.addr.ibaddr.sgid,
-			   &entry);
 	if (rc < 0)
 		return rc;
-	memcpy(own->gid, &entry.gid, sizeof(own->gid));
+	memcpy(own->gid, &r->pair->from.gid, sizeof(own->gid));
 	own->number = r->number;
 	own->reads = (unsigned)MIN(MIN(limits->max_qp_rd_atom, limits->max_qp_init_rd_atom),
 				   (int)MIN(r->pair->agreed.client.reads, (unsigned)UINT8_MAX));
 	if (getrandom(&own->sequence, sizeof(own->sequence), 0) < 0)
 		return -errno;
 	own->sequence &= PAIR_PSN_MASK;
-	if (r->pair->agreed.type == PAIR_UD)
-		return rdma_pair_to_datagrams(r, &entry);
-	rc = rdma_pair_to_rtr(r, &entry);
-	return rc < 0 ? rc : rdma_pair_to_rts(r);
+	return 0;
 }
 
 int rdma_pair_accept(struct rdma_conn *r)
 {
-	int rc = rdma_pair_connect(r);
+	int rc = rdma_pair_set_own(r);
 
-	if (rc < 0)
-		return rdma_pair_refuse(r->conn, rc, strerror(-rc));
-	rdma_conn_become(r, RDMA_ACCEPTED);
-	return 0;
+	if (rc == 0)
+		rc = rdma_step_start(r, rdma_pair_route, rdma_pair_routed);
+	return rc < 0 ? rdma_pair_refuse(r->conn, rc, strerror(-rc)) : 0;
 }
 
 /* Engine `rdma`: sockets.

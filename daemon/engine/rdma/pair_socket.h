@@ -14,7 +14,9 @@ struct rdma_pair {
 	struct rdma_pair *next;
 	struct rdma_exchange *exchange; /* NULL: it has ended */
 	struct rdma_conn *r;
-	struct pair agreed; /* without .conn */
+	struct pair agreed;        /* without .conn */
+	struct ibv_gid_entry from; /* our GID */
+	struct ibv_ah *way;        /* of a pair with datagrams; NULL: not made */
 };
 
 /* A socket's engine_state. */
@@ -47,7 +49,7 @@ int rdma_pair(struct conn *c, struct pair *pair);
 bool rdma_is_pair(const struct conn *c);
 /* The route to the client is known, or (type) there is none. */
 void rdma_pair_event(struct rdma_conn *r, enum rdma_cm_event_type type);
-/* In place of rdma_accept(): 0 or -errno. */
+/* In place of rdma_accept(), which it begins: 0 or -errno. */
 int rdma_pair_accept(struct rdma_conn *r);
 /* The queue pair of the connection was destroyed: the socket ends, too. */
 void rdma_pair_gone(struct rdma_pair *p);

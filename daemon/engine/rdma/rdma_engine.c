@@ -266,6 +266,7 @@ int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *rea
 	e->epoll_fd = e->hotplug_fd = -1;
 	e->worker = w;
 	e->mode = mode;
+	STAILQ_INIT(&e->steps);
 	w->engine_state = e;
 	rc = rdma_start(w, reason);
 	if (rc < 0) {

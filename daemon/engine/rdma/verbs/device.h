@@ -14,6 +14,7 @@
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 #include "engine.h"
@@ -25,6 +26,7 @@ struct rdma_device;
 struct rdma_exchanges;
 struct rdma_request;
 struct rdma_region;
+struct rdma_step;
 struct rdma_ud;
 struct rdma_ud_handles;
 struct worker;
@@ -89,8 +91,10 @@ struct rdma {
 	unsigned posted_max; /* maximum of chunks lent to all devices */
 	/* Connections that need receives posted, linked by wanting_next. */
 	struct rdma_conn *wanting;
-	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */
-	unsigned unwatched;       /* turns since events other than completions were handled */
+	struct rdma_conn *ending;       /* connections to be torn down, linked by ending_next */
+	STAILQ_HEAD(, rdma_step) steps; /* calls that wait for a thread */
+	unsigned steps_running;         /* threads */
+	unsigned unwatched;             /* turns since events other than completions were handled */
 	struct rdma_ud_handles *handles;  /* of datagrams: address handles that are made */
 	struct rdma_exchanges *exchanges; /* listening sockets; NULL: none */
 };

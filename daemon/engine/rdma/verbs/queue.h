@@ -109,6 +109,7 @@ struct rdma_conn {
 	/* The pair has datagrams (IBV_QPT_UD): the way to the client, and its number; else NULL. */
 	struct ibv_ah *pair_way;
 	uint32_t pair_number;
+	struct rdma_step *step; /* a thread makes a call for it: it is not torn down; NULL: none */
 	struct rdma_device *device;
 	const struct engine_device *port; /* its port; NULL: more ports than a worker lists */
 	struct rdma_conn *wanting_next, *ending_next;
