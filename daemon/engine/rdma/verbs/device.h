@@ -79,6 +79,8 @@ struct rdma_mode {
 	void (*refill)(struct worker *w);
 };
 
+STAILQ_HEAD(rdma_steps, rdma_step);
+
 /* A worker's engine_state. */
 struct rdma {
 	struct worker *worker;
@@ -91,10 +93,10 @@ struct rdma {
 	unsigned posted_max; /* maximum of chunks lent to all devices */
 	/* Connections that need receives posted, linked by wanting_next. */
 	struct rdma_conn *wanting;
-	struct rdma_conn *ending;       /* connections to be torn down, linked by ending_next */
-	STAILQ_HEAD(, rdma_step) steps; /* calls that wait for a thread */
-	unsigned steps_running;         /* threads */
-	unsigned unwatched;             /* turns since events other than completions were handled */
+	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */
+	struct rdma_steps steps;  /* calls that wait for a thread */
+	unsigned steps_running;   /* threads */
+	unsigned unwatched;       /* turns since events other than completions were handled */
 	struct rdma_ud_handles *handles;  /* of datagrams: address handles that are made */
 	struct rdma_exchanges *exchanges; /* listening sockets; NULL: none */
 };
