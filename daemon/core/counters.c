@@ -60,6 +60,22 @@ static int group_open_event(const struct group *of, struct counters_group *g)
 	return 0;
 }
 
+/* An event that counts nothing and is not inherited.  With all events inherited the kernel swaps
+ * those of two threads instead of their counts when it switches between them, and counts were lost
+ * when one of both then ended (seen on Linux 6.18). */
+static void counters_open_unshared(struct counters *c)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = PERF_ATTR_SIZE_VER0,
+		.config = PERF_COUNT_SW_DUMMY,
+		.exclude_kernel = 1,
+	};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+	c->unshared = fd < 0 ? 0 : fd;
+}
+
 static void group_close(struct counters_group *g)
 {
 	while (g->count > 0)
@@ -119,6 +135,8 @@ int counters_open(struct counters *c, struct reason *reason)
 {
 	int first = 0;
 
+	if (c->mode != COUNTERS_NO)
+		counters_open_unshared(c);
 	for (unsigned i = 0; c->mode != COUNTERS_NO && i < COUNTERS_GROUPS; i++) {
 		const struct group *of = &groups[i];
 		int rc = group_open(of, &c->groups[i], false);
@@ -188,6 +206,9 @@ void counters_close(struct counters *c)
 		group_update(&c->groups[i]);
 		group_close(&c->groups[i]);
 	}
+	if (c->unshared > 0)
+		close(c->unshared);
+	c->unshared = 0;
 }
 
 void counters_name(const struct counters *c, char *text, size_t bytes)

@@ -35,6 +35,7 @@ struct counters_group {
 struct counters {
 	enum counters_mode mode;
 	struct counters_group groups[COUNTERS_GROUPS];
+	int unshared; /* keeps threads from sharing events; 0: not open */
 };
 
 /* Opens what the kernel grants of all events for the calling thread.  Unless all are, the reason
