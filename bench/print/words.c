@@ -192,26 +192,41 @@ static void print_cpus(FILE *to, const struct finding *f)
 			human_count((uint64_t)rate).text, first);
 }
 
+/* "72 to 78 % fewer", and from twice on "5.9 to 7.8 times as many" */
+static struct phrase extent_words(const struct finding *f, bool twice)
+{
+	bool time = f->what == JUDGED_COST;
+	struct phrase p;
+
+	if (twice)
+		snprintf(p.text, sizeof(p.text), "%.2g to %.2g times as %s", 1 + f->low,
+			 1 + f->high, time ? "much" : "many");
+	else
+		snprintf(p.text, sizeof(p.text), "%.60s %s", range_text(f->low, f->high).text,
+			 f->is == VERDICT_MORE ? "more"
+			 : time                ? "less"
+					       : "fewer");
+	return p;
+}
+
 /* "io_uring makes 72 to 78 % fewer system calls per request than epoll."
  * "For that it takes 1.5 to 14 % more CPU time per request." */
 char *words_finding(const struct result *r, unsigned i)
 {
 	const struct finding *f = &r->findings[i];
-	const char *more = f->is == VERDICT_MORE    ? "more"
-			   : f->what == JUDGED_COST ? "less"
-						    : "fewer";
+	bool twice = f->low >= 1;
 	bool follows = f->opposite && i > 0 && r->findings[i - 1].is == VERDICT_LESS &&
 		       !strcmp(f->row->name, r->findings[i - 1].row->name);
 	char *text;
 	FILE *to = text_open(&text);
 
 	if (follows)
-		fprintf(to, "For that it takes %s %s %s", range_text(f->low, f->high).text, more,
+		fprintf(to, "For that it takes %s %s", extent_words(f, twice).text,
 			figure_words(f).text);
 	else
-		fprintf(to, "%s %s %s %s %s than %s", f->row->name,
-			f->what == JUDGED_COST ? "takes" : "makes",
-			range_text(f->low, f->high).text, more, figure_words(f).text,
+		fprintf(to, "%s %s %s %s %s %s", f->row->name,
+			f->what == JUDGED_CALLS || f->what == JUDGED_SWITCHES ? "makes" : "takes",
+			extent_words(f, twice).text, figure_words(f).text, twice ? "as" : "than",
 			f->group->rows[0].name);
 	print_cpus(to, f);
 	if (f->all > 1 && f->groups == f->all)
@@ -221,6 +236,15 @@ char *words_finding(const struct result *r, unsigned i)
 	putc('.', to);
 	fclose(to);
 	return text;
+}
+
+/* An estimate: "45 s", "6 min" */
+static struct phrase about(double s)
+{
+	struct phrase p;
+
+	snprintf(p.text, sizeof(p.text), "%.0f %s", s < 90 ? s : s / 60, s < 90 ? "s" : "min");
+	return p;
 }
 
 static void print_plan(FILE *to, const struct open *o)
@@ -233,8 +257,7 @@ static void print_plan(FILE *to, const struct open *o)
 			". %u rounds (%s) would decide \xc2\xb1"
 			"5 %%, %u (%s) \xc2\xb1"
 			"2.5 %%",
-			o->rounds5, human_time((uint64_t)(o->seconds5 * NS_PER_S)).text, o->rounds2,
-			human_time((uint64_t)(o->seconds2 * NS_PER_S)).text);
+			o->rounds5, about(o->seconds5).text, o->rounds2, about(o->seconds2).text);
 }
 
 char *words_open(const struct result *r)

@@ -341,7 +341,7 @@ static struct verdict judge_figure(const struct result_group *g, const struct re
 	return v;
 }
 
-bool judge_is_limit(const struct result_row *row, double share)
+bool result_is_limit(const struct result_row *row, double share)
 {
 	double server =
 		row->values[FIGURE_CPU_SHARE].median / (double)MAX(row->row->workers, (uint64_t)1);
@@ -353,9 +353,9 @@ bool judge_is_limit(const struct result_row *row, double share)
 static bool measures_generator(const struct result_row *row)
 {
 	return !row->link_limit &&
-	       judge_is_limit(row, hosts_count(row->row)
-					   ? hosts_least_share(row->row)
-					   : row->values[FIGURE_GENERATOR_SHARE].median);
+	       result_is_limit(row, hosts_count(row->row)
+					    ? hosts_least_share(row->row)
+					    : row->values[FIGURE_GENERATOR_SHARE].median);
 }
 
 static bool is_user(const struct measure *row)

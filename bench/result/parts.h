@@ -18,9 +18,6 @@ double judge_widest(struct result *r);
  * discard is whatever arrived): then CPU per byte. */
 enum figure judge_cost_figure(struct measure *const *rows, unsigned count);
 
-/* Is a thread of the generator that uses this share of a CPU the limit, and the server not? */
-bool judge_is_limit(const struct result_row *row, double share);
-
 /* then.c: `then` is merged. */
 void then_judge(struct result *r, const struct measures *then, bool force);
 

@@ -196,6 +196,8 @@ static inline const struct value *result_cost(const struct result_group *g,
 
 /* The relative distance of the row's rate from the first one's, without a sign; NaN: unknown. */
 double result_rate_apart(const struct result_group *g, const struct result_row *row);
+/* Is a thread of the generator that uses this share of a CPU the limit, and the server not? */
+bool result_is_limit(const struct result_row *row, double share);
 
 /* Half of the widest interval of the costs, as a relative change: for rounds.c.  m is not merged,
  * and stays as it is.  NaN: there is no interval. */

@@ -266,7 +266,7 @@ static char *limited_hosts(const struct result *r)
 
 		for (unsigned i = 0;
 		     !at.row->generator_limit && !at.row->link_limit && i < hosts_count(row); i++)
-			if (judge_is_limit(at.row, hosts_value(row, i, FIGURE_GENERATOR_SHARE)))
+			if (result_is_limit(at.row, hosts_value(row, i, FIGURE_GENERATOR_SHARE)))
 				field_add_once(hosts, json_string(hosts_name(row, i)));
 	}
 	names = list_text(hosts);
