@@ -332,7 +332,7 @@ static void print_limit(struct output *out, const struct limit_case *c)
 	char *why =
 		c->gate == GATE_NOT_COMPARABLE
 			? text_new("known in %u visits or blocks of them, it takes %u", v->count,
-				   verdict_least_rounds(1))
+				   result_least_rounds(1))
 			: text_new("%s, by its interval %s to %s %s",
 				   figure_text(c->figure, v->median).text,
 				   figure_text(c->figure, v->lower).text,

@@ -455,3 +455,8 @@ double judge_widest(struct result *r)
 	}
 	return expm1(widest);
 }
+
+unsigned result_least_rounds(unsigned comparisons)
+{
+	return verdict_least_rounds(comparisons);
+}

@@ -199,9 +199,10 @@ double result_rate_apart(const struct result_group *g, const struct result_row *
 /* Is a thread of the generator that uses this share of a CPU the limit, and the server not? */
 bool result_is_limit(const struct result_row *row, double share);
 
-/* Half of the widest interval of the costs, as a relative change: for rounds.c.  m is not merged,
- * and stays as it is.  NaN: there is no interval. */
+/* Half of the widest interval of the costs, as a relative change, and the fewest rounds that can
+ * decide: for rounds.c.  m is not merged, and stays as it is.  NaN: there is no interval. */
 double result_width(const struct measures *m);
+unsigned result_least_rounds(unsigned comparisons);
 
 /* The row's visit in the same round of the same run as `like`; NULL: there is none. */
 const struct measure *visit_beside(const struct measure *row, const struct measure *like);

@@ -475,7 +475,7 @@ static int units_round(struct visit *v, struct targets *t, int *ret_status)
 /* So many rounds cannot decide the limit if a percentile has too few samples. */
 static void tell_hopeless(const struct visit *v, const struct limit *limit, unsigned rounds)
 {
-	double needed = limit->samples * (double)verdict_least_rounds(1);
+	double needed = limit->samples * (double)result_least_rounds(1);
 
 	for (unsigned i = 0; i < v->measures->count; i++) {
 		const struct measure *row = v->measures->rows[i];

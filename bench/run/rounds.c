@@ -32,7 +32,7 @@ void rounds_begin(struct rounds *r)
 
 static unsigned least_for(unsigned comparisons)
 {
-	return MAX(verdict_least_rounds(MAX(comparisons, 1U)), (unsigned)FIRST_LOOK);
+	return MAX(result_least_rounds(MAX(comparisons, 1U)), (unsigned)FIRST_LOOK);
 }
 
 /* Fewest rounds that end by themselves, or by the time. */

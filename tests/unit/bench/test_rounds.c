@@ -222,7 +222,7 @@ static void the_time_limit_leaves_the_rounds_that_can_decide(void **state)
 	rounds_begin(&r);
 	for (rounds = 1; !rounds_enough(&r, &m); rounds++)
 		;
-	assert_int_equal(rounds, verdict_least_rounds(1000)); /* 16 */
+	assert_int_equal(rounds, result_least_rounds(1000)); /* 16 */
 }
 
 /* An interval that stays wide: only the limit that was set ends the rounds. */
