@@ -112,7 +112,9 @@ char *words_sides(const struct result_group *g, enum judged from)
 		const char *before = "";
 
 		for (unsigned j = from; j < JUDGED_COUNT; j++) {
-			if (j == JUDGED_COST || !verdict_decides(row->verdicts[j].is))
+			enum verdict_is is = row->verdicts[j].is;
+
+			if (j == JUDGED_COST || (is != VERDICT_LESS && is != VERDICT_MORE))
 				continue;
 			if (!*before)
 				fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row->name);

@@ -65,6 +65,7 @@ static int open_event(const struct perf_event_attr *attr)
 }
 
 /* In place of libc's. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 long syscall(long number, ...)
 {
 	long a[6], result;
@@ -75,6 +76,7 @@ long syscall(long number, ...)
 		a[i] = va_arg(arguments, long);
 	va_end(arguments);
 	if (number == SYS_perf_event_open && kernel.on)
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr) */
 		result = open_event((const struct perf_event_attr *)a[0]);
 	else
 		result = syscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
