@@ -112,9 +112,8 @@ char *words_sides(const struct result_group *g, enum judged from)
 		const char *before = "";
 
 		for (unsigned j = from; j < JUDGED_COUNT; j++) {
-			enum verdict_is is = row->verdicts[j].is;
-
-			if (j == JUDGED_COST || (is != VERDICT_LESS && is != VERDICT_MORE))
+			if (j == JUDGED_COST || (row->verdicts[j].is != VERDICT_LESS &&
+						 row->verdicts[j].is != VERDICT_MORE))
 				continue;
 			if (!*before)
 				fprintf(to, "%s%s: ", ftell(to) ? "; " : "", row->name);

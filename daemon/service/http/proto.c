@@ -201,18 +201,26 @@ static void field_value(struct http_parser *p, uint8_t byte)
 		word_add(p, byte);
 }
 
-enum { HOST_BEFORE, HOST_WITHIN, HOST_BEHIND }; /* values of word_bytes in the field Host */
+/* Values of word_bytes in the field Host.  HOST_LITERAL: between the brackets of an address. */
+enum { HOST_BEFORE, HOST_WITHIN, HOST_LITERAL, HOST_PORT, HOST_BEHIND };
 
-/* White space may be around a host, not within (RFC 9112, 3.2: otherwise 400). */
+/* White space may be around a host, not within, and a port has digits alone (RFC 9112, 3.2:
+ * otherwise 400). */
 static int host_byte(struct http_parser *p, uint8_t byte)
 {
 	if (is_white(byte)) {
 		p->word_bytes = p->word_bytes == HOST_BEFORE ? HOST_BEFORE : HOST_BEHIND;
 		return 0;
 	}
-	if (p->word_bytes == HOST_BEHIND || !is(byte, IS_HOST))
+	if (p->word_bytes == HOST_BEHIND || !is(byte, IS_HOST) ||
+	    (p->word_bytes == HOST_PORT && !(byte >= '0' && byte <= '9')))
 		return 400;
-	p->word_bytes = HOST_WITHIN;
+	if (byte == '[')
+		p->word_bytes = HOST_LITERAL;
+	else if (byte == ':' && p->word_bytes != HOST_LITERAL)
+		p->word_bytes = HOST_PORT;
+	else if (p->word_bytes == HOST_BEFORE || byte == ']')
+		p->word_bytes = HOST_WITHIN;
 	return 0;
 }
 
@@ -442,7 +450,7 @@ static inline size_t field_bytes(struct http_parser *p, const uint8_t *data, siz
 		while (n < bytes && is(data[n], IS_VALUE))
 			n++;
 	else if (p->state == VALUE && p->field == HOST && p->word_bytes == HOST_WITHIN)
-		while (n < bytes && is(data[n], IS_HOST))
+		while (n < bytes && is(data[n], IS_HOST) && data[n] != ':' && data[n] != '[')
 			n++;
 	return n;
 }

@@ -277,6 +277,9 @@ TEST(a_host_has_the_bytes_of_one)
 	refused("GET http://:80/ HTTP/1.1\r\n" H "\r\n", "400");
 	refused("GET /a#b HTTP/1.1\r\n" H "\r\n", "400");
 	refused(REQUEST_TO("user@host"), "400");
+	refused(REQUEST_TO("abc:b"), "400");
+	refused(REQUEST_TO("[::1]:8x"), "400");
+	refused(REQUEST_TO("a:8:0"), "400");
 	refused(REQUEST_TO("h\xc3\xb6st"), "400");
 	refused("GET / HTTP/1.0\r\nHost: a@b\r\n\r\n", "400");
 }
