@@ -35,16 +35,13 @@ enum operation { OP_TEST, OP_TRANSACTION, OP_RECEIVE, OP_SEND };
 struct netperf_test {
 	struct session session;         /* must be first */
 	struct netperf_request request; /* constant once the test is listed */
-	/* The control connection has ended, so data connections end, too. */
-	_Atomic bool dead;
+	_Atomic bool dead; /* the control connection has ended, so data connections end, too */
 
 	/* Protected by the lock of the sessions. */
 	struct netperf_result result; /* sums of ended connections; without times */
 	unsigned ended;               /* data connections ended so far */
-	/* Begin of the first connection, end of the last one; 0: none yet. */
-	uint64_t begin_ns, end_ns;
-	/* Of the workers of data: the value at the begin, later the difference. */
-	uint64_t cpu_ns;
+	uint64_t begin_ns, end_ns;    /* of the first connection, of the last one; 0: none yet */
+	uint64_t cpu_ns; /* of the workers of data: at the begin, later the difference */
 };
 
 /* The step of a connection; control connections pass them in this order. */
