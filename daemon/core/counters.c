@@ -133,10 +133,9 @@ static int counters_refused(const struct group *of, int error, struct reason *re
 /* Software events happen in the kernel: without it they would be 0. */
 int counters_open(struct counters *c, struct reason *reason)
 {
+	bool any = false;
 	int first = 0;
 
-	if (c->mode != COUNTERS_NO)
-		counters_open_unshared(c);
 	for (unsigned i = 0; c->mode != COUNTERS_NO && i < COUNTERS_GROUPS; i++) {
 		const struct group *of = &groups[i];
 		int rc = group_open(of, &c->groups[i], false);
@@ -145,7 +144,10 @@ int counters_open(struct counters *c, struct reason *reason)
 			first = counters_refused(of, rc, reason);
 		if (rc == -EACCES && of->type == PERF_TYPE_HARDWARE)
 			group_open(of, &c->groups[i], true);
+		any |= c->groups[i].count > 0;
 	}
+	if (any)
+		counters_open_unshared(c);
 	return c->mode == COUNTERS_YES ? first : 0;
 }
 
