@@ -181,7 +181,7 @@ def test_perftest_over_tcp_ends_what_goes_wrong(start_daemon, clean):
     wrong = [[b"x.06".ljust(16, b"\0")], [*BEGINNING[:3], b"9\0"], [*BEGINNING, b"z" * 108],
              [*BEGINNING, key(0x11).replace(b":", b";")], [*BEGINNING, key(0x11).upper()[:-1] + b"\1"]]
     unreachable = [bytes(16), bytes(15) + b"\1", *map(mapped, ["224.0.0.1", "10.9.0.77", "203.0.113.1", "127.0.0.1",
-                                                               "255.255.255.255", "10.9.0.255", ADDRESSES["siw"]]),
+                                                               "255.255.255.255", "10.9.0.255"]),
                    b"\xfe\x80" + bytes(13) + b"\x77"]
     with talking(daemon) as other:
         assert begin(other, key(0x10))[-1]
