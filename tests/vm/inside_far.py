@@ -137,7 +137,13 @@ def perftest(daemon, device, command, name="r", manager=("-R",), **options):
 
 
 def far_end(start_daemon, device, service, **keys):
-    return start_daemon(section(device, service=service, region_size="8M", **keys))
+    """A daemon on a port that is free in both spaces: the connection manager, which chooses it, knows its own alone."""
+    for _ in range(8):
+        daemon = start_daemon(section(device, service=service, region_size="8M", **keys))
+        if "others need a port that" not in daemon.log():
+            return daemon
+        daemon.stop()
+    return pytest.fail(f"eight ports were taken: {daemon.log()}")
 
 
 @pytest.fixture
