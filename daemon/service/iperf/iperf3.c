@@ -124,7 +124,8 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 	return text;
 }
 
-/* Time for a test's end to arrive, behind all that waits in queues between: as iperf3's server. */
+/* Time for a test's end, and for each step behind it, to get through all that waits in queues
+ * between: as iperf3's server. */
 #define END_NS (40 * (uint64_t)NS_PER_S)
 /* Time without progress after which a test without -t is ended. */
 #define STUCK_NS (60 * (uint64_t)NS_PER_S)
@@ -171,7 +172,8 @@ static void control_go(struct conn *c, enum iperf3_step step)
 	struct iperf3_conn *i = c->state;
 
 	i->step = (uint8_t)step;
-	conn_set_deadline(c, clock_ns() + IPERF3_STEP_NS);
+	conn_set_deadline(
+		c, clock_ns() + (step > STEP_RUN && step < STEP_REFUSE ? END_NS : IPERF3_STEP_NS));
 }
 
 /* Receives JSON with its length prefix into i->text.  1: complete; 0:
