@@ -5,6 +5,7 @@ builds.  A sanitizer's report, a crash or a wrong exit status fails the test tha
 """
 
 import collections
+import contextlib
 import ctypes
 import errno
 import os
@@ -189,6 +190,15 @@ def wait_until(condition, what, timeout=TIMEOUT):
         time.sleep(0.01)
 
 
+def read_each(folder, read):
+    """{number: read(path)} of a folder of /proc, whose entries may go at any time."""
+    found = {}
+    for path in pathlib.Path(folder).iterdir():
+        with contextlib.suppress(OSError):
+            found[int(path.name)] = read(path)
+    return found
+
+
 LATER = 3  # the exit status of a start that fails for a reason that may pass
 
 
@@ -368,6 +378,14 @@ class Daemon:
         self.process.send_signal(signal.SIGSTOP)
         stats = list(pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat"))
         wait_until(lambda: all(s.read_text().rsplit(")", 1)[1].split()[0] == "T" for s in stats), "it has stopped")
+
+    def threads(self):
+        """{TID: name}, without those that end meanwhile."""
+        return read_each(f"/proc/{self.pid}/task", lambda task: (task / "comm").read_text().strip())
+
+    def files(self):
+        """{descriptor: what it is open for}, without those that it closes meanwhile."""
+        return read_each(f"/proc/{self.pid}/fd", os.readlink)
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

@@ -1,6 +1,5 @@
 """Requests gather while a client has many in flight, and not when it waits for each answer."""
 
-import os
 import pathlib
 import re
 import threading
@@ -84,8 +83,8 @@ def test_a_client_that_waits_for_each_answer_is_not_delayed(serve):
 
 def submissions(daemon):
     """Operations that were submitted to all rings of the daemon so far."""
-    rings = [fd for fd in pathlib.Path(f"/proc/{daemon.pid}/fd").iterdir() if "[io_uring]" in os.readlink(fd)]
-    infos = [(fd.parents[1] / "fdinfo" / fd.name).read_text() for fd in rings]
+    rings = [fd for fd, file in daemon.files().items() if "[io_uring]" in file]
+    infos = [pathlib.Path(f"/proc/{daemon.pid}/fdinfo/{fd}").read_text() for fd in rings]
     return sum(int(re.search(r"SqTail:\s*(\d+)", info)[1]) for info in infos)
 
 

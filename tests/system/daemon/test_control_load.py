@@ -4,7 +4,6 @@ them."""
 import contextlib
 import grp
 import os
-import pathlib
 import pwd
 import select
 import signal
@@ -294,8 +293,7 @@ def test_a_doctor_is_about_the_configuration_in_force(beside_doctors):
     reports = [patient.receive_reply()[0] for patient in patients]
     text = root.receive_reply()[0].pop("text")
     assert all([one["name"] for one in report["listeners"]] == ["udp", "new"] for report in reports) and "new" in text
-    threads = {(task / "comm").read_text() for task in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir()}
-    assert "doctor\n" not in threads
+    assert "doctor" not in daemon.threads().values()
 
 
 def test_a_doctor_that_hangs_does_not_make_the_end_a_failure(faulty):
@@ -305,8 +303,7 @@ def test_a_doctor_that_hangs_does_not_make_the_end_a_failure(faulty):
     faulty.say("sysctl wait")
     with Connection(faulty.control) as client:
         client.send(CONTROL + "Doctor")
-        tasks = pathlib.Path(f"/proc/{faulty.pid}/task")
-        wait_until(lambda: "doctor\n" in {(task / "comm").read_text() for task in tasks.iterdir()}, "it examines")
+        wait_until(lambda: "doctor" in faulty.threads().values(), "it examines")
         faulty.process.send_signal(signal.SIGTERM)
         assert faulty.process.wait(TIMEOUT) == 0
     assert "ended while the examination of a Doctor call hangs" in faulty.log()

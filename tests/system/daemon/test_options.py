@@ -349,13 +349,7 @@ def test_buffers_of_every_size(start_daemon, engine, buffer_size, buffers):
 
 def affinity_of(daemon, name):
     """The CPU affinity of each thread whose name begins with `name`."""
-    tasks = f"/proc/{daemon.pid}/task"
-    found = []
-    for tid in os.listdir(tasks):
-        with open(f"{tasks}/{tid}/comm") as comm:
-            if comm.read().startswith(name):
-                found.append(os.sched_getaffinity(int(tid)))
-    return found
+    return [os.sched_getaffinity(tid) for tid, other in daemon.threads().items() if other.startswith(name)]
 
 
 def test_workers_and_cpus(start_daemon, engine):

@@ -8,7 +8,6 @@ import collections
 import contextlib
 import errno
 import os
-import pathlib
 import random
 import re
 import signal
@@ -414,10 +413,8 @@ class Walker:
 
         def counts():
             self.daemon.notified()  # or the messages wait, with a socket
-            kinds = collections.Counter()
-            for path in pathlib.Path(f"/proc/{self.daemon.pid}/fd").iterdir():
-                with contextlib.suppress(OSError):  # closed meanwhile
-                    kinds[re.sub(r":\[\d+\]$|^/.*/", "", os.readlink(path))] += 1
+            files = self.daemon.files().values()
+            kinds = collections.Counter(re.sub(r":\[\d+\]$|^/.*/", "", file) for file in files)
             return {**kinds, "threads": len(os.listdir(f"/proc/{self.daemon.pid}/task"))}
 
         least = self.counts.setdefault(what, counts())

@@ -125,9 +125,8 @@ def flushes_fail(daemon):
     """fdatasync(2) fails while strace is attached."""
     command = [requires("strace"), "-f", "-qq", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
     tracer = subprocess.Popen([*command, "-o", "/dev/null", "-p", str(daemon.pid)], stderr=subprocess.PIPE, text=True)
-    traced = pathlib.Path(f"/proc/{daemon.pid}/task")
     wait_until(lambda: tracer.poll() is not None
-               or all("TracerPid:\t0\n" not in (task / "status").read_text() for task in traced.iterdir()),
+               or all("TracerPid:\t0\n" not in pathlib.Path(f"/proc/{tid}/status").read_text() for tid in daemon.threads()),
                "strace is attached")
     if tracer.poll() is not None:
         pytest.skip(f"strace cannot attach: {tracer.stderr.read()}")

@@ -249,14 +249,8 @@ SYSTEM_CALLS = {
 }
 
 
-def threads(daemon):
-    """{thread id: name}"""
-    tasks = pathlib.Path(f"/proc/{daemon.pid}/task")
-    return {int(task.name): (task / "comm").read_text().strip() for task in tasks.iterdir()}
-
-
 def thread_named(daemon, name):
-    (found,) = [tid for tid, comm in threads(daemon).items() if comm == name]
+    (found,) = [tid for tid, comm in daemon.threads().items() if comm == name]
     return found
 
 
@@ -327,7 +321,7 @@ def test_an_idle_daemon_does_nothing(start_daemon):
     def switches():  # a sanitizer has a thread of its own
         return {
             (tid, name, key): int(value)
-            for tid, name in threads(daemon).items()
+            for tid, name in daemon.threads().items()
             if tid == daemon.pid or "/" in name
             for key, value in re.findall(
                 r"^(\w+_ctxt_switches):\s+(\d+)$",
@@ -356,7 +350,7 @@ def test_a_pool_of_threads_counts_all_its_system_calls(start_daemon, tmp_path):
     config = listener("nbd", service="nbd", exports="disk")
     config += f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\nstore = threads\nthreads = 8\n"
     daemon = start_daemon(config)
-    pool = [tid for tid, name in threads(daemon).items() if name.startswith(("nbd/0", "store-"))]
+    pool = [tid for tid, name in daemon.threads().items() if name.startswith(("nbd/0", "store-"))]
     assert len(pool) == 9
     with nbd_client.connect(daemon, "nbd") as client, strace_of(pool, tmp_path / "report") as seen_by_strace:
         before = daemon.stats("nbd")["cost"]["syscalls"]

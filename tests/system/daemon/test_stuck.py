@@ -4,7 +4,6 @@ was."""
 import contextlib
 import ctypes
 import os
-import pathlib
 import re
 import signal
 import threading
@@ -27,10 +26,7 @@ def ptrace(request, tid):
 
 def thread(daemon, name):
     """Its TID."""
-    for task in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir():
-        if (task / "comm").read_text().strip() == name:
-            return int(task.name)
-    return pytest.fail(f"no thread {name}")
+    return next(tid for tid, other in daemon.threads().items() if other == name)
 
 
 @contextlib.contextmanager
@@ -98,10 +94,7 @@ def grown(daemon, tmp_path, **keys):
 
 
 def has_open(daemon, name):
-    files = pathlib.Path(f"/proc/{daemon.pid}/fd")
-    with contextlib.suppress(FileNotFoundError):  # closed while we look
-        return any(os.readlink(fd).endswith(name) for fd in files.iterdir())
-    return True
+    return any(file.endswith(name) for file in daemon.files().values())
 
 
 @contextlib.contextmanager
