@@ -66,10 +66,14 @@ while read -r line; do
 	begin=$SECONDS
 	if ! attempt "$line"; then
 		# What make prints for a user without the right to install: root does so.  Else it is
-		# repeated once, as in the rest of the run: such a test has a defect.
+		# repeated once, with the plugin by which the rest of the run repeats single tests.
 		install=$(sed -n 's/^ *Debian, Ubuntu: *sudo //p' /run/said)
-		[ -z "$install" ] || bash -euc "DEBIAN_FRONTEND=noninteractive $install -y" 2>&1 | tail -n 2
-		[ -n "$install" ] || echo "newcomer: failed, once more:"
+		if [ -z "$install" ]; then
+			echo "newcomer: failed, once more:"
+			install='apt-get install python3-pytest-rerunfailures'
+			export PYTEST_ADDOPTS='--reruns 1'
+		fi
+		bash -euc "DEBIAN_FRONTEND=noninteractive $install -y" 2>&1 | tail -n 2
 		attempt "$line"
 	fi
 	echo "newcomer: $line: $((SECONDS - begin)) s"
