@@ -1,15 +1,8 @@
 /* What the tests of rows share: documents of listeners, their deltas, and the table of rows. */
 #pragma once
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "measure.h"
 #include "print.h"
+#include "unit.h"
 
 /* A document of one listener; latency buckets as JSON text. */
 static inline json_t *document(const char *listener, const char *service, int count, int bytes,

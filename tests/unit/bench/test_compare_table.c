@@ -6,12 +6,11 @@
 #include "parts.h"
 #include "util.h"
 
-static void table_has_a_baseline(void **state)
+TEST(table_has_a_baseline)
 {
 	struct measures m = {};
 	char *text;
 
-	(void)state;
 	add_delta(&m, NULL, document("slow", "echo", 1000, 10, 2000000, "[[1023, 100]]"), "load");
 	add_delta(&m, NULL, document("fast", "echo", 1000, 10, 1000000, "[[1023, 1000]]"), "load");
 	add_delta(&m, NULL, document("none", "echo", 0, 0, 0, "[]"), "load");
@@ -25,21 +24,19 @@ static void table_has_a_baseline(void **state)
 	measures_free(&m);
 }
 
-static void nothing_ran_is_said(void **state)
+TEST(nothing_ran_is_said)
 {
 	struct measures m = {};
 	char *text = rendered(&m);
 
-	(void)state;
 	assert_string_equal(text, "No operations in the interval.\n");
 	free(text);
 }
 
-static void operations_of_other_sizes_are_compared_by_bytes(void **state)
+TEST(operations_of_other_sizes_are_compared_by_bytes)
 {
 	struct measures m = {};
 
-	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 1000, 64000, 1, "[]"), "");
 	add_delta(&m, NULL, document("b", "echo", 1000, 65000, 1, "[]"), "");
 	assert_int_equal(judge_cost_figure(m.rows, 2), FIGURE_CPU_PER_OP);
@@ -70,11 +67,10 @@ static double other_of(enum measure_irq_time irq_time, uint64_t softirq_ns, uint
 	return figure_value(&row, FIGURE_OTHER);
 }
 
-static void softirqs_in_threads_time_are_not_taken_off_twice(void **state)
+TEST(softirqs_in_threads_time_are_not_taken_off_twice)
 {
 	uint64_t own = 700 * NS_PER_MS, softirq = 150 * NS_PER_MS;
 
-	(void)state;
 	assert_float_equal(other_of(IRQ_TIME_IN_THREADS, softirq, own), 0.2, 1e-9);
 	assert_float_equal(other_of(IRQ_TIME_APART, softirq, own), 0.05, 1e-9);
 	assert_true(isnan(other_of(IRQ_TIME_UNKNOWN, softirq, own)));
@@ -84,13 +80,12 @@ static void softirqs_in_threads_time_are_not_taken_off_twice(void **state)
 	assert_true(isnan(other_of(IRQ_TIME_IN_THREADS, softirq, 1200 * NS_PER_MS)));
 }
 
-static void figures_are_medians_with_their_spread(void **state)
+TEST(figures_are_medians_with_their_spread)
 {
 	static const int cost[] = { 900, 1100, 1000 };
 	struct measures m = {};
 	struct spread s;
 
-	(void)state;
 	add_visits(&m, "a", 3, cost);
 	measures_merge(&m);
 	assert_int_equal(m.count, 1);
@@ -104,13 +99,12 @@ static void figures_are_medians_with_their_spread(void **state)
 	measures_free(&m);
 }
 
-static void trips_are_medians_as_other_figures_are(void **state)
+TEST(trips_are_medians_as_other_figures_are)
 {
 	static const int cost[] = { 1000, 1000 };
 	struct measures m = {};
 	uint64_t ns;
 
-	(void)state;
 	add_visits(&m, "a", 2, cost);
 	for (unsigned i = 0; i < m.count; i++) {
 		m.rows[i]->generator.result.quantiles[0] =
@@ -123,13 +117,12 @@ static void trips_are_medians_as_other_figures_are(void **state)
 	measures_free(&m);
 }
 
-static void all_listeners_that_share_a_cpu_are_named(void **state)
+TEST(all_listeners_that_share_a_cpu_are_named)
 {
 	static const int cost[] = { 1000 };
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		add_visits(&m, (const char *const[]){ "a", "b", "c" }[i], 1, cost);
 	m.rows[1]->generator.shared_cpus = 1;
@@ -147,7 +140,7 @@ static void all_listeners_that_share_a_cpu_are_named(void **state)
 }
 
 /* Two visits, of which one was throttled, on a host that has whatever costs. */
-static void conditions_that_void_figures_are_said(void **state)
+TEST(conditions_that_void_figures_are_said)
 {
 	static const char host[] =
 		"{\"host\": {\"governor\": \"powersave\", \"clocksource\": \"hpet\", \"turbo\": "
@@ -167,7 +160,6 @@ static void conditions_that_void_figures_are_said(void **state)
 	struct measures m = { 0 };
 	struct result *r;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		struct measure *row = measures_add(&m);
 		char text[256];
@@ -210,7 +202,7 @@ static void conditions_that_void_figures_are_said(void **state)
 }
 
 /* 1,000 requests of a generator that ran for so long, on a listener that counted so many. */
-static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
+TEST(a_count_of_requests_that_cannot_be_is_unknown)
 {
 	static const struct {
 		uint64_t lived_ms;
@@ -229,7 +221,6 @@ static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
 		{ 1000, 0, 500, 0, 0, false, true },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct measure row = { .listener_count = cases[i].operations,
 				       .bytes_in = cases[i].bytes,
@@ -246,13 +237,12 @@ static void a_count_of_requests_that_cannot_be_is_unknown(void **state)
 }
 
 /* iperf3 and iperf report bytes alone: they are shown beside those of the listener. */
-static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
+TEST(bytes_of_the_generator_stand_beside_the_listeners)
 {
 	static const int cost[] = { 1000 };
 	struct measures m = {};
 	char *text;
 
-	(void)state;
 	add_visits(&m, "a", 1, cost);
 	text = rendered(&m);
 	assert_null(strstr(text, "genMB"));
@@ -263,22 +253,4 @@ static void bytes_of_the_generator_stand_beside_the_listeners(void **state)
 	assert_non_null(strstr(text, " 123 "));
 	free(text);
 	measures_free(&m);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(table_has_a_baseline),
-		cmocka_unit_test(nothing_ran_is_said),
-		cmocka_unit_test(operations_of_other_sizes_are_compared_by_bytes),
-		cmocka_unit_test(softirqs_in_threads_time_are_not_taken_off_twice),
-		cmocka_unit_test(figures_are_medians_with_their_spread),
-		cmocka_unit_test(trips_are_medians_as_other_figures_are),
-		cmocka_unit_test(all_listeners_that_share_a_cpu_are_named),
-		cmocka_unit_test(conditions_that_void_figures_are_said),
-		cmocka_unit_test(a_count_of_requests_that_cannot_be_is_unknown),
-		cmocka_unit_test(bytes_of_the_generator_stand_beside_the_listeners),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

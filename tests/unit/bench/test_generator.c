@@ -1,17 +1,9 @@
 /* bench/generator/generator.c: reads the results of real runs, recorded from the programs of Debian
  * 12, and refuses other text. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "generator.h"
+#include "unit.h"
 #include "util.h"
 
 /* From the top of the tree, where make runs the tests. */
@@ -94,9 +86,8 @@ static const struct expected results[] = {
 	  20000 * 4096. / 0.434, 0, 0 },
 };
 
-static void recorded_runs_are_read(void **state)
+TEST(recorded_runs_are_read)
 {
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(results); i++) {
 		const struct expected *e = &results[i];
 		struct generator_result r = parse(e->file, e->command);
@@ -120,12 +111,11 @@ static void recorded_runs_are_read(void **state)
 }
 
 /* sockperf prints half of the round trip, unless its options ask for all of it. */
-static void a_full_round_trip_of_sockperf_is_not_doubled(void **state)
+TEST(a_full_round_trip_of_sockperf_is_not_doubled)
 {
 	char *argv[] = { "sockperf", "ping-pong", "--full-rtt", NULL };
 	struct generator_result r;
 
-	(void)state;
 	assert_true(generator_parse(argv,
 				    "sockperf: [Total Run] ReceivedMessages=10\n"
 				    "sockperf: [Valid Duration] RunTime=0.5 sec; SentMessages=9; "
@@ -136,12 +126,11 @@ static void a_full_round_trip_of_sockperf_is_not_doubled(void **state)
 	assert_quantile(&r, 0.5, 21631);
 }
 
-static void terabytes_are_read(void **state)
+TEST(terabytes_are_read)
 {
 	char *argv[] = { "iperf3", NULL };
 	struct generator_result r;
 
-	(void)state;
 	assert_true(
 		generator_parse(argv,
 				"Connecting\n[  5]   0.00-600.00 sec  1.50 TBytes  22.0 Gbits/sec"
@@ -150,26 +139,24 @@ static void terabytes_are_read(void **state)
 	assert_about(r.bytes, 1.5 * 1099511627776.);
 }
 
-static void versions_are_asked_of_the_generator(void **state)
+TEST(versions_are_asked_of_the_generator)
 {
 	char *const wrapped[] = { (char *)"taskset",      (char *)"-c",  (char *)"1",
 				  (char *)"/usr/bin/wrk", (char *)"URL", NULL };
 	char *const other[] = { (char *)"true", NULL };
 	const char *program;
 
-	(void)state;
 	assert_string_equal(generator_version(wrapped, &program), "-v");
 	assert_string_equal(program, "/usr/bin/wrk");
 	assert_null(generator_version(other, &program));
 }
 
 /* What fio did in ramp_time is in the listener's counts alone. */
-static void fio_with_a_ramp_has_rates_and_no_count(void **state)
+TEST(fio_with_a_ramp_has_rates_and_no_count)
 {
 	char *const argv[] = { (char *)"fio", NULL };
 	struct generator_result r = { 0 };
 
-	(void)state;
 	assert_true(generator_parse(argv,
 				    "{\"global options\": {\"ramp_time\": \"1\"}, \"jobs\": "
 				    "[{\"read\": {\"total_ios\": 9, \"iops\": 3}}]}",
@@ -178,41 +165,38 @@ static void fio_with_a_ramp_has_rates_and_no_count(void **state)
 }
 
 /* fio's two directions have no common percentiles, unless one had nearly all requests. */
-static void percentiles_of_two_directions_are_not_mixed(void **state)
+TEST(percentiles_of_two_directions_are_not_mixed)
 {
 	struct generator_result mixed = parse("fio-json", "fio"),
 				one = parse("fio-net-json", "fio");
 	uint64_t ns;
 
-	(void)state;
 	assert_false(generator_quantile(&mixed, 0.5, &ns));
 	assert_true(generator_quantile(&one, 0.5, &ns));
 	assert_true(generator_quantile(&one, 0.999, &ns));
 }
 
-static void of_repeated_options_the_last_counts(void **state)
+TEST(of_repeated_options_the_last_counts)
 {
 	static char *const argv[] = { "redis-benchmark", "-n", "1000", "-q", "-n2000", NULL };
 	struct generator_result r;
 
-	(void)state;
 	assert_true(
 		generator_parse(argv, "SET: 1000.00 requests per second, p50=0.1 msec\n", 0, &r));
 	assert_true(r.requests == 2000);
 }
 
 /* ab counts whole milliseconds: 0 is a time too short for it, not no time. */
-static void times_below_the_resolution_of_ab_are_unknown(void **state)
+TEST(times_below_the_resolution_of_ab_are_unknown)
 {
 	struct generator_result r = parse("ab", "ab");
 	uint64_t ns;
 
-	(void)state;
 	assert_false(generator_quantile(&r, 0.5, &ns));
 	assert_int_equal(r.quantile_count, 0);
 }
 
-static void text_other_than_a_result_is_refused(void **state)
+TEST(text_other_than_a_result_is_refused)
 {
 	static char *const lines[][3] = {
 		{ "redis-benchmark", "-q", NULL },
@@ -236,50 +220,28 @@ static void text_other_than_a_result_is_refused(void **state)
 					     "requests: total" };
 	struct generator_result r;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)
 		for (unsigned j = 0; j < ARRAY_SIZE(texts); j++)
 			assert_false(generator_parse(lines[i], texts[j], 0, &r));
 }
 
-static void a_silent_copy_is_one_request(void **state)
+TEST(a_silent_copy_is_one_request)
 {
 	char *argv[] = { "nbdcopy", "nbd://127.0.0.1:10809/disk0", "null:", NULL };
 	struct generator_result r;
 
-	(void)state;
 	assert_true(generator_parse(argv, "", 2 * NS_PER_S, &r));
 	assert_about(r.requests, 1);
 	assert_about(r.requests_per_s, 0.5);
 	assert_quantile(&r, 0.5, 2 * NS_PER_S);
 }
 
-static void programs_are_found_behind_wrappers(void **state)
+TEST(programs_are_found_behind_wrappers)
 {
 	char *pinned[] = { "taskset", "-c", "1", "/opt/bin/wrk", "-t1", NULL };
 	char *other[] = { "sh", "-c", "wrk", NULL }, *none[] = { NULL };
 
-	(void)state;
 	assert_string_equal(generator_name(pinned), "wrk");
 	assert_null(generator_name(other)); /* a shell prints any text */
 	assert_null(generator_name(none));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(versions_are_asked_of_the_generator),
-		cmocka_unit_test(fio_with_a_ramp_has_rates_and_no_count),
-		cmocka_unit_test(recorded_runs_are_read),
-		cmocka_unit_test(a_full_round_trip_of_sockperf_is_not_doubled),
-		cmocka_unit_test(terabytes_are_read),
-		cmocka_unit_test(percentiles_of_two_directions_are_not_mixed),
-		cmocka_unit_test(of_repeated_options_the_last_counts),
-		cmocka_unit_test(times_below_the_resolution_of_ab_are_unknown),
-		cmocka_unit_test(text_other_than_a_result_is_refused),
-		cmocka_unit_test(a_silent_copy_is_one_request),
-		cmocka_unit_test(programs_are_found_behind_wrappers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,9 @@
 /* A generator on several hosts: what their parts are together, and what is said of them. */
-#include "measure_case.h"
-
 #include <math.h>
 
 #include "generator_sum.h"
 #include "hosts.h"
+#include "measure_case.h"
 #include "print.h"
 #include "util.h"
 
@@ -27,14 +26,13 @@ static struct generator_part part_of(const char *host, unsigned end_ms, unsigned
 	};
 }
 
-static void requests_are_added_over_the_whole_time(void **state)
+TEST(requests_are_added_over_the_whole_time)
 {
 	const struct generator_part parts[] = { part_of("c1", 1200, 1000, 1000, 10, 90),
 						part_of("c2", 1300, 1000, 3000, 30, 70) };
 	struct generator_sum sum = generator_sum(parts, 2);
 	uint64_t ns;
 
-	(void)state;
 	/* From 200 to 1300 ms; both from 300 to 1200. */
 	assert_true(fabs(sum.overlap - 900.0 / 1100) < 1e-6);
 	assert_true(sum.result.requests == 4000 && sum.result.bytes == 40000);
@@ -44,24 +42,22 @@ static void requests_are_added_over_the_whole_time(void **state)
 	assert_true(generator_quantile(&sum.result, 0.99, &ns) && ns == 90);
 }
 
-static void hosts_that_did_not_overlap_make_no_rate_higher(void **state)
+TEST(hosts_that_did_not_overlap_make_no_rate_higher)
 {
 	const struct generator_part parts[] = { part_of("c1", 1200, 1000, 1000, 1, 2),
 						part_of("c2", 3200, 1000, 1000, 1, 2) };
 	struct generator_sum sum = generator_sum(parts, 2);
 
-	(void)state;
 	assert_true(sum.overlap == 0);
 	assert_true(fabs(sum.result.requests_per_s - 2000 / 3.0) < 1e-3);
 }
 
-static void what_one_host_does_not_tell_is_unknown(void **state)
+TEST(what_one_host_does_not_tell_is_unknown)
 {
 	struct generator_part parts[] = { part_of("c1", 1200, 1000, 1000, 1, 2),
 					  part_of("c2", 1200, 1000, 1000, 1, 2) };
 	struct generator_sum sum;
 
-	(void)state;
 	parts[1].result.requests = 0; /* but the rate */
 	parts[1].result.quantile_count = 1;
 	sum = generator_sum(parts, 2);
@@ -100,12 +96,11 @@ static void add_visit(struct measures *m, const char *listener, double first, do
 	g->hosts = json_object_get(m->rows[m->count - 1]->source, "generator_hosts");
 }
 
-static void a_percentile_of_all_hosts_is_a_bound(void **state)
+TEST(a_percentile_of_all_hosts_is_a_bound)
 {
 	struct measures m = {};
 	char text[HOSTS_BOUNDS_BYTES], *table;
 
-	(void)state;
 	add_visit(&m, "a", 0.5, 0.5, 1);
 	assert_int_equal(hosts_count(m.rows[0]), 2);
 	assert_true(hosts_bounds(m.rows[0], FIGURE_TRIP99, text));
@@ -120,7 +115,7 @@ static void a_percentile_of_all_hosts_is_a_bound(void **state)
 	measures_free(&m);
 }
 
-static void the_table_of_hosts_names_each_load(void **state)
+TEST(the_table_of_hosts_names_each_load)
 {
 	struct measures m = {};
 	struct output out = { .width = 200 };
@@ -128,7 +123,6 @@ static void the_table_of_hosts_names_each_load(void **state)
 	char *table;
 	size_t bytes;
 
-	(void)state;
 	add_visit(&m, "a", 0.5, 0.5, 1);
 	add_visit(&m, "a", 0.5, 0.5, 1);
 	m.rows[0]->label = "c=1";
@@ -144,12 +138,11 @@ static void the_table_of_hosts_names_each_load(void **state)
 	measures_free(&m);
 }
 
-static void saved_rows_have_each_host(void **state)
+TEST(saved_rows_have_each_host)
 {
 	struct measures m = {}, loaded = {};
 	json_t *saved;
 
-	(void)state;
 	add_visit(&m, "a", 0.5, 0.25, 0.5);
 	saved = measure_to_json(m.rows[0]);
 	assert_int_equal(measures_add_json(&loaded, saved), 0);
@@ -178,11 +171,10 @@ static char *said_of(double first, double second, double overlap, const char *ki
 	return text;
 }
 
-static void the_limit_is_judged_by_each_host(void **state)
+TEST(the_limit_is_judged_by_each_host)
 {
 	char *text = said_of(0.97, 0.5, 1, "limited_hosts");
 
-	(void)state;
 	assert_non_null(strstr(text, "by their busiest threads (c1):"));
 	free(text);
 	assert_null(said_of(0.97, 0.5, 1, "generator_limit"));
@@ -193,30 +185,13 @@ static void the_limit_is_judged_by_each_host(void **state)
 	assert_null(said_of(0.5, 0.5, 1, "limited_hosts"));
 }
 
-static void hosts_that_hardly_ran_together_are_named(void **state)
+TEST(hosts_that_hardly_ran_together_are_named)
 {
 	char *text = said_of(0.5, 0.5, 0.71, "overlap");
 
-	(void)state;
 	assert_non_null(strstr(text, "they ran together for only 71 % of the time (a)"));
 	free(text);
 	text = said_of(0.5, 0.5, 0.95, "overlap");
 	assert_null(strstr(text, "together"));
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(requests_are_added_over_the_whole_time),
-		cmocka_unit_test(hosts_that_did_not_overlap_make_no_rate_higher),
-		cmocka_unit_test(what_one_host_does_not_tell_is_unknown),
-		cmocka_unit_test(a_percentile_of_all_hosts_is_a_bound),
-		cmocka_unit_test(the_table_of_hosts_names_each_load),
-		cmocka_unit_test(saved_rows_have_each_host),
-		cmocka_unit_test(the_limit_is_judged_by_each_host),
-		cmocka_unit_test(hosts_that_hardly_ran_together_are_named),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

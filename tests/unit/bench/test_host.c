@@ -1,23 +1,16 @@
 /* bench/host/host.c: the softirqs of the listener's CPUs are a part of the machine's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "host.h"
+#include "unit.h"
 #include "util.h"
 
-static void softirqs_of_all_cpus_are_the_machine_s(void **state)
+TEST(softirqs_of_all_cpus_are_the_machine_s)
 {
 	struct measure_machine none, all, each, later;
 	cpu_set_t set;
 	uint64_t sum = 0, ticks;
 
-	(void)state;
 	CPU_ZERO(&set);
 	host_cpu(&set, &none);
 	assert_int_equal(none.served_softirq_ns, 0);
@@ -39,21 +32,10 @@ static void softirqs_of_all_cpus_are_the_machine_s(void **state)
 	assert_true(all.softirq_ns > 0);
 }
 
-static void its_difference_is_that_of_two_readings(void **state)
+TEST(its_difference_is_that_of_two_readings)
 {
 	const struct measure_machine before = { .served_softirq_ns = 5, .cpus = 1 };
 	const struct measure_machine after = { .served_softirq_ns = 12, .cpus = 1 };
 
-	(void)state;
 	assert_int_equal(host_cpu_delta(&before, &after).served_softirq_ns, 7);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(softirqs_of_all_cpus_are_the_machine_s),
-		cmocka_unit_test(its_difference_is_that_of_two_readings),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

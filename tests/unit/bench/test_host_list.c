@@ -1,13 +1,7 @@
 /* Lists of hosts, as compare --on takes them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "host_list.h"
+#include "unit.h"
 #include "util.h"
 
 /* The hosts, with a space between them. */
@@ -36,18 +30,16 @@ static void refuse(const char *text, const char *expected)
 	host_list_free(&hosts);
 }
 
-static void names_are_a_list(void **state)
+TEST(names_are_a_list)
 {
-	(void)state;
 	expect("c1", "c1");
 	expect("c1,root@c2,2001:db8::1", "c1 root@c2 2001:db8::1");
 }
 
-static void what_is_no_list_is_refused(void **state)
+TEST(what_is_no_list_is_refused)
 {
 	char many[HOST_LIST_MAX * 8] = "h";
 
-	(void)state;
 	refuse("", "expected [USER@]HOST");
 	refuse("c1,", "expected [USER@]HOST");
 	refuse("c1,-oProxyCommand=x", "expected [USER@]HOST");
@@ -56,14 +48,4 @@ static void what_is_no_list_is_refused(void **state)
 	for (unsigned i = 0; i < HOST_LIST_MAX; i++)
 		sprintf(many + strlen(many), ",c%u", i);
 	refuse(many, "there are too many hosts, got 'c63'");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_are_a_list),
-		cmocka_unit_test(what_is_no_list_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "print.h"
 #include "util.h"
 
-static void a_row_is_judged_by_its_ratios_to_the_first(void **state)
+TEST(a_row_is_judged_by_its_ratios_to_the_first)
 {
 	static const int first[] = { 800, 1600, 1200, 1000, 900, 1100 };
 	static const int less[] = { 640, 1300, 955, 800, 715, 890 };
@@ -15,7 +15,6 @@ static void a_row_is_judged_by_its_ratios_to_the_first(void **state)
 	static const int noisy[] = { 640, 2000, 960, 1250, 900, 1100 };
 	char *text = two_listeners(first, less, 6);
 
-	(void)state;
 	/* The range of each is three times as large as the difference. */
 	assert_non_null(strstr(text, "-20 %  19 to 21 % less"));
 	assert_non_null(strstr(text, "echo (CPU per operation, 6 rounds)\n"));
@@ -60,11 +59,10 @@ static char *rates_beside_costs(double busy)
 	return text;
 }
 
-static void rates_are_judged_unless_they_are_the_generators(void **state)
+TEST(rates_are_judged_unless_they_are_the_generators)
 {
 	char *text = rates_beside_costs(0.5);
 
-	(void)state;
 	assert_non_null(strstr(text, "b: requests 10 % more."));
 	assert_null(strstr(text, "round trip p50 "));
 	free(text);
@@ -88,14 +86,13 @@ static void add_tls_visits(struct measures *m, const char *listener, const char 
 	}
 }
 
-static void the_kernels_tls_is_compared_with_the_librarys(void **state)
+TEST(the_kernels_tls_is_compared_with_the_librarys)
 {
 	static const int none[10] = { 800, 1600, 1200, 1000, 900, 1100, 800, 1600, 1200, 1000 };
 	int user[10], ktls[10];
 	struct measures m = {};
 	char *text;
 
-	(void)state;
 	for (unsigned i = 0; i < 10; i++) {
 		user[i] = 2 * none[i];
 		ktls[i] = user[i] * 9 / 10;
@@ -113,13 +110,12 @@ static void the_kernels_tls_is_compared_with_the_librarys(void **state)
 	measures_free(&m);
 }
 
-static void rounds_without_a_cost_and_rates_apart_are_said(void **state)
+TEST(rounds_without_a_cost_and_rates_apart_are_said)
 {
 	static const int cost[10] = { 1000, 1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010 };
 	struct measures m = {};
 	char *text;
 
-	(void)state;
 	add_visits(&m, "a", 10, cost);
 	add_visits(&m, "b", 10, cost);
 	for (unsigned i = 10; i < 20; i++)
@@ -134,13 +130,12 @@ static void rounds_without_a_cost_and_rates_apart_are_said(void **state)
 	measures_free(&m);
 }
 
-static void rounds_of_other_runs_are_not_compared(void **state)
+TEST(rounds_of_other_runs_are_not_compared)
 {
 	static const int cost[] = { 1000, 1000, 1000, 1000, 1000, 1000, 1000 };
 	struct measures m = {};
 	char *text;
 
-	(void)state;
 	add_visits(&m, "a", 7, cost);
 	add_visits(&m, "b", 7, cost);
 	for (unsigned i = 7; i < 12; i++)
@@ -152,12 +147,11 @@ static void rounds_of_other_runs_are_not_compared(void **state)
 	measures_free(&m);
 }
 
-static void visits_of_another_setup_are_another_row(void **state)
+TEST(visits_of_another_setup_are_another_row)
 {
 	static const int cost[] = { 1000, 1000, 1000 };
 	struct measures m = {};
 
-	(void)state;
 	add_visits(&m, "a", 3, cost);
 	m.rows[1]->visit.setup = "other";
 	m.rows[2]->visit.build = "other";
@@ -216,14 +210,13 @@ static enum gate gated(const int *before, const int *now, unsigned runs, char **
 	return gate;
 }
 
-static void the_gate_compares_whole_runs(void **state)
+TEST(the_gate_compares_whole_runs)
 {
 	static const int good[] = { 990, 1000, 1010, 1005, 995 };
 	static const int bad[] = { 1090, 1100, 1110, 1105, 1095 };
 	static const int noisy[] = { 900, 1000, 1200, 950, 1100 };
 	char *text;
 
-	(void)state;
 	assert_int_equal(gated(good, good, 5, &text), GATE_PASSED);
 	assert_non_null(strstr(text, "0 of 1 are worse"));
 	free(text);
@@ -245,13 +238,12 @@ static void the_gate_compares_whole_runs(void **state)
 	free(text);
 }
 
-static void the_gate_refuses_what_is_not_comparable(void **state)
+TEST(the_gate_refuses_what_is_not_comparable)
 {
 	static const int cost[] = { 990, 1000, 1010, 1005, 995 };
 	struct measures before = {}, now = {}, none = {};
 	char *text;
 
-	(void)state;
 	add_runs(&before, "old", 5, cost);
 	add_runs(&now, "new", 5, cost);
 	assert_int_equal(compared(&none, &now, false, &text), GATE_NOT_COMPARABLE);
@@ -271,12 +263,11 @@ static void the_gate_refuses_what_is_not_comparable(void **state)
 	measures_free(&now);
 }
 
-static void runs_beside_themselves_have_not_changed(void **state)
+TEST(runs_beside_themselves_have_not_changed)
 {
 	struct measures m = {};
 	char *text;
 
-	(void)state;
 	add_visit_of(&m, "run", 0, 1000);
 	for (unsigned i = 0; i < 3; i++)
 		add_visit_of(&m, "run", 1, 2000);
@@ -300,13 +291,12 @@ static void set_conditions(struct measures *m, const char *text)
 	}
 }
 
-static void what_changed_between_is_told(void **state)
+TEST(what_changed_between_is_told)
 {
 	static const int cost[] = { 990, 1000, 1010, 1005, 995 };
 	struct measures before = {}, now = {};
 	char *text;
 
-	(void)state;
 	add_runs(&before, "old", 5, cost);
 	add_runs(&now, "new", 5, cost);
 	assert_int_equal(compared(&before, &now, false, &text), GATE_PASSED);
@@ -334,7 +324,7 @@ static void what_changed_between_is_told(void **state)
 	measures_free(&now);
 }
 
-static void a_limit_is_a_figure_a_sign_and_a_value(void **state)
+TEST(a_limit_is_a_figure_a_sign_and_a_value)
 {
 	static const struct {
 		const char *text;
@@ -369,7 +359,6 @@ static void a_limit_is_a_figure_a_sign_and_a_value(void **state)
 	char error[LIMIT_ERROR_BYTES];
 	struct limit l;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(good); i++) {
 		assert_true(limit_parse(good[i].text, &l, error));
 		assert_int_equal(l.figure, good[i].figure);
@@ -412,7 +401,7 @@ static enum gate limited(const char *text, unsigned rounds, char **ret_said)
 	return gate;
 }
 
-static void a_row_fails_a_limit_if_its_whole_interval_does(void **state)
+TEST(a_row_fails_a_limit_if_its_whole_interval_does)
 {
 	static const struct {
 		const char *limit;
@@ -427,7 +416,6 @@ static void a_row_fails_a_limit_if_its_whole_interval_does(void **state)
 	};
 	char *text;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(limited(cases[i].limit, 8, &text), cases[i].gate);
 		if (!strstr(text, cases[i].said))
@@ -441,24 +429,4 @@ static void a_row_fails_a_limit_if_its_whole_interval_does(void **state)
 	assert_int_equal(limited("trip99>2us", 5, &text), GATE_NOT_COMPARABLE);
 	assert_non_null(strstr(text, "known in 0 visits or blocks of them, it takes 6"));
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_row_is_judged_by_its_ratios_to_the_first),
-		cmocka_unit_test(rates_are_judged_unless_they_are_the_generators),
-		cmocka_unit_test(the_kernels_tls_is_compared_with_the_librarys),
-		cmocka_unit_test(rounds_without_a_cost_and_rates_apart_are_said),
-		cmocka_unit_test(rounds_of_other_runs_are_not_compared),
-		cmocka_unit_test(visits_of_another_setup_are_another_row),
-		cmocka_unit_test(the_gate_compares_whole_runs),
-		cmocka_unit_test(the_gate_refuses_what_is_not_comparable),
-		cmocka_unit_test(runs_beside_themselves_have_not_changed),
-		cmocka_unit_test(what_changed_between_is_told),
-		cmocka_unit_test(a_limit_is_a_figure_a_sign_and_a_value),
-		cmocka_unit_test(a_row_fails_a_limit_if_its_whole_interval_does),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,9 @@
  * groups, the page. */
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "layers_group.h"
 #include "measure_case.h"
@@ -50,7 +42,7 @@ static enum layer layer_of_chain(const char *chain)
 
 /* Written by hand: those of sockets and rings after chains that were sampled on Linux 6.18, and
  * shortened; those of files, block devices and netfilter from the names of the functions alone. */
-static void chains_belong_to_the_innermost_layer(void **state)
+TEST(chains_belong_to_the_innermost_layer)
 {
 	static const struct {
 		enum layer layer;
@@ -92,16 +84,14 @@ static void chains_belong_to_the_innermost_layer(void **state)
 		{ LAYER_OTHER, "" },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
 		if (layer_of_chain(cases[i].chain) != cases[i].layer)
 			fail_msg("%s: %s", cases[i].chain,
 				 layer_infos[layer_of_chain(cases[i].chain)].name);
 }
 
-static void owners(void **state)
+TEST(owners)
 {
-	(void)state;
 	assert_int_equal(layer_of_function("anything", "[ext4]"), LAYER_FILES);
 	assert_int_equal(layer_of_function("anything", "[nf_conntrack]"), LAYER_NETFILTER);
 	assert_int_equal(layer_of_function("rxe_post_send", "[rdma_rxe]"), LAYER_RDMA);
@@ -113,7 +103,7 @@ static void owners(void **state)
 	assert_int_equal(layer_of_function("anything", ""), LAYER_NONE);
 }
 
-static void our_own_functions_by_the_tree(void **state)
+TEST(our_own_functions_by_the_tree)
 {
 	static const struct {
 		const char *name, *file;
@@ -128,7 +118,6 @@ static void our_own_functions_by_the_tree(void **state)
 		{ "control_start", "", LAYER_CORE },     { "run", "file_threads.c", LAYER_STORE },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
 		if (layer_of_own(cases[i].name, cases[i].file) != cases[i].layer)
 			fail_msg("%s of '%s': %s", cases[i].name, cases[i].file,
@@ -137,11 +126,10 @@ static void our_own_functions_by_the_tree(void **state)
 
 /* ---- Symbols ---- */
 
-static void kallsyms(void **state)
+TEST(kallsyms)
 {
 	struct symbols s;
 
-	(void)state;
 	assert_int_equal(symbols_kernel(&s, strdup("ffffffff81000200 T tcp_ack\n"
 						   "ffffffff81000100 t __schedule\n"
 						   "ffffffff81000180 D not_code\n"
@@ -159,7 +147,7 @@ static void kallsyms(void **state)
 	symbols_free(&s);
 }
 
-static void our_own_program(void **state)
+TEST(our_own_program)
 {
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	unsigned char *image;
@@ -167,7 +155,6 @@ static void our_own_program(void **state)
 	struct stat st;
 	bool found = false;
 
-	(void)state;
 	assert_int_equal(fstat(fd, &st), 0);
 	image = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	assert_true(image != MAP_FAILED);
@@ -192,12 +179,11 @@ static void our_own_program(void **state)
 }
 
 /* A process of which all is known: this one. */
-static void addresses_of_a_process(void **state)
+TEST(addresses_of_a_process)
 {
 	struct spaces *s = spaces_new();
 	struct reason reason;
 
-	(void)state;
 	assert_int_equal(spaces_read_process(s, getpid(), &reason), 0);
 	assert_true(spaces_has_own(s));
 	assert_string_equal(spaces_user(s, (uintptr_t)addresses_of_a_process + 1)->name,
@@ -207,13 +193,12 @@ static void addresses_of_a_process(void **state)
 	spaces_free(s);
 }
 
-static void a_sample(void **state)
+TEST(a_sample)
 {
 	uint64_t body[] = { 0, 5000, 1001001, 2, 0xffffffff81000000, 0xffffffff82000000 };
 	uint32_t ids[] = { 7, 8 };
 	struct perf_sample sample;
 
-	(void)state;
 	memcpy(&body[0], ids, sizeof(ids));
 	assert_true(perf_sample_parse(body, sizeof(body), &sample));
 	assert_int_equal(sample.tid, 8);
@@ -229,14 +214,13 @@ static void a_sample(void **state)
 
 /* ---- Sums ---- */
 
-static void samples_wait_until_they_count(void **state)
+TEST(samples_wait_until_they_count)
 {
 	static const struct symbol tcp = { .name = "tcp_ack", .layer = LAYER_TCP_IP },
 				   lock = { .name = "lock", .layer = LAYER_NONE };
 	const struct symbol *frames[] = { &lock, &tcp };
 	struct weights w = { 0 };
 
-	(void)state;
 	weights_add(&w, frames, 2, 5);
 	weights_drop(&w);
 	assert_int_equal(w.samples, 0);
@@ -253,13 +237,12 @@ static void samples_wait_until_they_count(void **state)
 }
 
 /* Of more functions than are kept the layer still has all the time. */
-static void more_functions_than_are_kept(void **state)
+TEST(more_functions_than_are_kept)
 {
 	enum { MANY = 2 * WEIGHTS_OTHER_MAX };
 	static struct symbol symbols[MANY];
 	struct weights w = { 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < MANY; i++) {
 		const struct symbol *frames[] = { &symbols[i] };
 
@@ -297,14 +280,13 @@ static json_t *sampled(int service, int tcp)
 			 "other", "odd", 3);
 }
 
-static void layers_are_parts_of_the_cost(void **state)
+TEST(layers_are_parts_of_the_cost)
 {
 	enum { ROUNDS = 21 };
 	struct measures m = { 0 };
 	const struct layers_group *l;
 	struct result *r;
 
-	(void)state;
 	for (int round = 1; round <= ROUNDS; round++) {
 		/* Saved rows of earlier releases have rounds without samples. */
 		bool with = round % 3 != 0;
@@ -333,12 +315,11 @@ static void layers_are_parts_of_the_cost(void **state)
 	measures_free(&m);
 }
 
-static void without_samples_there_are_no_layers(void **state)
+TEST(without_samples_there_are_no_layers)
 {
 	struct measures m = { 0 };
 	struct result *r;
 
-	(void)state;
 	add_visit(&m, "a", 1, 10, NULL);
 	add_visit(&m, "b", 1, 10, NULL);
 	r = judged(&m);
@@ -363,7 +344,7 @@ static char *page_of(const struct measures *m)
 	return text;
 }
 
-static void layers_are_on_the_page(void **state)
+TEST(layers_are_on_the_page)
 {
 	static const char *const said[] = {
 		": CPU per operation by layer</h3>",
@@ -373,7 +354,6 @@ static void layers_are_on_the_page(void **state)
 	struct measures m = { 0 };
 	char *page;
 
-	(void)state;
 	for (int round = 1; round <= 9; round++) {
 		add_visit(&m, "a", round, 10, sampled(70, 30));
 		add_visit(&m, "b", round, 10, sampled(70, 30));
@@ -386,24 +366,4 @@ static void layers_are_on_the_page(void **state)
 	assert_null(strstr(page, "nan"));
 	free(page);
 	measures_free(&m);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chains_belong_to_the_innermost_layer),
-		cmocka_unit_test(owners),
-		cmocka_unit_test(our_own_functions_by_the_tree),
-		cmocka_unit_test(kallsyms),
-		cmocka_unit_test(our_own_program),
-		cmocka_unit_test(addresses_of_a_process),
-		cmocka_unit_test(a_sample),
-		cmocka_unit_test(samples_wait_until_they_count),
-		cmocka_unit_test(more_functions_than_are_kept),
-		cmocka_unit_test(layers_are_parts_of_the_cost),
-		cmocka_unit_test(without_samples_there_are_no_layers),
-		cmocka_unit_test(layers_are_on_the_page),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,12 +14,11 @@ static json_t *service_with(const char *listener, int a, int b, int c)
 			 "s", "operations", "a", "count", a, "b", "count", b, "c", "count", c);
 }
 
-static void operations_that_never_happened_are_dropped(void **state)
+TEST(operations_that_never_happened_are_dropped)
 {
 	struct measures m = {};
 	const char *const expected[] = { "busy b", "idle a", "whole a", "whole b", "whole c" };
 
-	(void)state;
 	add_delta(&m, NULL,
 		  json_pack("{s:[o, o, o]}", "listeners", service_with("busy", 0, 2, 0),
 			    service_with("idle", 0, 0, 0), service_with("whole", 1, 1, 1)),
@@ -37,14 +36,13 @@ static void operations_that_never_happened_are_dropped(void **state)
 }
 
 /* An unavailable listener has no figures, rather than zeros. */
-static void unavailable_listeners_have_no_rows(void **state)
+TEST(unavailable_listeners_have_no_rows)
 {
 	json_t *far = service_with("far", 0, 0, 0), *unavailable, *document;
 	struct measures m = {};
 	struct result *r;
 	char *text;
 
-	(void)state;
 	json_object_set_new(far, "state", json_string("unavailable"));
 	json_object_set_new(far, "reason", json_string("no device"));
 	add_delta(&m, NULL,
@@ -69,12 +67,11 @@ static void unavailable_listeners_have_no_rows(void **state)
 	measures_free(&m);
 }
 
-static void delta_subtracts_every_counter(void **state)
+TEST(delta_subtracts_every_counter)
 {
 	struct measures m = {};
 	const struct measure *row;
 
-	(void)state;
 	add_delta(&m, document("a", "echo", 100, 1000, 50000, "[[1023, 10]]"),
 		  document("a", "echo", 300, 5000, 250000, "[[1023, 15], [2047, 5]]"), "");
 	assert_int_equal(m.count, 1);
@@ -109,11 +106,10 @@ static json_t *counted(int count, int kernel, int enabled, int running, int cycl
 	return made;
 }
 
-static void counters_are_known_where_both_ends_have_them(void **state)
+TEST(counters_are_known_where_both_ends_have_them)
 {
 	struct measures m = {};
 
-	(void)state;
 	add_delta(&m, counted(100, 1, 1000, 1000, 7000), counted(300, 1, 3000, 2900, 17000), "");
 	assert_float_equal(figure_value(m.rows[0], FIGURE_CYCLES_PER_OP), 50, 0.001);
 	assert_float_equal(figure_value(m.rows[0], FIGURE_INSTRUCTIONS_PER_OP), 100, 0.001);
@@ -133,11 +129,10 @@ static void counters_are_known_where_both_ends_have_them(void **state)
 }
 
 /* They are of another kind, and must not be compared with those of both. */
-static void instructions_of_user_space_alone_have_a_figure_of_their_own(void **state)
+TEST(instructions_of_user_space_alone_have_a_figure_of_their_own)
 {
 	struct measures m = {};
 
-	(void)state;
 	add_delta(&m, counted(100, 0, 10, 10, 7000), counted(300, 0, 30, 30, 17000), "");
 	m.rows[0]->generator.result.requests = 100;
 	assert_true(isnan(figure_value(m.rows[0], FIGURE_INSTRUCTIONS_PER_REQUEST)));
@@ -158,11 +153,10 @@ static json_t *since(uint64_t since_ns, json_t *document)
 }
 
 /* It does not matter how much the listener before it had done. */
-static void new_or_replaced_listener_counts_from_zero(void **state)
+TEST(new_or_replaced_listener_counts_from_zero)
 {
 	struct measures m = {};
 
-	(void)state;
 	add_delta(&m, document("other", "echo", 100, 0, 0, "[]"),
 		  document("a", "echo", 300, 5, 5, "[[1023, 3]]"), "");
 	add_delta(&m, document("a", "echo", 1000, 9, 9, "[[1023, 500]]"),
@@ -183,12 +177,11 @@ static void new_or_replaced_listener_counts_from_zero(void **state)
 }
 
 /* No figure of a row may be the difference of a wrong pair, nor wrap around. */
-static void a_counter_that_went_backwards_adds_nothing(void **state)
+TEST(a_counter_that_went_backwards_adds_nothing)
 {
 	struct measures m = {};
 	const struct measure *row;
 
-	(void)state;
 	add_delta(&m, document("a", "echo", 1000, 9, 9, "[[1023, 500]]"),
 		  document("a", "echo", 300, 5, 5, "[[1023, 3]]"), "");
 	row = m.rows[0];
@@ -197,13 +190,12 @@ static void a_counter_that_went_backwards_adds_nothing(void **state)
 	measures_free(&m);
 }
 
-static void restarted_daemon_is_noticed(void **state)
+TEST(restarted_daemon_is_noticed)
 {
 	json_t *early = document("a", "echo", 100, 0, 0, "[]");
 	json_t *late = document("a", "echo", 300, 0, 0, "[]");
 	uint64_t interval_ns;
 
-	(void)state;
 	assert_int_equal(measures_interval(early, late, &interval_ns), 0);
 	assert_int_equal(interval_ns, 200);
 	assert_int_equal(measures_interval(late, early, &interval_ns), -ESTALE);
@@ -232,7 +224,7 @@ static double median_in(const json_t *json, const char *figure)
 		       : json_number_value(field_get(value, "median"));
 }
 
-static void json_is_null_where_nothing_can_be_told(void **state)
+TEST(json_is_null_where_nothing_can_be_told)
 {
 	static const char *const of_none[] = { "requests_per_s", "cpu_ns_per_request", "trip50_ns",
 					       "p99_99_ns" };
@@ -240,7 +232,6 @@ static void json_is_null_where_nothing_can_be_told(void **state)
 	struct result *r;
 	json_t *json;
 
-	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 2000, 10, 5, "[[1023, 1000]]"), "");
 	add_delta(&m, NULL, document("b", "echo", 0, 0, 0, "[]"), "");
 	r = judged(&m);
@@ -258,7 +249,7 @@ static void json_is_null_where_nothing_can_be_told(void **state)
 	measures_free(&m);
 }
 
-static void missing_and_odd_fields_are_tolerated(void **state)
+TEST(missing_and_odd_fields_are_tolerated)
 {
 	static const char *const texts[] = {
 		"{}",
@@ -270,7 +261,6 @@ static void missing_and_odd_fields_are_tolerated(void **state)
 		 " \"cost\": {\"syscalls\": 9}, \"engine_features\": {\"a\": 1}}]}"),
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		json_t *document = json_loads(texts[i], 0, NULL);
 		struct measures m = {};
@@ -288,13 +278,12 @@ static void missing_and_odd_fields_are_tolerated(void **state)
 	}
 }
 
-static void select_keeps_the_order_of_the_names(void **state)
+TEST(select_keeps_the_order_of_the_names)
 {
 	json_t *names = json_pack("[s, s, s]", "b", "a", "b");
 	json_t *wrong = json_pack("[s]", "c");
 	struct measures m = {};
 
-	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 1, 0, 0, "[]"), "");
 	add_delta(&m, NULL, document("b", "echo", 1, 0, 0, "[]"), "");
 	assert_true(measures_has(&m, "a"));
@@ -310,11 +299,10 @@ static void select_keeps_the_order_of_the_names(void **state)
 	json_decref(wrong);
 }
 
-static void merge_sums_rows_of_one_label_and_listener(void **state)
+TEST(merge_sums_rows_of_one_label_and_listener)
 {
 	struct measures m = {};
 
-	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 100, 10, 5, "[[1023, 10]]"), "x");
 	add_delta(&m, NULL, document("a", "echo", 200, 20, 7, "[[2047, 30]]"), "x");
 	add_delta(&m, NULL, document("a", "echo", 400, 40, 9, "[[2047, 50]]"), "y");
@@ -331,7 +319,7 @@ static void merge_sums_rows_of_one_label_and_listener(void **state)
 	measures_free(&m);
 }
 
-static void saved_rows_come_back_the_same(void **state)
+TEST(saved_rows_come_back_the_same)
 {
 	struct measures m = {}, back = {};
 	char *text, *again;
@@ -339,7 +327,6 @@ static void saved_rows_come_back_the_same(void **state)
 	json_t *row;
 	FILE *file;
 
-	(void)state;
 	add_delta(&m, NULL, document("a", "echo", 100, 10, 5, "[[1023, 10], [9087, 1]]"),
 		  "x \"y\"");
 	row = measure_to_json(m.rows[0]);
@@ -360,14 +347,13 @@ static void saved_rows_come_back_the_same(void **state)
 	measures_free(&back);
 }
 
-static void a_row_of_an_older_release_names_its_program(void **state)
+TEST(a_row_of_an_older_release_names_its_program)
 {
 	char text[] = "{\"listener\":\"a\",\"count\":1,\"conditions\":{\"nbctl\":\"0.1.0\"}}\n";
 	struct measures m = {};
 	unsigned line;
 	FILE *file = fmemopen(text, strlen(text), "r");
 
-	(void)state;
 	assert_int_equal(measures_load(&m, file, &line), 0);
 	assert_string_equal(field_text(m.rows[0]->conditions, "nbbench"), "0.1.0");
 	assert_null(json_object_get(m.rows[0]->conditions, "nbctl"));
@@ -375,14 +361,13 @@ static void a_row_of_an_older_release_names_its_program(void **state)
 	measures_free(&m);
 }
 
-static void load_names_the_bad_line(void **state)
+TEST(load_names_the_bad_line)
 {
 	char text[] = "{\"listener\":\"a\",\"count\":1}\n\n{\"listener\":\"a\"}\n";
 	struct measures m = {};
 	unsigned line;
 	FILE *file = fmemopen(text, strlen(text), "r");
 
-	(void)state;
 	assert_int_equal(measures_load(&m, file, &line), -EINVAL);
 	assert_int_equal(line, 3);
 	fclose(file);
@@ -403,11 +388,10 @@ static void add_operation(struct measures *m, const char *listener, const char *
 }
 
 /* Of one listener some more than a hundredth are flushes, of another some less. */
-static void operations_of_a_visit_are_one_row(void **state)
+TEST(operations_of_a_visit_are_one_row)
 {
 	struct measures m = {};
 
-	(void)state;
 	for (unsigned round = 1; round <= 2; round++)
 		for (unsigned i = 0; i < 2; i++) {
 			const char *listener = i ? "b" : "a";
@@ -429,11 +413,10 @@ static void operations_of_a_visit_are_one_row(void **state)
 	measures_free(&m);
 }
 
-static void a_listener_is_named_by_what_it_did(void **state)
+TEST(a_listener_is_named_by_what_it_did)
 {
 	struct measures m = {};
 
-	(void)state;
 	add_operation(&m, "a", "read", 1, 100, 100);
 	add_operation(&m, "b", "write", 1, 100, 100);
 	measures_merge(&m);
@@ -441,29 +424,4 @@ static void a_listener_is_named_by_what_it_did(void **state)
 	assert_string_equal(m.rows[0]->operation, "read");
 	assert_string_equal(m.rows[1]->operation, "write");
 	measures_free(&m);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(operations_that_never_happened_are_dropped),
-		cmocka_unit_test(unavailable_listeners_have_no_rows),
-		cmocka_unit_test(delta_subtracts_every_counter),
-		cmocka_unit_test(counters_are_known_where_both_ends_have_them),
-		cmocka_unit_test(instructions_of_user_space_alone_have_a_figure_of_their_own),
-		cmocka_unit_test(new_or_replaced_listener_counts_from_zero),
-		cmocka_unit_test(a_counter_that_went_backwards_adds_nothing),
-		cmocka_unit_test(restarted_daemon_is_noticed),
-		cmocka_unit_test(json_is_null_where_nothing_can_be_told),
-		cmocka_unit_test(missing_and_odd_fields_are_tolerated),
-		cmocka_unit_test(select_keeps_the_order_of_the_names),
-		cmocka_unit_test(merge_sums_rows_of_one_label_and_listener),
-		cmocka_unit_test(saved_rows_come_back_the_same),
-		cmocka_unit_test(a_row_of_an_older_release_names_its_program),
-		cmocka_unit_test(load_names_the_bad_line),
-		cmocka_unit_test(operations_of_a_visit_are_one_row),
-		cmocka_unit_test(a_listener_is_named_by_what_it_did),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

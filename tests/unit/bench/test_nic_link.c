@@ -1,12 +1,9 @@
 /* bench/generator/nic_link.c: how near to its speed an interface came, and what is said of it;
  * bench/host/interface.c: what this host tells. */
-#include "measure_case.h"
-
-#include <stdio.h>
-
 #include "field.h"
 #include "figure.h"
 #include "interface.h"
+#include "measure_case.h"
 #include "nic_link.h"
 #include "util.h"
 
@@ -46,9 +43,8 @@ static void add_row(struct measures *m, int speed_mbit)
 	json_decref(nics);
 }
 
-static void frames_are_longer_than_what_is_counted(void **state)
+TEST(frames_are_longer_than_what_is_counted)
 {
-	(void)state;
 	assert_int_equal(nic_link_bits(1514, 1, MTU), 1538 * 8);
 	/* One packet of software, which is 43 frames. */
 	assert_int_equal(nic_link_bits(65102, 1, MTU), (65102 + 43 * 24) * 8);
@@ -56,12 +52,11 @@ static void frames_are_longer_than_what_is_counted(void **state)
 	assert_int_equal(nic_link_bits(0, 0, MTU), 0);
 }
 
-static void the_rate_is_the_median_of_the_samples(void **state)
+TEST(the_rate_is_the_median_of_the_samples)
 {
 	struct measures m = {};
 	const struct measure_link *link;
 
-	(void)state;
 	add_row(&m, 100);
 	link = &m.rows[0]->link;
 	assert_string_equal(link->interface, "eth1");
@@ -95,23 +90,21 @@ static char *said(int speed_mbit)
 	return text;
 }
 
-static void a_full_link_was_the_limit(void **state)
+TEST(a_full_link_was_the_limit)
 {
 	char *text = said(100);
 
-	(void)state;
 	assert_string_equal(text, "The link was the limit of a: rates there are the link's.");
 	free(text);
 	assert_null(said(200));
 	assert_null(said(0)); /* a speed that nobody tells is no limit */
 }
 
-static void the_link_comes_before_the_generator(void **state)
+TEST(the_link_comes_before_the_generator)
 {
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		bool link, generator;
 
@@ -130,12 +123,11 @@ static void the_link_comes_before_the_generator(void **state)
 	}
 }
 
-static void retransmits_are_told(void **state)
+TEST(retransmits_are_told)
 {
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	add_row(&m, 0);
 	measures_merge(&m);
 	r = judged(&m);
@@ -146,12 +138,11 @@ static void retransmits_are_told(void **state)
 }
 
 /* The clients were on the same host, and came over loopback. */
-static void what_others_sent_is_not_the_listeners(void **state)
+TEST(what_others_sent_is_not_the_listeners)
 {
 	struct measures m = {};
 	json_t *readings = json_array(), *nics = interfaces(100);
 
-	(void)state;
 	json_array_append_new(readings, at_ms(0, 0, 0));
 	json_array_append_new(readings, at_ms(100, 10, 0));
 	add_delta(&m, NULL, document("a", "echo", 1000, 1000 * 1000, 1, "[]"), "");
@@ -163,13 +154,12 @@ static void what_others_sent_is_not_the_listeners(void **state)
 }
 
 /* A card's speed is unknown here, but the counters of an interface with an address never fall. */
-static void this_host_is_read(void **state)
+TEST(this_host_is_read)
 {
 	json_t *all = interface_describe(), *first = interface_read(all),
 	       *second = interface_read(all), *facts;
 	const char *name;
 
-	(void)state;
 	json_object_foreach(all, name, facts) {
 		const json_t *then = json_object_get(json_object_get(first, "interfaces"), name);
 		const json_t *now = json_object_get(json_object_get(second, "interfaces"), name);
@@ -185,19 +175,4 @@ static void this_host_is_read(void **state)
 	json_decref(all);
 	json_decref(first);
 	json_decref(second);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frames_are_longer_than_what_is_counted),
-		cmocka_unit_test(the_rate_is_the_median_of_the_samples),
-		cmocka_unit_test(a_full_link_was_the_limit),
-		cmocka_unit_test(the_link_comes_before_the_generator),
-		cmocka_unit_test(retransmits_are_told),
-		cmocka_unit_test(what_others_sent_is_not_the_listeners),
-		cmocka_unit_test(this_host_is_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

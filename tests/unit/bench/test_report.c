@@ -1,15 +1,9 @@
 /* bench/report: the page and its pictures, out of rows as they may be. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "render.h"
 #include "report.h"
 #include "svg.h"
+#include "unit.h"
 #include "util.h"
 
 static char *written(const struct measures *m, void (*write)(FILE *, const struct measures *))
@@ -155,7 +149,7 @@ static void check_against(const struct measures *m)
 	free(svg);
 }
 
-static void text_from_clients_is_escaped(void **state)
+TEST(text_from_clients_is_escaped)
 {
 	static const char *const cases[][2] = {
 		{ "plain \xc3\xa4 \xe2\x82\xac", "plain \xc3\xa4 \xe2\x82\xac" },
@@ -166,7 +160,6 @@ static void text_from_clients_is_escaped(void **state)
 		{ "tab\tline\n", "tab\tline\n" },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		char *text = escaped(cases[i][0]);
 
@@ -175,12 +168,11 @@ static void text_from_clients_is_escaped(void **state)
 	}
 }
 
-static void no_rows_are_a_page_that_says_so(void **state)
+TEST(no_rows_are_a_page_that_says_so)
 {
 	struct measures m = {};
 	char *page = written(&m, page_of), *svg = written(&m, picture_of);
 
-	(void)state;
 	assert_sound(page);
 	assert_non_null(strstr(page, "No operations"));
 	assert_sound(svg);
@@ -188,12 +180,11 @@ static void no_rows_are_a_page_that_says_so(void **state)
 	free(svg);
 }
 
-static void a_row_that_has_only_a_name_is_tolerated(void **state)
+TEST(a_row_that_has_only_a_name_is_tolerated)
 {
 	struct measures m = {};
 	char *page, *svg;
 
-	(void)state;
 	add(&m, "alone", "", "");
 	measures_merge(&m);
 	page = written(&m, page_of);
@@ -209,7 +200,7 @@ static void a_row_that_has_only_a_name_is_tolerated(void **state)
 	measures_free(&m);
 }
 
-static void numbers_at_the_limits_are_tolerated(void **state)
+TEST(numbers_at_the_limits_are_tolerated)
 {
 	static const char *const odd[] = {
 		", \"cpu_ns\": 9223372036854775807, \"listener_count\": 1, \"interval_ns\": 1",
@@ -227,7 +218,6 @@ static void numbers_at_the_limits_are_tolerated(void **state)
 	struct measures m = {};
 	char name[16], *page, *svg;
 
-	(void)state;
 	for (unsigned i = 0; i < 2 * ARRAY_SIZE(odd); i++) {
 		snprintf(name, sizeof(name), "row%u", i);
 		add(&m, name, i % 2 ? "one" : "two", odd[i / 2]);
@@ -244,12 +234,11 @@ static void numbers_at_the_limits_are_tolerated(void **state)
 	measures_free(&m);
 }
 
-static void every_row_of_256_is_in_the_table(void **state)
+TEST(every_row_of_256_is_in_the_table)
 {
 	struct measures m = {};
 	char name[16], cell[64], *page;
 
-	(void)state;
 	for (unsigned i = 0; i < 256; i++) {
 		snprintf(name, sizeof(name), "row%u", i);
 		add(&m, name, "", ", \"listener_count\": 1000, \"cpu_ns\": 5000");
@@ -267,12 +256,11 @@ static void every_row_of_256_is_in_the_table(void **state)
 	measures_free(&m);
 }
 
-static void names_are_escaped(void **state)
+TEST(names_are_escaped)
 {
 	struct measures m = {};
 	char *page, *svg;
 
-	(void)state;
 	add(&m, "<script>alert(1)</script>", "\\\" onload=\\\"x", "");
 	add(&m, "&lt;", "\\\" onload=\\\"x", "");
 	measures_merge(&m);
@@ -289,7 +277,7 @@ static void names_are_escaped(void **state)
 	measures_free(&m);
 }
 
-static void the_verdict_and_all_figures_are_on_the_page(void **state)
+TEST(the_verdict_and_all_figures_are_on_the_page)
 {
 	static const char *const said[] = {
 		"<p class=\"bold\">fast takes 50 % less CPU time per request than slow: 0.207 of a",
@@ -306,7 +294,6 @@ static void the_verdict_and_all_figures_are_on_the_page(void **state)
 	struct measures m = {};
 	char *page, *svg;
 
-	(void)state;
 	add_visits(&m, "slow", 4000);
 	add_visits(&m, "fast", 2000);
 	add_visits(&m, "same", 4000);
@@ -327,12 +314,11 @@ static void the_verdict_and_all_figures_are_on_the_page(void **state)
 	measures_free(&m);
 }
 
-static void two_loads_are_concluded_together(void **state)
+TEST(two_loads_are_concluded_together)
 {
 	struct measures m = {};
 	char *page;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		add_visits_of(&m, i ? "one" : "two", "slow", 4000);
 		add_visits_of(&m, i ? "one" : "two", "fast", i ? 2000 : 4000);
@@ -350,12 +336,11 @@ static void two_loads_are_concluded_together(void **state)
 	measures_free(&m);
 }
 
-static void rows_of_two_hosts_are_said_to_be(void **state)
+TEST(rows_of_two_hosts_are_said_to_be)
 {
 	struct measures m = {};
 	char *page;
 
-	(void)state;
 	add(&m, "a", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 5\"}}");
 	add(&m, "b", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 6\"}}");
 	measures_merge(&m);
@@ -367,7 +352,7 @@ static void rows_of_two_hosts_are_said_to_be(void **state)
 	measures_free(&m);
 }
 
-static void ticks_keep_their_distance(void **state)
+TEST(ticks_keep_their_distance)
 {
 	static const struct scale scales[] = {
 		{ 0, 7.3, 10, 390, false },  { 0, 9e18, 10, 390, false },
@@ -375,7 +360,6 @@ static void ticks_keep_their_distance(void **state)
 		{ 900, 5000, 220, 8, true }, { 0.1, 10, 0, 380, true },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(scales); i++) {
 		const struct scale *s = &scales[i];
 		struct ticks t = { .count = 0 };
@@ -389,22 +373,4 @@ static void ticks_keep_their_distance(void **state)
 				assert_true(apart * apart >= 25.9 * 25.9);
 			}
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text_from_clients_is_escaped),
-		cmocka_unit_test(no_rows_are_a_page_that_says_so),
-		cmocka_unit_test(a_row_that_has_only_a_name_is_tolerated),
-		cmocka_unit_test(numbers_at_the_limits_are_tolerated),
-		cmocka_unit_test(every_row_of_256_is_in_the_table),
-		cmocka_unit_test(names_are_escaped),
-		cmocka_unit_test(the_verdict_and_all_figures_are_on_the_page),
-		cmocka_unit_test(two_loads_are_concluded_together),
-		cmocka_unit_test(rows_of_two_hosts_are_said_to_be),
-		cmocka_unit_test(ticks_keep_their_distance),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

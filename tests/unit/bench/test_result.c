@@ -1,13 +1,5 @@
 /* bench/result/: rows in, verdicts, doubts, findings and what is open out. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "measure_case.h"
 #include "print.h"
@@ -96,14 +88,13 @@ static void done(struct result *r, struct measures *m)
 }
 
 /* Though a receive brings ten requests, and the cost is lost in the noise. */
-static void calls_are_judged_for_each_request(void **state)
+TEST(calls_are_judged_for_each_request)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
 	struct measures m = {};
 	const struct result_row *row;
 	struct result *r;
 
-	(void)state;
 	state_of_chance = 1;
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
@@ -125,13 +116,12 @@ static void calls_are_judged_for_each_request(void **state)
 }
 
 /* Without requests, calls for each receive depend on how much each receive brings. */
-static void calls_for_each_receive_are_not_judged(void **state)
+TEST(calls_for_each_receive_are_not_judged)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
 	for (unsigned i = 0; i < m.count; i++)
@@ -144,7 +134,7 @@ static void calls_for_each_receive_are_not_judged(void **state)
 
 /* Fewer calls in two loads, for more CPU time in one of them: one sentence each.  Differences in
  * switches are smaller than those in CPU time, and stand before them all the same. */
-static void calls_come_first_then_switches_then_times(void **state)
+TEST(calls_come_first_then_switches_then_times)
 {
 	const struct kind kinds[] = {
 		{ "one", "a", "epoll", 1000, 0.2, 0.5, 0.01 },
@@ -157,7 +147,6 @@ static void calls_come_first_then_switches_then_times(void **state)
 	struct result *r;
 	char *text;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++)
 		add_visits_of(&m, &kinds[i]);
 	r = judged_merged(&m);
@@ -178,7 +167,7 @@ static void calls_come_first_then_switches_then_times(void **state)
 	done(r, &m);
 }
 
-static void what_fewer_calls_cost_follows_them(void **state)
+TEST(what_fewer_calls_cost_follows_them)
 {
 	const struct kind a = { "", "a", "epoll", 1000, 0.2, 0.5, 0.01 };
 	const struct kind b = { "", "b", "io_uring", 1100, 0.05, 0.5, 0.01 };
@@ -186,7 +175,6 @@ static void what_fewer_calls_cost_follows_them(void **state)
 	struct result *r;
 	char *text;
 
-	(void)state;
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
 	r = judged_merged(&m);
@@ -201,9 +189,8 @@ static void what_fewer_calls_cost_follows_them(void **state)
 
 /* Whatever chance makes of the rows: each comparison is decided, the same, or open, and what the
  * sentences say is what the rows say. */
-static void sentences_do_not_contradict_rows(void **state)
+TEST(sentences_do_not_contradict_rows)
 {
-	(void)state;
 	state_of_chance = 5;
 	for (unsigned times = 0; times < 40; times++) {
 		struct measures m = {};
@@ -237,14 +224,13 @@ static void sentences_do_not_contradict_rows(void **state)
 }
 
 /* Half a call for each visit, by what the calls of the others are divided by: operations. */
-static void a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure(void **state)
+TEST(a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure)
 {
 	const struct kind a = of_calls("a", "epoll", 0), b = of_calls("b", "io_uring", 0.2);
 	const double half = 0.5 * 10 / REQUESTS, calls = 0.2 * 10;
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	add_visits_of(&m, &a);
 	for (unsigned i = add_visits_of(&m, &b); i < m.count; i++)
 		m.rows[i]->generator.result.requests = 0;
@@ -258,14 +244,13 @@ static void a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure(void **stat
 }
 
 /* A difference of a tenth, in CPU time that differs by 30 % from visit to visit. */
-static void instructions_decide_where_times_do_not(void **state)
+TEST(instructions_decide_where_times_do_not)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
 	struct measures m = {};
 	unsigned second;
 	struct result *r;
 
-	(void)state;
 	add_visits_of(&m, &a);
 	second = add_visits_of(&m, &b);
 	for (unsigned i = 0; i < m.count; i++)
@@ -280,13 +265,12 @@ static void instructions_decide_where_times_do_not(void **state)
 }
 
 /* Rows of an earlier release have no context switches. */
-static void an_unknown_count_is_not_judged(void **state)
+TEST(an_unknown_count_is_not_judged)
 {
 	struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	a.switches = 0;
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
@@ -311,13 +295,12 @@ static struct result *with_bytes(struct measures *m, const char *listener, unsig
 }
 
 /* Another client is served as well. */
-static void bytes_of_others_leave_no_verdict(void **state)
+TEST(bytes_of_others_leave_no_verdict)
 {
 	struct measures m = {};
 	struct result *r = with_bytes(&m, "b", ROUNDS);
 	const struct result_row *row = row_of(r, "b");
 
-	(void)state;
 	assert_int_equal(row->doubt, DOUBT_BYTES);
 	assert_int_equal(row->doubted, ROUNDS);
 	for (unsigned i = 0; i < JUDGED_FAMILIES; i++)
@@ -333,13 +316,12 @@ static void bytes_of_others_leave_no_verdict(void **state)
 	done(r, &m);
 }
 
-static void one_odd_visit_is_left_out(void **state)
+TEST(one_odd_visit_is_left_out)
 {
 	struct measures m = {};
 	struct result *r = with_bytes(&m, "b", 1);
 	const struct result_row *row = row_of(r, "b");
 
-	(void)state;
 	assert_int_equal(row->doubt, DOUBT_NONE);
 	assert_int_equal(row->doubted, 1);
 	assert_int_equal(row->verdicts[JUDGED_CALLS].is, VERDICT_LESS);
@@ -367,13 +349,12 @@ static void change_within(struct measure *visit)
 	visit->visit.changed = 1;
 }
 
-static void a_listener_that_changed_has_no_verdict(void **state)
+TEST(a_listener_that_changed_has_no_verdict)
 {
 	static void (*const changes[])(struct measure * visit) = { change_workers,
 								   change_generation, change_start,
 								   change_within };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(changes); i++) {
 		const struct kind a = of_calls("a", "epoll", 0.2),
 				  b = of_calls("b", "io_uring", 0.05);
@@ -393,9 +374,8 @@ static void a_listener_that_changed_has_no_verdict(void **state)
 }
 
 /* Each visit says how many of its row failed in its run. */
-static void a_tenth_of_failed_visits_leaves_no_verdict(void **state)
+TEST(a_tenth_of_failed_visits_leaves_no_verdict)
 {
-	(void)state;
 	for (unsigned failed = 1; failed <= 2; failed++) {
 		const struct kind a = of_calls("a", "epoll", 0.2),
 				  b = of_calls("b", "io_uring", 0.05);
@@ -416,13 +396,12 @@ static void a_tenth_of_failed_visits_leaves_no_verdict(void **state)
 }
 
 /* The wait for the next datagram was once in the server's latency. */
-static void a_latency_above_the_round_trip_leaves_no_verdict(void **state)
+TEST(a_latency_above_the_round_trip_leaves_no_verdict)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
 	for (unsigned i = 0; i < m.count; i++) {
@@ -444,13 +423,12 @@ static void a_latency_above_the_round_trip_leaves_no_verdict(void **state)
 /* ---- What would decide ---- */
 
 /* Intervals are narrower by the square root of the rounds. */
-static void four_times_the_rounds_see_half_the_difference(void **state)
+TEST(four_times_the_rounds_see_half_the_difference)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	state_of_chance = 9;
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
@@ -507,7 +485,7 @@ static json_t *gate_in(const json_t *document, const char *name)
 	return json_object_get(json_object_get(document, "gates"), name);
 }
 
-static void a_slower_machine_is_no_worse_server(void **state)
+TEST(a_slower_machine_is_no_worse_server)
 {
 	static const struct {
 		double machine, server;
@@ -521,7 +499,6 @@ static void a_slower_machine_is_no_worse_server(void **state)
 		{ 0.8, 1.3, true, GATE_NOT_COMPARABLE },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct measures now = {}, then = {};
 		struct result *r = beside(&now, &then, cases[i].machine, cases[i].server, "");
@@ -547,11 +524,10 @@ static void a_slower_machine_is_no_worse_server(void **state)
 }
 
 /* Its generator does other work, which tells nothing of the machine. */
-static void another_setup_is_judged_by_the_cost_itself(void **state)
+TEST(another_setup_is_judged_by_the_cost_itself)
 {
 	static const double generators[] = { 1.03, 1.5 };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(generators); i++) {
 		struct measures now = {}, then = {};
 		struct result *r =
@@ -571,12 +547,11 @@ static void another_setup_is_judged_by_the_cost_itself(void **state)
 }
 
 /* The machine is half as fast in some visits; the generator's time tells which. */
-static void builds_are_judged_by_the_generators_time(void **state)
+TEST(builds_are_judged_by_the_generators_time)
 {
 	struct measures m = {};
 	struct result *r;
 
-	(void)state;
 	for (unsigned build = 0; build < 2; build++)
 		for (unsigned i = 0; i < ROUNDS; i++) {
 			struct kind k = { "",      build ? "a (new)" : "a (old)",
@@ -596,29 +571,4 @@ static void builds_are_judged_by_the_generators_time(void **state)
 	assert_int_equal(row_of(r, "a (new)")->verdicts[JUDGED_COST].is, VERDICT_MORE);
 	assert_true(row_of(r, "a (new)")->verdicts[JUDGED_COST].half_width < 0.02);
 	done(r, &m);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(calls_are_judged_for_each_request),
-		cmocka_unit_test(calls_for_each_receive_are_not_judged),
-		cmocka_unit_test(calls_come_first_then_switches_then_times),
-		cmocka_unit_test(what_fewer_calls_cost_follows_them),
-		cmocka_unit_test(sentences_do_not_contradict_rows),
-		cmocka_unit_test(a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure),
-		cmocka_unit_test(instructions_decide_where_times_do_not),
-		cmocka_unit_test(an_unknown_count_is_not_judged),
-		cmocka_unit_test(bytes_of_others_leave_no_verdict),
-		cmocka_unit_test(one_odd_visit_is_left_out),
-		cmocka_unit_test(a_listener_that_changed_has_no_verdict),
-		cmocka_unit_test(a_tenth_of_failed_visits_leaves_no_verdict),
-		cmocka_unit_test(a_latency_above_the_round_trip_leaves_no_verdict),
-		cmocka_unit_test(four_times_the_rounds_see_half_the_difference),
-		cmocka_unit_test(a_slower_machine_is_no_worse_server),
-		cmocka_unit_test(another_setup_is_judged_by_the_cost_itself),
-		cmocka_unit_test(builds_are_judged_by_the_generators_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* bench/run/rounds.c with the judging of groups: rounds of listeners with known costs under
  * several noises, made until it is known, as `nbbench compare` makes them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "ctl.h"
 #include "result.h"
 #include "rounds.h"
+#include "unit.h"
 #include "util.h"
 
 enum { LISTENERS = 3, GROUPS = 400 };
@@ -147,12 +141,11 @@ static void skip_if_sanitized(void)
 #endif
 }
 
-static void equal_listeners_differ_in_five_of_a_hundred_groups(void **state)
+TEST(equal_listeners_differ_in_five_of_a_hundred_groups)
 {
 	static double (*const noises[])(unsigned position) = { independent, drifting, outliers,
 							       two_modes, dearer_first };
 
-	(void)state;
 	skip_if_sanitized();
 	for (unsigned i = 0; i < ARRAY_SIZE(noises); i++) {
 		struct counts c = count(noises[i], 0, VERDICT_SAME);
@@ -164,22 +157,20 @@ static void equal_listeners_differ_in_five_of_a_hundred_groups(void **state)
 	}
 }
 
-static void five_percent_are_found_at_a_noise_of_three(void **state)
+TEST(five_percent_are_found_at_a_noise_of_three)
 {
 	struct counts c;
 
-	(void)state;
 	skip_if_sanitized();
 	c = count(independent, 0.05, VERDICT_MORE);
 	assert_true(c.last >= GROUPS * 8 / 10);
 }
 
-static void each_second_round_is_the_first_backwards(void **state)
+TEST(each_second_round_is_the_first_backwards)
 {
 	struct rounds r = { .seed = 7 };
 	unsigned there[8], back[8], firsts = 0;
 
-	(void)state;
 	for (unsigned round = 0; round < 64; round += 2) {
 		unsigned seen = 0;
 
@@ -195,25 +186,23 @@ static void each_second_round_is_the_first_backwards(void **state)
 	assert_int_equal(firsts, 0xff); /* each is the first at times */
 }
 
-static void rounds_asked_for_are_made(void **state)
+TEST(rounds_asked_for_are_made)
 {
 	struct rounds r = { .repeat = 2, .comparisons = 1 };
 	struct measures m = {};
 
-	(void)state;
 	rounds_begin(&r);
 	assert_false(rounds_enough(&r, &m));
 	assert_true(rounds_enough(&r, &m));
 	assert_null(rounds_text(&r, 0));
 }
 
-static void the_time_limit_leaves_the_rounds_that_can_decide(void **state)
+TEST(the_time_limit_leaves_the_rounds_that_can_decide)
 {
 	struct rounds r = { .time_ns = 1, .comparisons = 2 };
 	struct measures m = {};
 	unsigned rounds = 1;
 
-	(void)state;
 	rounds_begin(&r);
 	while (!rounds_enough(&r, &m))
 		rounds++;
@@ -226,11 +215,10 @@ static void the_time_limit_leaves_the_rounds_that_can_decide(void **state)
 }
 
 /* An interval that stays wide: only the limit that was set ends the rounds. */
-static void a_time_that_was_given_is_used_up(void **state)
+TEST(a_time_that_was_given_is_used_up)
 {
 	static const unsigned limits[] = { ROUNDS_UNTIMED_MAX, ROUNDS_MAX };
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(limits); i++) {
 		struct rounds r = { .time_ns = UINT64_MAX, .most = limits[i], .comparisons = 1 };
 		struct measures m = {};
@@ -241,18 +229,4 @@ static void a_time_that_was_given_is_used_up(void **state)
 			rounds++;
 		assert_int_equal(rounds, limits[i]);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equal_listeners_differ_in_five_of_a_hundred_groups),
-		cmocka_unit_test(five_percent_are_found_at_a_noise_of_three),
-		cmocka_unit_test(each_second_round_is_the_first_backwards),
-		cmocka_unit_test(rounds_asked_for_are_made),
-		cmocka_unit_test(the_time_limit_leaves_the_rounds_that_can_decide),
-		cmocka_unit_test(a_time_that_was_given_is_used_up),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

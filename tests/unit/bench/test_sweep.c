@@ -2,13 +2,6 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "curve.h"
 #include "measure_case.h"
@@ -38,24 +31,22 @@ static void assert_filled(const struct sweeps *s, unsigned combination, bool las
 	free(filled);
 }
 
-static void every_combination_has_its_text(void **state)
+TEST(every_combination_has_its_text)
 {
 	static const char *const expected[] = { "-c 1 -d 0", "-c 1 -d 10us", "-c 1000 -d 0",
 						"-c 1000 -d 10us" };
 	struct sweeps s = sweeps_of("c=1,1000", "some_delay=0,10us");
 
-	(void)state;
 	assert_int_equal(sweeps_combinations(&s), ARRAY_SIZE(expected));
 	for (unsigned i = 0; i < ARRAY_SIZE(expected); i++)
 		assert_filled(&s, i, true, "-c {c} -d {some_delay}", expected[i]);
 	sweeps_fini(&s);
 }
 
-static void other_braces_stay(void **state)
+TEST(other_braces_stay)
 {
 	struct sweeps s = sweeps_of("c=7", NULL);
 
-	(void)state;
 	assert_filled(&s, 0, false, "{c}{port}{{c}}${c}%{c}{C}{}{c", "7{port}{{c}}${c}%{c}{C}{}{c");
 	assert_filled(&s, 0, true, "{{c}} {c}", "{c} 7");
 	assert_true(sweeps_names(&s, 0, "x {{c}} {c}"));
@@ -63,7 +54,7 @@ static void other_braces_stay(void **state)
 	sweeps_fini(&s);
 }
 
-static void wrong_sweeps_are_refused(void **state)
+TEST(wrong_sweeps_are_refused)
 {
 	static const char *const texts[][2] = {
 		{ "", "expected NAME=VALUE" },         { "c", "expected NAME=VALUE" },
@@ -74,7 +65,6 @@ static void wrong_sweeps_are_refused(void **state)
 		{ "taken=3", "taken is given twice" },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
 		struct sweeps s = sweeps_of("taken=1,2", NULL);
 		struct reason reason = { "" };
@@ -86,13 +76,12 @@ static void wrong_sweeps_are_refused(void **state)
 	}
 }
 
-static void there_are_not_endlessly_many(void **state)
+TEST(there_are_not_endlessly_many)
 {
 	struct sweeps s = { 0 };
 	struct reason reason;
 	char text[8] = "a=0,1,2";
 
-	(void)state;
 	for (unsigned i = 0; i < SWEEPS_MAX; i++, text[0]++)
 		assert_int_equal(sweeps_add(&s, text, &reason), 0);
 	assert_int_equal(sweeps_add(&s, text, &reason), -EINVAL);
@@ -149,12 +138,11 @@ static struct measures rows_of(const unsigned costs[4], const unsigned spreads[4
 	return m;
 }
 
-static void a_crossing_has_an_interval_on_either_side(void **state)
+TEST(a_crossing_has_an_interval_on_either_side)
 {
 	struct measures m =
 		rows_of((unsigned[]){ 1500, 1200, 900, 700 }, (unsigned[]){ 0, 0, 200, 0 });
 
-	(void)state;
 	assert_text(&m, "CPU per operation against epoll over c: io_uring: more up to c=10, "
 			"undecided at c=50, less at c=100 (they cross between c=10 and 100).");
 	measures_free(&m);
@@ -165,12 +153,11 @@ static void a_crossing_has_an_interval_on_either_side(void **state)
 	measures_free(&m);
 }
 
-static void without_two_intervals_nothing_crosses(void **state)
+TEST(without_two_intervals_nothing_crosses)
 {
 	struct measures m =
 		rows_of((unsigned[]){ 1500, 900, 900, 900 }, (unsigned[]){ 0, 200, 200, 200 });
 
-	(void)state;
 	assert_text(&m, "CPU per operation against epoll over c: io_uring: more at c=1, undecided "
 			"from c=10 on.");
 	measures_free(&m);
@@ -183,12 +170,11 @@ static void without_two_intervals_nothing_crosses(void **state)
 	measures_free(&m);
 }
 
-static void intervals_of_all_values_hold_together(void **state)
+TEST(intervals_of_all_values_hold_together)
 {
 	struct measures m = rows_of((unsigned[]){ 700, 700, 700, 700 }, (unsigned[]){ 0, 0, 0, 0 });
 	struct result *r = judged(&m);
 
-	(void)state;
 	assert_int_equal(r->group_count, 4);
 	for (unsigned i = 0; i < r->group_count; i++)
 		assert_int_equal(r->groups[i].comparisons, 4);
@@ -196,13 +182,12 @@ static void intervals_of_all_values_hold_together(void **state)
 	measures_free(&m);
 }
 
-static void an_interval_is_about_its_figure(void **state)
+TEST(an_interval_is_about_its_figure)
 {
 	struct measures m = { 0 };
 	const struct value *v;
 	struct result *r;
 
-	(void)state;
 	add_row(&m, "epoll", "1", 1000, 0);
 	measures_merge(&m);
 	r = judged(&m);
@@ -214,7 +199,7 @@ static void an_interval_is_about_its_figure(void **state)
 	measures_free(&m);
 }
 
-static void the_page_has_curves(void **state)
+TEST(the_page_has_curves)
 {
 	struct measures m =
 		rows_of((unsigned[]){ 1500, 1200, 900, 700 }, (unsigned[]){ 0, 0, 200, 0 });
@@ -223,7 +208,6 @@ static void the_page_has_curves(void **state)
 	FILE *to = open_memstream(&page, &bytes);
 	struct result *r;
 
-	(void)state;
 	assert_non_null(to);
 	r = judged(&m);
 	report_html(to, r, &m);
@@ -258,7 +242,7 @@ static void add_rated(struct measures *m, const char *listener, const char *rate
 	}
 }
 
-static void latency_is_drawn_over_the_measured_rate(void **state)
+TEST(latency_is_drawn_over_the_measured_rate)
 {
 	struct measures m = { 0 };
 	char *page;
@@ -266,7 +250,6 @@ static void latency_is_drawn_over_the_measured_rate(void **state)
 	FILE *to = open_memstream(&page, &bytes);
 	struct result *r;
 
-	(void)state;
 	assert_non_null(to);
 	add_rated(&m, "epoll", "10000", 50000);
 	add_rated(&m, "epoll", "20000", 70000);
@@ -282,22 +265,4 @@ static void latency_is_drawn_over_the_measured_rate(void **state)
 	assert_null(strstr(page, "nan"));
 	free(page);
 	measures_free(&m);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_combination_has_its_text),
-		cmocka_unit_test(other_braces_stay),
-		cmocka_unit_test(wrong_sweeps_are_refused),
-		cmocka_unit_test(there_are_not_endlessly_many),
-		cmocka_unit_test(a_crossing_has_an_interval_on_either_side),
-		cmocka_unit_test(without_two_intervals_nothing_crosses),
-		cmocka_unit_test(intervals_of_all_values_hold_together),
-		cmocka_unit_test(an_interval_is_about_its_figure),
-		cmocka_unit_test(the_page_has_curves),
-		cmocka_unit_test(latency_is_drawn_over_the_measured_rate),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

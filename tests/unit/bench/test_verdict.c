@@ -1,18 +1,10 @@
 /* bench/result/verdict.c: the vectors of an independent reference; how often chance is taken for a
  * difference, and a difference found, with noise from a generator with a fixed seed. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include <jansson.h>
 
+#include "unit.h"
 #include "util.h"
 #include "verdict.h"
 
@@ -64,13 +56,12 @@ static void check_vector(const json_t *vector)
 	assert_string_equal(verdict_names[v.is], wanted);
 }
 
-static void vectors_of_the_reference_are_met(void **state)
+TEST(vectors_of_the_reference_are_met)
 {
 	FILE *from = fopen("tests/unit/bench/verdict/vectors.jsonl", "re");
 	unsigned count = 0;
 	json_t *vector;
 
-	(void)state;
 	assert_non_null(from);
 	while ((vector = json_loadf(from, JSON_DISABLE_EOF_CHECK, NULL))) {
 		check_vector(vector);
@@ -126,12 +117,11 @@ static unsigned count_verdicts(const struct noise *n, double shift, unsigned rou
 	return count;
 }
 
-static void equal_rows_differ_by_chance_in_five_of_a_hundred(void **state)
+TEST(equal_rows_differ_by_chance_in_five_of_a_hundred)
 {
 	static const struct noise noises[] = { { 0.05, 0.01 }, { 0.05, 0.03 }, { 0, 0.1 } };
 	static const unsigned rounds[] = { 6, 12, 40 };
 
-	(void)state;
 	for (unsigned n = 0; n < ARRAY_SIZE(noises); n++)
 		for (unsigned r = 0; r < ARRAY_SIZE(rounds); r++) {
 			unsigned wrong = count_verdicts(&noises[n], 0, rounds[r], VERDICT_LESS) +
@@ -143,14 +133,13 @@ static void equal_rows_differ_by_chance_in_five_of_a_hundred(void **state)
 		}
 }
 
-static void more_rounds_find_more(void **state)
+TEST(more_rounds_find_more)
 {
 	static const struct noise noise = { 0.05, 0.03 };
 	unsigned few = count_verdicts(&noise, 0.05, 6, VERDICT_MORE);
 	unsigned more = count_verdicts(&noise, 0.05, 12, VERDICT_MORE);
 	unsigned many = count_verdicts(&noise, 0.05, 40, VERDICT_MORE);
 
-	(void)state;
 	assert_true(few < more && more < many && many >= 395);
 	assert_true(more >= 360);
 	assert_true(count_verdicts(&noise, 0, 40, VERDICT_SAME) >= 360);
@@ -181,48 +170,31 @@ static unsigned count_worse(unsigned runs, double shift)
 	return count;
 }
 
-static void runs_that_are_equal_are_worse_in_five_of_a_hundred_gates(void **state)
+TEST(runs_that_are_equal_are_worse_in_five_of_a_hundred_gates)
 {
-	(void)state;
 	assert_true(count_worse(5, 0) < 32);
 	assert_true(count_worse(10, 0) < 32);
 	assert_true(count_worse(10, 0.1) == 400);
 }
 
-static void too_few_runs_decide_nothing(void **state)
+TEST(too_few_runs_decide_nothing)
 {
 	static const double before[] = { 1, 1, 1, 1, 1 }, now[] = { 2, 2, 2, 2, 2 };
 
-	(void)state;
 	assert_int_equal(verdict_of_runs(before, 5, now, 4, 1, 0.05).is, VERDICT_TOO_FEW_ROUNDS);
 	assert_int_equal(verdict_of_runs(before, 5, now, 5, 12, 0.05).is, VERDICT_MORE);
 	/* 1 of 252 orders is more than 0.05 / 13. */
 	assert_int_equal(verdict_of_runs(before, 5, now, 5, 13, 0.05).is, VERDICT_TOO_FEW_ROUNDS);
 }
 
-static void thousands_of_rounds_are_joined(void **state)
+TEST(thousands_of_rounds_are_joined)
 {
 	enum { ROUNDS = 20000 };
 	double *costs = calloc(2 * ROUNDS, sizeof(*costs));
 
-	(void)state;
 	assert_non_null(costs);
 	for (unsigned i = 0; i < 2 * ROUNDS; i++)
 		costs[i] = 1;
 	assert_int_equal(verdict_of(costs, costs + ROUNDS, ROUNDS, 1, 0.05).rounds, ROUNDS);
 	free(costs);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(vectors_of_the_reference_are_met),
-		cmocka_unit_test(equal_rows_differ_by_chance_in_five_of_a_hundred),
-		cmocka_unit_test(more_rounds_find_more),
-		cmocka_unit_test(runs_that_are_equal_are_worse_in_five_of_a_hundred_gates),
-		cmocka_unit_test(too_few_runs_decide_nothing),
-		cmocka_unit_test(thousands_of_rounds_are_joined),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

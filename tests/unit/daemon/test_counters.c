@@ -5,23 +5,16 @@
 #include <linux/perf_event.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "counters.h"
 #include "proc.h"
 #include "reason.h"
 #include "syscall.h"
 #include "text.h"
+#include "unit.h"
 #include "util.h"
 
 /* ---- The kernel of our own making: descriptors are pipes, into which a test writes readings ----
@@ -103,6 +96,8 @@ static int kernel_end(void **state)
 	return 0;
 }
 
+#define FAKED(name) TEST_WITH(name, kernel_begin, kernel_end, NULL)
+
 /* The next reading of a group of two events, of which fd leads. */
 static void will_read(int fd, uint64_t enabled, uint64_t running, uint64_t first, uint64_t second)
 {
@@ -140,23 +135,21 @@ static bool is_open(int fd)
 
 /* ---- Opening ---- */
 
-static void no_opens_nothing(void **state)
+FAKED(no_opens_nothing)
 {
 	struct reason reason;
 	struct counters c = opened(COUNTERS_NO, 0, &reason);
 
-	(void)state;
 	assert_int_equal(kernel.calls, 0);
 	assert_named(&c, "none");
 	counters_close(&c);
 }
 
-static void all_that_is_granted_is_counted_in_the_kernel_too(void **state)
+FAKED(all_that_is_granted_is_counted_in_the_kernel_too)
 {
 	struct reason reason;
 	struct counters c = opened(COUNTERS_YES, 0, &reason);
 
-	(void)state;
 	assert_named(&c, "hardware, misses, software");
 	assert_string_equal(reason.text, "");
 	assert_int_equal(kernel.count, 8);
@@ -165,12 +158,11 @@ static void all_that_is_granted_is_counted_in_the_kernel_too(void **state)
 		assert_false(is_open(kernel.opened[i].fd));
 }
 
-static void without_the_kernel_user_space_alone_is_counted(void **state)
+FAKED(without_the_kernel_user_space_alone_is_counted)
 {
 	struct reason reason;
 	struct counters c;
 
-	(void)state;
 	kernel.no_kernel = EACCES;
 	c = opened(COUNTERS_AUTO, 0, &reason);
 	assert_named(&c, "hardware (user space), misses (user space)");
@@ -184,13 +176,12 @@ static void without_the_kernel_user_space_alone_is_counted(void **state)
 }
 
 /* Software events that leave out the kernel would be 0. */
-static void a_machine_without_counters_has_those_of_the_kernel(void **state)
+FAKED(a_machine_without_counters_has_those_of_the_kernel)
 {
 	static const int errors[] = { ENOENT, ENODEV, EOPNOTSUPP };
 	struct reason reason;
 	struct counters c;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
 		kernel.no_hardware = errors[i];
 		c = opened(COUNTERS_AUTO, 0, &reason);
@@ -202,7 +193,7 @@ static void a_machine_without_counters_has_those_of_the_kernel(void **state)
 	}
 }
 
-static void a_refusal_says_what_mends_it(void **state)
+FAKED(a_refusal_says_what_mends_it)
 {
 	static const struct {
 		int error;
@@ -215,7 +206,6 @@ static void a_refusal_says_what_mends_it(void **state)
 	struct reason reason;
 	struct counters c;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		kernel.no_kernel = kernel.no_hardware = cases[i].error;
 		c = opened(COUNTERS_AUTO, 0, &reason);
@@ -224,12 +214,11 @@ static void a_refusal_says_what_mends_it(void **state)
 	}
 }
 
-static void a_group_is_opened_whole_or_not_at_all(void **state)
+FAKED(a_group_is_opened_whole_or_not_at_all)
 {
 	struct reason reason;
 	struct counters c;
 
-	(void)state;
 	kernel.fails_at = 2;
 	c = opened(COUNTERS_AUTO, 0, &reason);
 	assert_named(&c, "misses, software");
@@ -240,14 +229,13 @@ static void a_group_is_opened_whole_or_not_at_all(void **state)
 
 /* ---- Reading ---- */
 
-static void what_was_counted_for_less_than_90_percent_is_not_shown(void **state)
+FAKED(what_was_counted_for_less_than_90_percent_is_not_shown)
 {
 	struct counters_reading sum = { .enabled_ns = 7 };
 	struct reason reason;
 	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
 	int leader = c.groups[COUNTERS_HARDWARE].fds[0];
 
-	(void)state;
 	will_read(leader, 0, 0, 0, 0);
 	assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
 	will_read(leader, 1000, 899, 5, 6);
@@ -262,13 +250,12 @@ static void what_was_counted_for_less_than_90_percent_is_not_shown(void **state)
 	counters_close(&c);
 }
 
-static void readings_of_workers_add_up(void **state)
+FAKED(readings_of_workers_add_up)
 {
 	struct counters_reading sum = { 0 };
 	struct reason reason;
 	struct counters c[2];
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		c[i] = opened(COUNTERS_AUTO, 0, &reason);
 		will_read(c[i].groups[COUNTERS_MISSES].fds[0], 10, 10, 3 + i, 4);
@@ -282,14 +269,13 @@ static void readings_of_workers_add_up(void **state)
 		counters_close(&c[i]);
 }
 
-static void a_group_that_vanishes_is_shown_no_more(void **state)
+FAKED(a_group_that_vanishes_is_shown_no_more)
 {
 	struct counters_reading sum = { 0 };
 	struct reason reason;
 	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
 	int leader = c.groups[COUNTERS_HARDWARE].fds[0];
 
-	(void)state;
 	will_read(leader, 10, 10, 1, 2);
 	assert_true(counters_read(&c, COUNTERS_HARDWARE, &sum));
 	close(kernel.opened[0].writer); /* as the kernel: a read gives no bytes */
@@ -300,7 +286,7 @@ static void a_group_that_vanishes_is_shown_no_more(void **state)
 	counters_close(&c);
 }
 
-static void a_count_that_cannot_be_is_shown_no_more(void **state)
+FAKED(a_count_that_cannot_be_is_shown_no_more)
 {
 	static const uint64_t raw[][4] = {
 		{ 20, 20, 9, 10 },                       /* falls */
@@ -313,7 +299,6 @@ static void a_count_that_cannot_be_is_shown_no_more(void **state)
 	struct counters_reading sum = { 0 };
 	struct reason reason;
 
-	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(raw); i++) {
 		struct counters c;
 		int leader;
@@ -333,13 +318,12 @@ static void a_count_that_cannot_be_is_shown_no_more(void **state)
 	kernel.count = 0;
 }
 
-static void what_was_read_at_the_end_stays(void **state)
+FAKED(what_was_read_at_the_end_stays)
 {
 	struct counters_reading sum = { 0 };
 	struct reason reason;
 	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
 
-	(void)state;
 	will_read(c.groups[COUNTERS_HARDWARE].fds[0], 10, 10, 1, 2);
 	kernel_end(NULL); /* the other groups have no reading */
 	kernel.count = 0;
@@ -396,14 +380,13 @@ static void touch_pages(void)
 }
 
 /* What /proc says before and after encloses what was counted in between. */
-static void software_events_agree_with_proc(void **state)
+TEST(software_events_agree_with_proc)
 {
 	struct counters_reading r = { 0 };
 	struct seen first = see(), begun, ended, last;
 	struct counters c = really_opened();
 	uint64_t begun_ns = clock_ns();
 
-	(void)state;
 	begun = see();
 	for (unsigned i = 0; i < 50; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
@@ -443,12 +426,11 @@ static void move_between_cpus(void)
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
-static void moves_to_other_cpus_are_counted(void **state)
+TEST(moves_to_other_cpus_are_counted)
 {
 	struct counters_reading r = { 0 };
 	struct counters c = really_opened();
 
-	(void)state;
 	move_between_cpus();
 	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &r));
 	assert_true(r.values[3] >= 5);
@@ -462,13 +444,12 @@ static void *touch(void *arg)
 	return NULL;
 }
 
-static void threads_that_are_made_later_are_counted_and_stay_when_they_end(void **state)
+TEST(threads_that_are_made_later_are_counted_and_stay_when_they_end)
 {
 	struct counters_reading before = { 0 }, after = { 0 };
 	struct counters c = really_opened();
 	pthread_t thread;
 
-	(void)state;
 	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &before));
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(pthread_create(&thread, NULL, touch, NULL), 0);
@@ -477,28 +458,4 @@ static void threads_that_are_made_later_are_counted_and_stay_when_they_end(void 
 	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &after));
 	assert_true(after.values[2] - before.values[2] >= 2 * PAGES / 10 * 9);
 	counters_close(&c);
-}
-
-#define FAKED(test) cmocka_unit_test_setup_teardown(test, kernel_begin, kernel_end)
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		FAKED(no_opens_nothing),
-		FAKED(all_that_is_granted_is_counted_in_the_kernel_too),
-		FAKED(without_the_kernel_user_space_alone_is_counted),
-		FAKED(a_machine_without_counters_has_those_of_the_kernel),
-		FAKED(a_refusal_says_what_mends_it),
-		FAKED(a_group_is_opened_whole_or_not_at_all),
-		FAKED(what_was_counted_for_less_than_90_percent_is_not_shown),
-		FAKED(readings_of_workers_add_up),
-		FAKED(a_group_that_vanishes_is_shown_no_more),
-		FAKED(a_count_that_cannot_be_is_shown_no_more),
-		FAKED(what_was_read_at_the_end_stays),
-		cmocka_unit_test(software_events_agree_with_proc),
-		cmocka_unit_test(moves_to_other_cpus_are_counted),
-		cmocka_unit_test(threads_that_are_made_later_are_counted_and_stay_when_they_end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }
