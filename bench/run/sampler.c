@@ -53,8 +53,6 @@ static int sampler_ask(struct sampler *s, const struct use *use)
 {
 	int rc = ctl_send(s->ctl, "GetStats", json_incref(s->parameters));
 
-	if (rc == CTL_DONE && is_far(s))
-		rc = ctl_send(s->ctl, "Host.Read", json_pack("{s:O}", "interfaces", s->interfaces));
 	s->next_ns = UINT64_MAX;
 	s->asked = rc == CTL_DONE;
 	s->use = use ? *use : (struct use){ 0 };
@@ -77,30 +75,34 @@ static bool is_whole(const struct sampler *s)
 	return s->stats && (s->machine || !is_far(s));
 }
 
-/* Waits for the next part of the sample that was asked for. */
+/* The threads of the document's listeners, a new reference. */
+static json_t *served_threads(const json_t *stats)
+{
+	json_t *threads = json_array(), *listener;
+	size_t i;
+
+	json_array_foreach(field_get(stats, "listeners"), i, listener)
+		json_array_extend(threads, field_get(listener, "threads"));
+	return threads;
+}
+
+/* Waits for the next part of the sample that was asked for.  The daemon's part names the threads on
+ * whose CPUs softirqs are counted, so the machine is asked after it. */
 static int sampler_part(struct sampler *s)
 {
-	int rc = s->stats ? ctl_receive(s->ctl, "Host.Read", &s->machine)
-			  : ctl_receive(s->ctl, "GetStats", &s->stats);
+	int rc;
 
+	if (s->stats)
+		rc = ctl_receive(s->ctl, "Host.Read", &s->machine);
+	else
+		rc = ctl_receive(s->ctl, "GetStats", &s->stats);
+	if (rc == CTL_DONE && !is_whole(s))
+		rc = ctl_send(s->ctl, "Host.Read",
+			      json_pack("{s:O, s:o}", "interfaces", s->interfaces, "threads",
+					served_threads(s->stats)));
 	if (rc != CTL_DONE)
 		sampler_forget(s);
 	return rc;
-}
-
-/* The CPUs on which the threads of the document's listeners may run. */
-static void served_cpus(const json_t *stats, cpu_set_t *ret)
-{
-	json_t *listener;
-	size_t i;
-
-	CPU_ZERO(ret);
-	json_array_foreach(field_get(stats, "listeners"), i, listener) {
-		cpu_set_t cpus;
-
-		host_thread_cpus(field_get(listener, "threads"), &cpus);
-		CPU_OR(ret, ret, &cpus);
-	}
 }
 
 /* Waits for the sample that was asked for. */
@@ -109,6 +111,7 @@ static int sampler_receive(struct sampler *s)
 	struct sample *new = &s->samples[json_array_size(s->documents)];
 	uint64_t operations = measures_operations(last_of(s));
 	struct reason reason;
+	json_t *threads;
 	cpu_set_t served;
 	int rc = CTL_DONE;
 
@@ -126,7 +129,9 @@ static int sampler_receive(struct sampler *s)
 		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
 		new->link = json_incref(field_get(s->machine, "link"));
 	} else {
-		served_cpus(s->stats, &served);
+		threads = served_threads(s->stats);
+		host_thread_cpus(threads, &served);
+		json_decref(threads);
 		host_cpu(&served, &new->cpu);
 		new->link = interface_read(s->interfaces);
 	}

@@ -213,8 +213,7 @@ FIGURE(SOFTIRQ, MACHINE(row->machine.softirq_ns),
 FIGURE(SERVED_SOFTIRQ, known(RATIO(row->machine.served_softirq_ns, row->interval_ns)),
 	.name = "served_softirq_share", .title = "irq own", .unit = "%",
 	.words = "softirqs, server's CPUs",
-	.meaning = "softirqs and interrupts of the CPUs that the listener's threads may use; 1 is one "
-		   "CPU; unknown if the listener is on another host",
+	.meaning = "softirqs and interrupts of the CPUs that the listener's threads may use; 1 is one CPU",
 	.scale = 1, .form = FORM_PERCENT, .rank = 10)
 FIGURE(IDLE, MACHINE(row->machine.idle_ns),
 	.name = "machine_idle_share", .title = "idle", .unit = "%", .words = "idle, machine",

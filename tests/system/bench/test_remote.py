@@ -91,6 +91,22 @@ def test_compare_measures_over_one_connection(daemon, program, tmp_path):
     assert made.read_text().count("\n") == 1
 
 
+SOFTIRQS = """import socket
+def ticks(): return sum(map(int, open("/proc/stat").readline().split()[6:8]))
+s, end = socket.create_connection(("127.0.0.1", {port})), ticks() + 10
+while ticks() < end:
+    [(s.sendall(b"x"), s.recv(1)) for _ in range(1000)]
+"""
+
+
+def test_softirqs_of_the_servers_cpus_are_counted_there(daemon, program):
+    ran = remote(program('exec sh -c "$last"'), "-s", daemon.control, "compare", "--json", "echo", "--",
+                 "/usr/bin/python3", "-c", SOFTIRQS)
+    (row,) = rows_of(json.loads(ran.stdout))
+    machine = row["machine"]
+    assert 0 < machine["softirq_ns"] / 2 < machine["served_softirq_ns"] < 1.1 * machine["softirq_ns"], machine
+
+
 def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
     """The daemon reports another boot id than this host's."""
     ours = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
