@@ -17,6 +17,7 @@ static const char *const judged_names[JUDGED_COUNT] = {
 	[JUDGED_CALLS] = "calls",
 	[JUDGED_SWITCHES] = "switches",
 	[JUDGED_INSTRUCTIONS] = "instructions",
+	[JUDGED_CYCLES] = "cycles",
 	[JUDGED_COST] = "cost",
 	[JUDGED_RATE] = "rate",
 	[JUDGED_TRIP50] = "trip50",

@@ -166,9 +166,9 @@ static column_set answers(const struct result *r, const char *service)
 		if (strcmp(at.group->service, service) != 0)
 			continue;
 		shown[COLUMN_ENGINE] |= !strstr(at.row->row->listener, at.row->row->engine);
-		shown[COLUMN_FIGURES + judged[JUDGED_COST]] = true;
-		if (judged[JUDGED_CALLS] != FIGURE_COUNT)
-			shown[COLUMN_FIGURES + judged[JUDGED_CALLS]] = true;
+		for (unsigned i = 0; i < JUDGED_FAMILIES; i++)
+			if (i != JUDGED_SWITCHES && judged[i] != FIGURE_COUNT)
+				shown[COLUMN_FIGURES + judged[i]] = true;
 		/* Busy workers let requests wait before the latency of p50 begins. */
 		shown[COLUMN_FIGURES + FIGURE_CYCLE] |=
 			!isnan(at.row->values[FIGURE_TURN_P99].median);

@@ -264,7 +264,8 @@ static void print_plan(FILE *to, const struct open *o)
 char *words_open(const struct result *r)
 {
 	static const char *const families[JUDGED_FAMILIES] = { "system calls", "context switches",
-							       "instructions", "CPU time" };
+							       "instructions", "cycles",
+							       "CPU time" };
 	const struct open *o = &r->open;
 	char *text;
 	FILE *to = text_open(&text);

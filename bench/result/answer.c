@@ -64,8 +64,8 @@ static void count_groups(const struct result *r, struct finding *f)
 		f->all += !at.first && is_same_kind(f, at.group, at.row, f->what);
 }
 
-/* System calls stand before context switches, instructions and CPU time, and larger differences
- * before smaller ones. */
+/* System calls stand before context switches, instructions, cycles and CPU time, and larger
+ * differences before smaller ones. */
 static int compare_findings(const void *a, const void *b)
 {
 	const struct finding *x = a, *y = b;

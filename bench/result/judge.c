@@ -70,25 +70,32 @@ enum figure judge_cost_figure(struct measure *const *rows, unsigned count)
 }
 
 /* Counts are divided as the cost is.  A receive of a batch service brings as much as there is, so
- * calls for each of them say nothing. */
+ * calls for each of them say nothing.  Instructions in user space alone are another figure: they
+ * are judged where no row has all. */
 static void choose_figures(struct result_group *g)
 {
 	static const struct {
-		enum figure cost, calls, switches, instructions, rate;
+		enum figure cost, calls, switches, instructions, user_instructions, cycles, rate;
 	} divided[] = {
 		{ FIGURE_CPU_PER_REQUEST, FIGURE_SYSCALLS_PER_REQUEST, FIGURE_SWITCHES_PER_REQUEST,
-		  FIGURE_INSTRUCTIONS_PER_REQUEST, FIGURE_REQUEST_RATE },
+		  FIGURE_INSTRUCTIONS_PER_REQUEST, FIGURE_USER_INSTRUCTIONS_PER_REQUEST,
+		  FIGURE_CYCLES_PER_REQUEST, FIGURE_REQUEST_RATE },
 		{ FIGURE_CPU_PER_BYTE, FIGURE_SYSCALLS_PER_BYTE, FIGURE_SWITCHES_PER_BYTE,
-		  FIGURE_INSTRUCTIONS_PER_BYTE, FIGURE_BANDWIDTH },
+		  FIGURE_INSTRUCTIONS_PER_BYTE, FIGURE_USER_INSTRUCTIONS_PER_BYTE,
+		  FIGURE_CYCLES_PER_BYTE, FIGURE_BANDWIDTH },
 		{ FIGURE_CPU_PER_OP, FIGURE_SYSCALLS_PER_OP, FIGURE_SWITCHES_PER_OP,
-		  FIGURE_INSTRUCTIONS_PER_OP, FIGURE_RATE },
+		  FIGURE_INSTRUCTIONS_PER_OP, FIGURE_USER_INSTRUCTIONS_PER_OP, FIGURE_CYCLES_PER_OP,
+		  FIGURE_RATE },
 	};
 	struct measure **rows = must(calloc(g->count, sizeof(*rows)));
 	unsigned by = 0;
-	bool counts;
+	bool counts, all = false, user_alone = false;
 
-	for (unsigned i = 0; i < g->count; i++)
+	for (unsigned i = 0; i < g->count; i++) {
 		rows[i] = g->rows[i].row;
+		all |= rows[i]->instructions > 0;
+		user_alone |= rows[i]->user_instructions > 0;
+	}
 	g->figures[JUDGED_COST] = judge_cost_figure(rows, g->count);
 	free(rows);
 	while (divided[by].cost != g->figures[JUDGED_COST])
@@ -96,7 +103,9 @@ static void choose_figures(struct result_group *g)
 	counts = divided[by].cost != FIGURE_CPU_PER_OP || !g->rows[0].row->batch;
 	g->figures[JUDGED_CALLS] = counts ? divided[by].calls : FIGURE_COUNT;
 	g->figures[JUDGED_SWITCHES] = counts ? divided[by].switches : FIGURE_COUNT;
-	g->figures[JUDGED_INSTRUCTIONS] = divided[by].instructions;
+	g->figures[JUDGED_INSTRUCTIONS] =
+		user_alone && !all ? divided[by].user_instructions : divided[by].instructions;
+	g->figures[JUDGED_CYCLES] = divided[by].cycles;
 	g->figures[JUDGED_RATE] = FIGURE_REQUEST_RATE;
 	g->figures[JUDGED_TRIP50] = FIGURE_TRIP50;
 	g->figures[JUDGED_TRIP99] = FIGURE_TRIP99;

@@ -23,13 +23,14 @@ struct value {
 	double lower, upper;      /* its interval, which holds in 95 of 100 runs by itself */
 };
 
-/* What is judged of each row but the first.  Counts, context switches, instructions and cost are
- * families: the intervals of each hold together over the comparisons of the group.  The last three
- * are one family. */
+/* What is judged of each row but the first.  System calls, context switches, instructions, cycles
+ * and cost are families: the intervals of each hold together over the comparisons of the group.
+ * The last three are one family. */
 enum judged {
 	JUDGED_CALLS,
 	JUDGED_SWITCHES,
 	JUDGED_INSTRUCTIONS,
+	JUDGED_CYCLES,
 	JUDGED_COST,
 	JUDGED_FAMILIES,
 	JUDGED_RATE = JUDGED_FAMILIES,

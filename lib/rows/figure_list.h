@@ -169,6 +169,11 @@ FIGURE(CYCLES_PER_OP, known(PER_OP(row->cycles)),
 	.words = "cycles per operation",
 	.meaning = "the same per operation of the listener",
 	.scale = 1, .rank = 9)
+FIGURE(CYCLES_PER_BYTE, known(RATIO(row->cycles, bytes_of(row))),
+	.name = "cycles_per_byte", .title = "cycles", .unit = "/MB",
+	.words = "cycles per MB",
+	.meaning = "the same per byte received or sent; the column is per MB",
+	.scale = 1e6, .rank = 13)
 FIGURE(IPC, known(RATIO(row->instructions, row->cycles)),
 	.name = "instructions_per_cycle", .title = "IPC", .unit = "", .words = "instructions per cycle",
 	.meaning = "instructions per cycle of the same threads",
@@ -178,6 +183,16 @@ FIGURE(USER_INSTRUCTIONS_PER_REQUEST, known(PER_REQUEST(row->user_instructions))
 	.words = "instructions in user space per request",
 	.meaning = "instructions in user space alone, where the kernel refuses to have itself counted",
 	.scale = 1, .apart = true, .answer = true)
+FIGURE(USER_INSTRUCTIONS_PER_OP, known(PER_OP(row->user_instructions)),
+	.name = "user_instructions_per_operation", .title = "uinstr", .unit = "/op",
+	.words = "instructions in user space per operation",
+	.meaning = "the same per operation of the listener",
+	.scale = 1, .rank = 9)
+FIGURE(USER_INSTRUCTIONS_PER_BYTE, known(RATIO(row->user_instructions, bytes_of(row))),
+	.name = "user_instructions_per_byte", .title = "uinstr", .unit = "/MB",
+	.words = "instructions in user space per MB",
+	.meaning = "the same per byte received or sent; the column is per MB",
+	.scale = 1e6, .rank = 13)
 FIGURE(OPS_PER_TURN, RATIO(row->listener_count, row->turns),
 	.name = "operations_per_turn", .title = "ops", .unit = "/turn",
 	.words = "operations per turn",

@@ -119,13 +119,18 @@ def test_a_filter_of_system_calls_is_named_and_costs_the_counters_alone(start_da
 
 
 @pytest.fixture
-def counting(start_daemon, tmp_path, granted):
+def counting_daemon(start_daemon, tmp_path, granted):
     if "software" not in granted["value"]:
         pytest.skip("this process may not count: " + granted["reason"])
     library = tmp_path / "counting.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, ROOT / "tests/system/counting.c", "-ldl"], check=True)
     env = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
-    daemon = start_daemon(server("yes") + listener("echo", workers=2), env=env)
+    return lambda listeners: start_daemon(server("yes") + listeners, env=env)
+
+
+@pytest.fixture
+def counting(counting_daemon):
+    daemon = counting_daemon(listener("echo", workers=2))
     with daemon.connect("echo") as s:
         for _ in range(100):
             echo(s)
@@ -158,3 +163,19 @@ def test_a_comparison_has_them_for_its_interval(counting):
              ("instructions_per_operation", "cycles_per_operation", "instructions_per_cycle", "cpu_ns_per_operation")}
     assert value["instructions_per_cycle"] == pytest.approx(1, rel=0.02)
     assert 0 < value["cycles_per_operation"] < 1.05 * value["cpu_ns_per_operation"]
+
+
+def test_a_comparison_judges_what_the_cpu_counts(counting_daemon):
+    """A worker that spins between two requests takes many times the instructions of one that sleeps."""
+    daemon = counting_daemon(listener("sleeps") + listener("spins", busy_poll="1ms"))
+    client = "import socket, time; s = socket.create_connection(('127.0.0.1', {port})); " \
+        "[(s.sendall(b'x'), s.recv(1), time.sleep(0.0005)) for _ in range(100)]"
+    done = subprocess.run([NBBENCH, "-s", daemon.control, "compare", "--json", "--quiet", "--repeat", "7", "sleeps", "spins",
+                           "--", "/usr/bin/python3", "-c", client], stdout=subprocess.PIPE, timeout=TIMEOUT)
+    result = json.loads(done.stdout)
+    (group,) = result["groups"]
+    verdicts = group["rows"][1]["verdicts"]
+    for what in "instructions", "cycles":
+        assert group["figures"][what] == what + "_per_operation"
+        assert verdicts[what]["is"] == "more" and verdicts[what]["low"] > 1, verdicts
+    assert {"instructions", "cycles"} <= {finding["what"] for finding in result["findings"]}

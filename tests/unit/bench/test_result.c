@@ -243,25 +243,74 @@ TEST(a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure)
 	done(r, &m);
 }
 
-/* A difference of a tenth, in CPU time that differs by 30 % from visit to visit. */
-TEST(instructions_decide_where_times_do_not)
+/* Rows of two listeners whose CPU time differs by 30 % from visit to visit.  Adds to each of them
+ * what the CPU counted: less by a tenth for the second.  alone: in user space. */
+static struct result *with_counts(struct measures *m, bool first_alone, bool second_alone)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
-	struct measures m = {};
 	unsigned second;
-	struct result *r;
 
-	add_visits_of(&m, &a);
-	second = add_visits_of(&m, &b);
-	for (unsigned i = 0; i < m.count; i++)
-		m.rows[i]->instructions =
-			(uint64_t)((i < second ? 10000 : 9000) * REQUESTS * about(0.02));
-	r = judged_merged(&m);
+	state_of_chance = 1;
+	add_visits_of(m, &a);
+	second = add_visits_of(m, &b);
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i];
+		uint64_t count = (i < second ? 10000 : 9000) * (uint64_t)(REQUESTS * about(0.02));
+
+		if (i < second ? first_alone : second_alone) {
+			row->user_instructions = count;
+		} else {
+			row->instructions = count;
+			row->cycles = 2 * count;
+		}
+	}
+	return judged_merged(m);
+}
+
+TEST(instructions_decide_where_times_do_not)
+{
+	struct measures m = {};
+	struct result *r = with_counts(&m, false, false);
+	char *text = words_finding(r, 1);
+
 	assert_false(verdict_decides(row_of(r, "b")->verdicts[JUDGED_COST].is));
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is, VERDICT_LESS);
-	assert_int_equal(r->finding_count, 1);
+	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_CYCLES].is, VERDICT_LESS);
+	assert_int_equal(r->finding_count, 2);
 	assert_int_equal(r->findings[0].what, JUDGED_INSTRUCTIONS);
+	assert_int_equal(r->findings[1].what, JUDGED_CYCLES);
+	assert_non_null(strstr(text, " % fewer cycles per request than epoll"));
+	free(text);
 	done(r, &m);
+}
+
+/* They are named so, and nothing is said of cycles, which were not counted. */
+TEST(instructions_in_user_space_alone_are_judged_as_such)
+{
+	struct measures m = {};
+	struct result *r = with_counts(&m, true, true);
+	char *text = words_finding(r, 0);
+
+	assert_int_equal(r->groups[0].figures[JUDGED_INSTRUCTIONS],
+			 FIGURE_USER_INSTRUCTIONS_PER_REQUEST);
+	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is, VERDICT_LESS);
+	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_CYCLES].is, VERDICT_TOO_FEW_ROUNDS);
+	assert_non_null(strstr(text, "fewer instructions in user space per request than epoll"));
+	free(text);
+	done(r, &m);
+}
+
+TEST(instructions_of_all_and_of_user_space_are_not_compared)
+{
+	for (int first = 0; first < 2; first++) {
+		struct measures m = {};
+		struct result *r = with_counts(&m, first, !first);
+
+		assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is,
+				 VERDICT_TOO_FEW_ROUNDS);
+		assert_int_equal(r->finding_count, 0);
+		done(r, &m);
+	}
 }
 
 /* Rows of an earlier release have no context switches. */
@@ -288,7 +337,7 @@ static struct result *with_bytes(struct measures *m, const char *listener, unsig
 	unsigned first = add_visits_of(m, &a), second = add_visits_of(m, &b);
 
 	for (unsigned i = 0; i < m->count; i++)
-		m->rows[i]->instructions = 5000 * REQUESTS;
+		m->rows[i]->instructions = m->rows[i]->cycles = 5000 * REQUESTS;
 	for (unsigned i = 0; i < odd; i++)
 		m->rows[(*listener == 'a' ? first : second) + i]->bytes_in += BYTES / 10;
 	return judged_merged(m);
