@@ -15,6 +15,7 @@
 
 enum { OPERATION_TEST, OPERATION_MESSAGE };
 enum { FIO_PAGE = 4096 };
+enum { FIO_REGIONS = 256 }; /* of `region-size` each: memory of all clients of a listener */
 
 struct fio_conn {
 	struct fio_control control;
@@ -31,26 +32,6 @@ struct fio_shared {
 		reserved; /* bytes of its clients' regions, in pages, as these are locked */
 };
 
-/* ---- Keys ---- */
-
-struct fio_options {
-	uint64_t region_total; /* bytes that all clients of the listener have at most */
-};
-
-static const struct key fio_keys[] = {
-	{ "region-total", "1G", "bytes of the regions of all clients together, at most",
-	  KEY_FIELD(struct fio_options, region_total), KEY_SIZE, .min = FIO_PAGE,
-	  .max = 1ULL << 40 },
-};
-static const struct key_table fio_key_table = KEY_TABLE(fio_keys, struct fio_options);
-
-static uint64_t fio_total(const struct worker *w)
-{
-	const struct fio_options *o = options_of(&w->options, &fio_key_table);
-
-	return o->region_total;
-}
-
 /* ---- Memory ---- */
 
 static uint64_t fio_pages(uint64_t bytes)
@@ -58,12 +39,17 @@ static uint64_t fio_pages(uint64_t bytes)
 	return (bytes + FIO_PAGE - 1) & ~(uint64_t)(FIO_PAGE - 1);
 }
 
-/* Reserves as many blocks, up to `wanted`, as region-total has room for, and returns their number.
+static uint64_t fio_total(const struct worker *w)
+{
+	return w->options.region_size * FIO_REGIONS & ~(uint64_t)(FIO_PAGE - 1);
+}
+
+/* Reserves as many blocks, up to `wanted`, as fio_total() has room for, and returns their number.
  * *ret_left: the bytes that were free before. */
 static uint32_t fio_count(struct conn *c, struct fio_conn *s, uint32_t wanted, uint64_t *ret_left)
 {
 	struct fio_shared *shared = c->worker->shared;
-	uint64_t total = fio_total(c->worker) & ~(uint64_t)(FIO_PAGE - 1);
+	uint64_t total = fio_total(c->worker);
 	uint64_t reserved = atomic_load(&shared->reserved), block = s->control.block_bytes;
 	uint32_t blocks;
 
@@ -93,9 +79,9 @@ static void fio_is_short(const struct conn *c, uint32_t block_bytes)
 	stat_add(c->worker->stats.refused_limit, 1);
 	if (log_limited(&limit, &missed))
 		log_write(LOG_WARNING, w->listener,
-			  "listener '%s': a client is refused: its clients have all of "
-			  "`region-total`, %llu bytes, and a block of %u does not fit",
-			  w->listener, (unsigned long long)fio_total(w), block_bytes);
+			  "listener '%s': a client is refused: its clients have all of %d times "
+			  "`region-size`, %llu bytes, and a block of %u does not fit",
+			  w->listener, FIO_REGIONS, (unsigned long long)fio_total(w), block_bytes);
 }
 
 /* Lends as much memory as the client asks for and the limits allow: s->spread blocks.  If not even
@@ -198,7 +184,6 @@ static void *fio_shared_new(const struct worker_options *options, const char *li
 
 const struct service service_fio = {
 	.name = "fio",
-	.keys = &fio_key_table,
 	.example =
 		"fio --name=rdma --thread --ioengine=rdma --hostname={host} --port={port} --verb=write --rw=write --size=1g",
 	.operations = { "test", "message" },

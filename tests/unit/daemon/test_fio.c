@@ -5,7 +5,7 @@
 #include "registry.h"
 #include "service_case.h"
 
-enum { CHUNKS = 32, CHUNK = 16 * 1024, REGION = 64 * 1024, TOTAL = 80 * 1024 };
+enum { CHUNKS = 32, CHUNK = 16 * 1024, REGION = 64 * 1024 };
 
 /* The listener's. */
 static void *shared;
@@ -15,7 +15,6 @@ static struct service_case *start(void)
 	struct service_case *t = case_new(registry_service("fio"), CHUNKS, CHUNK);
 
 	t->worker.options.region_size = REGION;
-	options_set(&t->worker.options, registry_service("fio")->keys, &(uint64_t){ TOTAL });
 	t->worker.shared = shared;
 	return t;
 }
@@ -101,25 +100,29 @@ TEST(large_blocks_are_told_what_fits)
 	}
 }
 
+/* 256 regions of 320 bytes are 20 pages, and each client's region takes one. */
 TEST(memory_of_all_clients_is_bounded)
 {
-	struct service_case *t[4];
+	enum { BYTES = 320, PAGES = 256 * BYTES / 4096 };
+	struct service_case *t[PAGES + 2];
 
-	for (unsigned i = 0; i < ARRAY_SIZE(t); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(t); i++) {
 		t[i] = start();
-	request(t[0], FIO_WRITE, 16, 4096);
-	request(t[1], FIO_WRITE, 16, 4001); /* a page less 95 bytes: 4 blocks fit, in 4 pages */
-	assert_int_equal(t[1]->region.bytes, 4 * 4001);
-	assert_int_equal(word(t[1], 4), 16);
-	request(t[2], FIO_READ, 1, 1);
-	assert_null(t[2]->region.base);
-	assert_int_equal(word(t[2], 4), 0);
-	assert_int_equal(word(t[2], 8), 0);
-	assert_int_equal(stat_load(t[2]->worker.stats.refused_limit), 1);
-	assert_int_equal(stat_load(t[2]->worker.stats.operations[0].count), 1);
+		t[i]->worker.options.region_size = BYTES;
+	}
+	for (unsigned i = 0; i < PAGES; i++) {
+		request(t[i], FIO_WRITE, 4, 100);
+		assert_int_equal(t[i]->region.bytes, 3 * 100);
+	}
+	request(t[PAGES], FIO_READ, 1, 1);
+	assert_null(t[PAGES]->region.base);
+	assert_int_equal(word(t[PAGES], 4), 0);
+	assert_int_equal(word(t[PAGES], 8), 0);
+	assert_int_equal(stat_load(t[PAGES]->worker.stats.refused_limit), 1);
+	assert_int_equal(stat_load(t[PAGES]->worker.stats.operations[0].count), 1);
 	case_free(t[0]);
-	request(t[3], FIO_WRITE, 16, 4096);
-	assert_int_equal(t[3]->region.bytes, 16 * 4096);
+	request(t[PAGES + 1], FIO_WRITE, 1, BYTES);
+	assert_int_equal(t[PAGES + 1]->region.bytes, BYTES);
 	for (unsigned i = 1; i < ARRAY_SIZE(t); i++)
 		case_free(t[i]);
 }
