@@ -6,7 +6,7 @@
  *	}
  *
  * TEST_WITH() has a fixture as well: cmocka's set-up and tear-down, and the state that the set-up
- *gets. */
+ * gets. */
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,6 +48,20 @@ static inline void unit_add(struct CMUnitTest test)
 		unit.before = setup;                                                               \
 		unit.after = teardown;                                                             \
 	}
+
+/* The variable is released when its block ends: CLEANUP(measures_free) struct measures m; one of a
+ * pointer by the function that CLEANUP_OF() makes of its own, with _p behind its name. */
+#define CLEANUP(release) __attribute__((cleanup(release)))
+#define CLEANUP_OF(type, release)                                                                  \
+	static inline void release##_p(type *variable)                                             \
+	{                                                                                          \
+		release(*variable);                                                                \
+	}
+
+static inline void free_p(void *variable)
+{
+	free(*(void **)variable);
+}
 
 int main(void)
 {

@@ -4,6 +4,9 @@
 #include "print.h"
 #include "unit.h"
 
+CLEANUP_OF(struct result *, result_free)
+CLEANUP_OF(json_t *, json_decref)
+
 /* A document of one listener; latency buckets as JSON text. */
 static inline json_t *document(const char *listener, const char *service, int count, int bytes,
 			       int cpu, const char *buckets)

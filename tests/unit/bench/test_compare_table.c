@@ -8,8 +8,8 @@
 
 TEST(table_has_a_baseline)
 {
-	struct measures m = {};
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *text;
 
 	add_delta(&m, NULL, document("slow", "echo", 1000, 10, 2000000, "[[1023, 100]]"), "load");
 	add_delta(&m, NULL, document("fast", "echo", 1000, 10, 1000000, "[[1023, 1000]]"), "load");
@@ -20,17 +20,14 @@ TEST(table_has_a_baseline)
 	assert_non_null(strstr(text, "-50 %  too few rounds: 0 of 6"));
 	assert_non_null(strstr(text, "epoll+sqpoll"));
 	assert_non_null(strstr(text, "No operations in the interval: none"));
-	free(text);
-	measures_free(&m);
 }
 
 TEST(nothing_ran_is_said)
 {
 	struct measures m = {};
-	char *text = rendered(&m);
+	CLEANUP(free_p) char *text = rendered(&m);
 
 	assert_string_equal(text, "No operations in the interval.\n");
-	free(text);
 }
 
 TEST(operations_of_other_sizes_are_compared_by_bytes)
@@ -83,7 +80,7 @@ TEST(softirqs_in_threads_time_are_not_taken_off_twice)
 TEST(figures_are_medians_with_their_spread)
 {
 	static const int cost[] = { 900, 1100, 1000 };
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	struct spread s;
 
 	add_visits(&m, "a", 3, cost);
@@ -96,13 +93,12 @@ TEST(figures_are_medians_with_their_spread)
 	assert_float_equal(s.high, 1100, 0.01);
 	s = figure_spread(m.rows[0], FIGURE_CPU_PER_REQUEST);
 	assert_true(isnan(s.median) && s.count == 0);
-	measures_free(&m);
 }
 
 TEST(trips_are_medians_as_other_figures_are)
 {
 	static const int cost[] = { 1000, 1000 };
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	uint64_t ns;
 
 	add_visits(&m, "a", 2, cost);
@@ -114,13 +110,12 @@ TEST(trips_are_medians_as_other_figures_are)
 	measures_merge(&m);
 	assert_true(measure_trip(m.rows[0], 0.5, &ns));
 	assert_int_equal(ns, 201);
-	measures_free(&m);
 }
 
 TEST(all_listeners_that_share_a_cpu_are_named)
 {
 	static const int cost[] = { 1000 };
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	struct result *r;
 
 	for (unsigned i = 0; i < 3; i++)
@@ -136,7 +131,6 @@ TEST(all_listeners_that_share_a_cpu_are_named)
 	assert_non_null(strstr(warned(r, "shared_cores"),
 			       "The generator and c run on hardware threads of the same core"));
 	result_free(r);
-	measures_free(&m);
 }
 
 /* Two visits, of which one was throttled, on a host that has whatever costs. */
@@ -157,7 +151,7 @@ TEST(conditions_that_void_figures_are_said)
 		{ "huge_pages", "huge pages are on" },
 		{ "shared_cpus", "`cpus = 0` in the listener, taskset -c 2 COMMAND" },
 	};
-	struct measures m = { 0 };
+	CLEANUP(measures_free) struct measures m = { 0 };
 	struct result *r;
 
 	for (unsigned i = 0; i < 2; i++) {
@@ -198,7 +192,6 @@ TEST(conditions_that_void_figures_are_said)
 	r = judged(&m);
 	assert_int_equal(r->warning_count, 0);
 	result_free(r);
-	measures_free(&m);
 }
 
 /* 1,000 requests of a generator that ran for so long, on a listener that counted so many. */
@@ -240,7 +233,7 @@ TEST(a_count_of_requests_that_cannot_be_is_unknown)
 TEST(bytes_of_the_generator_stand_beside_the_listeners)
 {
 	static const int cost[] = { 1000 };
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	char *text;
 
 	add_visits(&m, "a", 1, cost);
@@ -252,5 +245,4 @@ TEST(bytes_of_the_generator_stand_beside_the_listeners)
 	assert_non_null(strstr(text, "genMB"));
 	assert_non_null(strstr(text, " 123 "));
 	free(text);
-	measures_free(&m);
 }

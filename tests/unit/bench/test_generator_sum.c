@@ -98,7 +98,7 @@ static void add_visit(struct measures *m, const char *listener, double first, do
 
 TEST(a_percentile_of_all_hosts_is_a_bound)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	char text[HOSTS_BOUNDS_BYTES], *table;
 
 	add_visit(&m, "a", 0.5, 0.5, 1);
@@ -112,15 +112,14 @@ TEST(a_percentile_of_all_hosts_is_a_bound)
 	assert_non_null(strstr(table, "<=812 (c2)"));
 	assert_non_null(strstr(table, "The generator started on 2 hosts within 4.10ms."));
 	free(table);
-	measures_free(&m);
 }
 
 TEST(the_table_of_hosts_names_each_load)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	struct output out = { .width = 200 };
-	struct result *r;
-	char *table;
+	CLEANUP(result_free_p) struct result *r;
+	CLEANUP(free_p) char *table;
 	size_t bytes;
 
 	add_visit(&m, "a", 0.5, 0.5, 1);
@@ -133,14 +132,11 @@ TEST(the_table_of_hosts_names_each_load)
 	fclose(out.file);
 	assert_non_null(strstr(table, "\necho: c=1\n"));
 	assert_non_null(strstr(table, "\necho: c=5\n"));
-	free(table);
-	result_free(r);
-	measures_free(&m);
 }
 
 TEST(saved_rows_have_each_host)
 {
-	struct measures m = {}, loaded = {};
+	CLEANUP(measures_free) struct measures m = {}, loaded = {};
 	json_t *saved;
 
 	add_visit(&m, "a", 0.5, 0.25, 0.5);
@@ -152,8 +148,6 @@ TEST(saved_rows_have_each_host)
 	assert_true(hosts_value(loaded.rows[0], 1, FIGURE_GENERATOR_SHARE) == 0.25);
 	assert_true(loaded.rows[0]->generator.overlap == 0.5);
 	assert_int_equal(loaded.rows[0]->generator.spread_ns, 4100000);
-	measures_free(&m);
-	measures_free(&loaded);
 }
 
 /* The warning of that kind, to be freed; NULL: there is none. */

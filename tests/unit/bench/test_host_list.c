@@ -8,7 +8,7 @@
 static void expect(const char *text, const char *expected)
 {
 	struct reason reason = { "" };
-	struct host_list hosts;
+	CLEANUP(host_list_free) struct host_list hosts;
 	char found[4096] = "";
 
 	assert_int_equal(host_list_parse(text, &hosts, &reason), 0);
@@ -17,17 +17,15 @@ static void expect(const char *text, const char *expected)
 		strcat(found, hosts.names[i]);
 	}
 	assert_string_equal(found, expected);
-	host_list_free(&hosts);
 }
 
 static void refuse(const char *text, const char *expected)
 {
 	struct reason reason = { "" };
-	struct host_list hosts;
+	CLEANUP(host_list_free) struct host_list hosts;
 
 	assert_int_equal(host_list_parse(text, &hosts, &reason), -EINVAL);
 	assert_non_null(strstr(reason.text, expected));
-	host_list_free(&hosts);
 }
 
 TEST(names_are_a_list)

@@ -90,8 +90,8 @@ TEST(the_kernels_tls_is_compared_with_the_librarys)
 {
 	static const int none[10] = { 800, 1600, 1200, 1000, 900, 1100, 800, 1600, 1200, 1000 };
 	int user[10], ktls[10];
-	struct measures m = {};
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *text;
 
 	for (unsigned i = 0; i < 10; i++) {
 		user[i] = 2 * none[i];
@@ -106,15 +106,13 @@ TEST(the_kernels_tls_is_compared_with_the_librarys)
 	assert_non_null(strstr(text, "+80 %  80 % more"));
 	assert_non_null(strstr(text, "epoll+sqpoll+ktls "));
 	assert_non_null(strstr(text, "Against tls = user: epoll+sqpoll+ktls 10 % less."));
-	free(text);
-	measures_free(&m);
 }
 
 TEST(rounds_without_a_cost_and_rates_apart_are_said)
 {
 	static const int cost[10] = { 1000, 1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010 };
-	struct measures m = {};
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *text;
 
 	add_visits(&m, "a", 10, cost);
 	add_visits(&m, "b", 10, cost);
@@ -126,15 +124,13 @@ TEST(rounds_without_a_cost_and_rates_apart_are_said)
 	assert_non_null(strstr(text, "b (8 of 10)."));
 	assert_non_null(
 		strstr(text, "echo (CPU per operation, 8 rounds, rates up to 20 % apart)\n"));
-	free(text);
-	measures_free(&m);
 }
 
 TEST(rounds_of_other_runs_are_not_compared)
 {
 	static const int cost[] = { 1000, 1000, 1000, 1000, 1000, 1000, 1000 };
-	struct measures m = {};
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *text;
 
 	add_visits(&m, "a", 7, cost);
 	add_visits(&m, "b", 7, cost);
@@ -143,21 +139,18 @@ TEST(rounds_of_other_runs_are_not_compared)
 	measures_merge(&m);
 	text = rendered(&m);
 	assert_non_null(strstr(text, "too few rounds: 2 of 6"));
-	free(text);
-	measures_free(&m);
 }
 
 TEST(visits_of_another_setup_are_another_row)
 {
 	static const int cost[] = { 1000, 1000, 1000 };
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_visits(&m, "a", 3, cost);
 	m.rows[1]->visit.setup = "other";
 	m.rows[2]->visit.build = "other";
 	measures_merge(&m);
 	assert_int_equal(m.count, 3);
-	measures_free(&m);
 }
 
 static void add_visit_of(struct measures *m, const char *prefix, unsigned run, int cost)
@@ -265,8 +258,8 @@ TEST(the_gate_refuses_what_is_not_comparable)
 
 TEST(runs_beside_themselves_have_not_changed)
 {
-	struct measures m = {};
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *text;
 
 	add_visit_of(&m, "run", 0, 1000);
 	for (unsigned i = 0; i < 3; i++)
@@ -274,8 +267,6 @@ TEST(runs_beside_themselves_have_not_changed)
 	measures_merge(&m);
 	assert_int_equal(compared(&m, &m, false, &text), GATE_NOT_COMPARABLE);
 	assert_non_null(strstr(text, "  1.50  1.50  +0.0 %  too few runs: 2 now, 0 then, of 5"));
-	free(text);
-	measures_free(&m);
 }
 
 /* The conditions of all visits; the rows own them. */
@@ -294,7 +285,7 @@ static void set_conditions(struct measures *m, const char *text)
 TEST(what_changed_between_is_told)
 {
 	static const int cost[] = { 990, 1000, 1010, 1005, 995 };
-	struct measures before = {}, now = {};
+	CLEANUP(measures_free) struct measures before = {}, now = {};
 	char *text;
 
 	add_runs(&before, "old", 5, cost);
@@ -320,8 +311,6 @@ TEST(what_changed_between_is_told)
 	assert_null(strstr(text, "governor")); /* not saved then */
 	assert_null(strstr(text, "port"));
 	free(text);
-	measures_free(&before);
-	measures_free(&now);
 }
 
 TEST(a_limit_is_a_figure_a_sign_and_a_value)

@@ -283,9 +283,9 @@ static json_t *sampled(int service, int tcp)
 TEST(layers_are_parts_of_the_cost)
 {
 	enum { ROUNDS = 21 };
-	struct measures m = { 0 };
+	CLEANUP(measures_free) struct measures m = { 0 };
 	const struct layers_group *l;
-	struct result *r;
+	CLEANUP(result_free_p) struct result *r;
 
 	for (int round = 1; round <= ROUNDS; round++) {
 		/* Saved rows of earlier releases have rounds without samples. */
@@ -311,22 +311,18 @@ TEST(layers_are_parts_of_the_cost)
 	assert_int_equal(l->rows[0].lost, 14);
 	assert_int_equal(json_object_size(l->rows[0].other), 1);
 	assert_true(json_is_real(json_object_get(l->rows[0].other, "odd")));
-	result_free(r);
-	measures_free(&m);
 }
 
 TEST(without_samples_there_are_no_layers)
 {
-	struct measures m = { 0 };
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = { 0 };
+	CLEANUP(result_free_p) struct result *r;
 
 	add_visit(&m, "a", 1, 10, NULL);
 	add_visit(&m, "b", 1, 10, NULL);
 	r = judged(&m);
 	assert_null(r->groups[0].layers);
 	assert_null(print_layers_json(r));
-	result_free(r);
-	measures_free(&m);
 }
 
 static char *page_of(const struct measures *m)
@@ -351,8 +347,8 @@ TEST(layers_are_on_the_page)
 		"<title>TCP, UDP, IP: 3.00 \xc2\xb5s, 30 %</title>",
 		"<td class=\"left plain\">TCP, UDP, IP</td><td class=\"right plain\">3.00</td>",
 	};
-	struct measures m = { 0 };
-	char *page;
+	CLEANUP(measures_free) struct measures m = { 0 };
+	CLEANUP(free_p) char *page;
 
 	for (int round = 1; round <= 9; round++) {
 		add_visit(&m, "a", round, 10, sampled(70, 30));
@@ -364,6 +360,4 @@ TEST(layers_are_on_the_page)
 		if (!strstr(page, said[i]))
 			fail_msg("not on the page: %s", said[i]);
 	assert_null(strstr(page, "nan"));
-	free(page);
-	measures_free(&m);
 }

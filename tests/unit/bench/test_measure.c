@@ -16,7 +16,7 @@ static json_t *service_with(const char *listener, int a, int b, int c)
 
 TEST(operations_that_never_happened_are_dropped)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	const char *const expected[] = { "busy b", "idle a", "whole a", "whole b", "whole c" };
 
 	add_delta(&m, NULL,
@@ -32,16 +32,15 @@ TEST(operations_that_never_happened_are_dropped)
 		snprintf(text, sizeof(text), "%s %s", m.rows[i]->listener, m.rows[i]->operation);
 		assert_string_equal(text, expected[i]);
 	}
-	measures_free(&m);
 }
 
 /* An unavailable listener has no figures, rather than zeros. */
 TEST(unavailable_listeners_have_no_rows)
 {
 	json_t *far = service_with("far", 0, 0, 0), *unavailable, *document;
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	struct result *r;
-	char *text;
+	CLEANUP(free_p) char *text;
 
 	json_object_set_new(far, "state", json_string("unavailable"));
 	json_object_set_new(far, "reason", json_string("no device"));
@@ -63,13 +62,11 @@ TEST(unavailable_listeners_have_no_rows)
 	assert_true(json_equal(json_object_get(document, "unavailable"), unavailable));
 	json_decref(unavailable);
 	json_decref(document);
-	free(text);
-	measures_free(&m);
 }
 
 TEST(delta_subtracts_every_counter)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	const struct measure *row;
 
 	add_delta(&m, document("a", "echo", 100, 1000, 50000, "[[1023, 10]]"),
@@ -90,7 +87,6 @@ TEST(delta_subtracts_every_counter)
 	assert_float_equal(figure_value(row, FIGURE_CPU_PER_OP), 2000, 0.001);
 	assert_float_equal(figure_value(row, FIGURE_SYSCALLS_PER_OP), 2, 0.001);
 	assert_float_equal(figure_value(row, FIGURE_RATE), 200, 0.001);
-	measures_free(&m);
 }
 
 /* A document whose listener has counters of hardware. */
@@ -108,7 +104,7 @@ static json_t *counted(int count, int kernel, int enabled, int running, int cycl
 
 TEST(counters_are_known_where_both_ends_have_them)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_delta(&m, counted(100, 1, 1000, 1000, 7000), counted(300, 1, 3000, 2900, 17000), "");
 	assert_float_equal(figure_value(m.rows[0], FIGURE_CYCLES_PER_OP), 50, 0.001);
@@ -125,13 +121,12 @@ TEST(counters_are_known_where_both_ends_have_them)
 		assert_true(isnan(figure_value(m.rows[i], FIGURE_CYCLES_PER_OP)));
 		assert_true(isnan(figure_value(m.rows[i], FIGURE_IPC)));
 	}
-	measures_free(&m);
 }
 
 /* They are of another kind, and must not be compared with those of both. */
 TEST(instructions_of_user_space_alone_have_a_figure_of_their_own)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_delta(&m, counted(100, 0, 10, 10, 7000), counted(300, 0, 30, 30, 17000), "");
 	m.rows[0]->generator.result.requests = 100;
@@ -139,7 +134,6 @@ TEST(instructions_of_user_space_alone_have_a_figure_of_their_own)
 	assert_true(isnan(figure_value(m.rows[0], FIGURE_IPC)));
 	assert_float_equal(figure_value(m.rows[0], FIGURE_USER_INSTRUCTIONS_PER_REQUEST), 200,
 			   0.001);
-	measures_free(&m);
 }
 
 /* The same document, for a listener whose counters began at that uptime. */
@@ -155,7 +149,7 @@ static json_t *since(uint64_t since_ns, json_t *document)
 /* It does not matter how much the listener before it had done. */
 TEST(new_or_replaced_listener_counts_from_zero)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_delta(&m, document("other", "echo", 100, 0, 0, "[]"),
 		  document("a", "echo", 300, 5, 5, "[[1023, 3]]"), "");
@@ -173,13 +167,12 @@ TEST(new_or_replaced_listener_counts_from_zero)
 		assert_int_equal(m.rows[i]->cpu_ns, 10);
 		assert_int_equal(m.rows[i]->latency.count, 3);
 	}
-	measures_free(&m);
 }
 
 /* No figure of a row may be the difference of a wrong pair, nor wrap around. */
 TEST(a_counter_that_went_backwards_adds_nothing)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	const struct measure *row;
 
 	add_delta(&m, document("a", "echo", 1000, 9, 9, "[[1023, 500]]"),
@@ -187,13 +180,12 @@ TEST(a_counter_that_went_backwards_adds_nothing)
 	row = m.rows[0];
 	assert_int_equal(row->count | row->listener_count | row->syscalls | row->turns, 0);
 	assert_int_equal(row->bytes_in | row->bytes_out | row->cpu_ns | row->latency.count, 0);
-	measures_free(&m);
 }
 
 TEST(restarted_daemon_is_noticed)
 {
-	json_t *early = document("a", "echo", 100, 0, 0, "[]");
-	json_t *late = document("a", "echo", 300, 0, 0, "[]");
+	CLEANUP(json_decref_p) json_t *early = document("a", "echo", 100, 0, 0, "[]");
+	CLEANUP(json_decref_p) json_t *late = document("a", "echo", 300, 0, 0, "[]");
 	uint64_t interval_ns;
 
 	assert_int_equal(measures_interval(early, late, &interval_ns), 0);
@@ -206,8 +198,6 @@ TEST(restarted_daemon_is_noticed)
 	json_object_set_new(late, "pid", json_integer(7));
 	json_object_set_new(late, "started_ns", json_integer(9));
 	assert_int_equal(measures_interval(early, late, &interval_ns), -ESTALE);
-	json_decref(early);
-	json_decref(late);
 }
 
 /* As the table says `-`. */
@@ -228,9 +218,9 @@ TEST(json_is_null_where_nothing_can_be_told)
 {
 	static const char *const of_none[] = { "requests_per_s", "cpu_ns_per_request", "trip50_ns",
 					       "p99_99_ns" };
-	struct measures m = {};
-	struct result *r;
-	json_t *json;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
+	CLEANUP(json_decref_p) json_t *json;
 
 	add_delta(&m, NULL, document("a", "echo", 2000, 10, 5, "[[1023, 1000]]"), "");
 	add_delta(&m, NULL, document("b", "echo", 0, 0, 0, "[]"), "");
@@ -244,9 +234,6 @@ TEST(json_is_null_where_nothing_can_be_told)
 	assert_false(isnan(median_in(json, "cpu_ns_per_operation")));
 	for (unsigned i = 0; i < ARRAY_SIZE(of_none); i++)
 		assert_true(isnan(median_in(json, of_none[i])));
-	json_decref(json);
-	result_free(r);
-	measures_free(&m);
 }
 
 TEST(missing_and_odd_fields_are_tolerated)
@@ -262,9 +249,9 @@ TEST(missing_and_odd_fields_are_tolerated)
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		json_t *document = json_loads(texts[i], 0, NULL);
-		struct measures m = {};
-		struct result *r;
+		CLEANUP(json_decref_p) json_t *document = json_loads(texts[i], 0, NULL);
+		CLEANUP(measures_free) struct measures m = {};
+		CLEANUP(result_free_p) struct result *r;
 
 		assert_non_null(document);
 		measures_delta(&m, NULL, document, 0, "");
@@ -272,17 +259,14 @@ TEST(missing_and_odd_fields_are_tolerated)
 		free(rendered(&m));
 		r = judged(&m);
 		json_decref(print_json(r, &m));
-		result_free(r);
-		measures_free(&m);
-		json_decref(document);
 	}
 }
 
 TEST(select_keeps_the_order_of_the_names)
 {
-	json_t *names = json_pack("[s, s, s]", "b", "a", "b");
-	json_t *wrong = json_pack("[s]", "c");
-	struct measures m = {};
+	CLEANUP(json_decref_p) json_t *names = json_pack("[s, s, s]", "b", "a", "b");
+	CLEANUP(json_decref_p) json_t *wrong = json_pack("[s]", "c");
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_delta(&m, NULL, document("a", "echo", 1, 0, 0, "[]"), "");
 	add_delta(&m, NULL, document("b", "echo", 1, 0, 0, "[]"), "");
@@ -294,14 +278,11 @@ TEST(select_keeps_the_order_of_the_names)
 	assert_string_equal(m.rows[1]->listener, "a");
 	measures_select(&m, wrong);
 	assert_int_equal(m.count, 0);
-	measures_free(&m);
-	json_decref(names);
-	json_decref(wrong);
 }
 
 TEST(merge_sums_rows_of_one_label_and_listener)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_delta(&m, NULL, document("a", "echo", 100, 10, 5, "[[1023, 10]]"), "x");
 	add_delta(&m, NULL, document("a", "echo", 200, 20, 7, "[[2047, 30]]"), "x");
@@ -316,13 +297,12 @@ TEST(merge_sums_rows_of_one_label_and_listener)
 	assert_int_equal(histogram_quantile(&m.rows[0]->latency, 0.5), 2047);
 	assert_int_equal(m.rows[0]->latency.min, 1023);
 	assert_int_equal(m.rows[1]->count, 400);
-	measures_free(&m);
 }
 
 TEST(saved_rows_come_back_the_same)
 {
-	struct measures m = {}, back = {};
-	char *text, *again;
+	CLEANUP(measures_free) struct measures m = {}, back = {};
+	CLEANUP(free_p) char *text, *again;
 	unsigned line;
 	json_t *row;
 	FILE *file;
@@ -341,16 +321,12 @@ TEST(saved_rows_come_back_the_same)
 	again = json_dumps(row, JSON_COMPACT);
 	assert_string_equal(again, text);
 	json_decref(row);
-	free(again);
-	free(text);
-	measures_free(&m);
-	measures_free(&back);
 }
 
 TEST(a_row_of_an_older_release_names_its_program)
 {
 	char text[] = "{\"listener\":\"a\",\"count\":1,\"conditions\":{\"nbctl\":\"0.1.0\"}}\n";
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	unsigned line;
 	FILE *file = fmemopen(text, strlen(text), "r");
 
@@ -358,20 +334,18 @@ TEST(a_row_of_an_older_release_names_its_program)
 	assert_string_equal(field_text(m.rows[0]->conditions, "nbbench"), "0.1.0");
 	assert_null(json_object_get(m.rows[0]->conditions, "nbctl"));
 	fclose(file);
-	measures_free(&m);
 }
 
 TEST(load_names_the_bad_line)
 {
 	char text[] = "{\"listener\":\"a\",\"count\":1}\n\n{\"listener\":\"a\"}\n";
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	unsigned line;
 	FILE *file = fmemopen(text, strlen(text), "r");
 
 	assert_int_equal(measures_load(&m, file, &line), -EINVAL);
 	assert_int_equal(line, 3);
 	fclose(file);
-	measures_free(&m);
 }
 
 static void add_operation(struct measures *m, const char *listener, const char *operation,
@@ -390,7 +364,7 @@ static void add_operation(struct measures *m, const char *listener, const char *
 /* Of one listener some more than a hundredth are flushes, of another some less. */
 TEST(operations_of_a_visit_are_one_row)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	for (unsigned round = 1; round <= 2; round++)
 		for (unsigned i = 0; i < 2; i++) {
@@ -410,12 +384,11 @@ TEST(operations_of_a_visit_are_one_row)
 	}
 	assert_int_equal(json_array_size(m.minor), 1);
 	assert_string_equal(field_text(json_array_get(m.minor, 0), ""), "nbd flush");
-	measures_free(&m);
 }
 
 TEST(a_listener_is_named_by_what_it_did)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_operation(&m, "a", "read", 1, 100, 100);
 	add_operation(&m, "b", "write", 1, 100, 100);
@@ -423,5 +396,4 @@ TEST(a_listener_is_named_by_what_it_did)
 	assert_int_equal(m.count, 2);
 	assert_string_equal(m.rows[0]->operation, "read");
 	assert_string_equal(m.rows[1]->operation, "write");
-	measures_free(&m);
 }

@@ -33,14 +33,12 @@ static json_t *interfaces(int speed_mbit)
 static void add_row(struct measures *m, int speed_mbit)
 {
 	static const int sent[] = { 0, 100, 913, 1726, 2539, 2600 };
-	json_t *readings = json_array(), *nics = interfaces(speed_mbit);
+	CLEANUP(json_decref_p) json_t *readings = json_array(), *nics = interfaces(speed_mbit);
 
 	for (unsigned i = 0; i < ARRAY_SIZE(sent); i++)
 		json_array_append_new(readings, at_ms(100 * (int)i, sent[i], 1000 * (int)i));
 	add_delta(m, NULL, document("a", "echo", 1000, 1000, 1000, "[]"), "");
 	nic_link_set(m, m->count - 1, readings, nics);
-	json_decref(readings);
-	json_decref(nics);
 }
 
 TEST(frames_are_longer_than_what_is_counted)
@@ -54,7 +52,7 @@ TEST(frames_are_longer_than_what_is_counted)
 
 TEST(the_rate_is_the_median_of_the_samples)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	const struct measure_link *link;
 
 	add_row(&m, 100);
@@ -66,7 +64,6 @@ TEST(the_rate_is_the_median_of_the_samples)
 	assert_int_equal(link->retransmitted, 10);
 	assert_true(figure_value(m.rows[0], FIGURE_LINK_SENT) > 0.99);
 	assert_true(figure_value(m.rows[0], FIGURE_LINK_RECEIVED) < 0.1);
-	measures_free(&m);
 }
 
 /* Of the row alone, after it was saved and loaded. */
@@ -125,32 +122,27 @@ TEST(the_link_comes_before_the_generator)
 
 TEST(retransmits_are_told)
 {
-	struct measures m = {};
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
 
 	add_row(&m, 0);
 	measures_merge(&m);
 	r = judged(&m);
 	assert_non_null(
 		strstr(warned(r, "retransmits"), "sent up to 0.2 % of its TCP segments again"));
-	result_free(r);
-	measures_free(&m);
 }
 
 /* The clients were on the same host, and came over loopback. */
 TEST(what_others_sent_is_not_the_listeners)
 {
-	struct measures m = {};
-	json_t *readings = json_array(), *nics = interfaces(100);
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(json_decref_p) json_t *readings = json_array(), *nics = interfaces(100);
 
 	json_array_append_new(readings, at_ms(0, 0, 0));
 	json_array_append_new(readings, at_ms(100, 10, 0));
 	add_delta(&m, NULL, document("a", "echo", 1000, 1000 * 1000, 1, "[]"), "");
 	nic_link_set(&m, 0, readings, nics);
 	assert_string_equal(m.rows[0]->link.interface, "");
-	measures_free(&m);
-	json_decref(readings);
-	json_decref(nics);
 }
 
 /* A card's speed is unknown here, but the counters of an interface with an address never fall. */

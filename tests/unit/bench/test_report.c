@@ -6,6 +6,9 @@
 #include "unit.h"
 #include "util.h"
 
+CLEANUP_OF(struct result *, result_free)
+CLEANUP_OF(json_t *, json_decref)
+
 static char *written(const struct measures *m, void (*write)(FILE *, const struct measures *))
 {
 	char *text;
@@ -21,38 +24,34 @@ static char *written(const struct measures *m, void (*write)(FILE *, const struc
 static void page_of(FILE *to, const struct measures *m)
 {
 	const struct result_options options = { 0 };
-	struct result *r = result_new(m, &options);
+	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
 
 	report_html(to, r, m);
-	result_free(r);
 }
 
 static void picture_of(FILE *to, const struct measures *m)
 {
 	const struct result_options options = { 0 };
-	struct result *r = result_new(m, &options);
+	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
 
 	report_svg(to, r);
-	result_free(r);
 }
 
 /* The rows beside themselves. */
 static void page_against(FILE *to, const struct measures *m)
 {
 	const struct result_options options = { .then = m, .force = true };
-	struct result *r = result_new(m, &options);
+	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
 
 	report_html(to, r, m);
-	result_free(r);
 }
 
 static void picture_against(FILE *to, const struct measures *m)
 {
 	const struct result_options options = { .then = m, .force = true };
-	struct result *r = result_new(m, &options);
+	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
 
 	report_svg(to, r);
-	result_free(r);
 }
 
 static char *escaped(const char *from)
@@ -94,7 +93,7 @@ static void assert_sound(const char *page)
 static void add(struct measures *m, const char *listener, const char *label, const char *more)
 {
 	char text[2048];
-	json_t *source;
+	CLEANUP(json_decref_p) json_t *source;
 
 	snprintf(text, sizeof(text),
 		 "{\"listener\": \"%s\", \"label\": \"%s\", \"engine\": \"%s\", \"service\": "
@@ -103,7 +102,6 @@ static void add(struct measures *m, const char *listener, const char *label, con
 	source = json_loads(text, 0, NULL);
 	assert_non_null(source);
 	assert_int_equal(measures_add_json(m, source), 0);
-	json_decref(source);
 }
 
 /* Three visits that cost cpu ns an operation, give or take a part of a hundred. */
@@ -139,14 +137,12 @@ static void add_visits(struct measures *m, const char *listener, unsigned cpu)
 /* The rows of any test beside themselves: sound, too. */
 static void check_against(const struct measures *m)
 {
-	char *page = written(m, page_against), *svg = written(m, picture_against);
+	CLEANUP(free_p) char *page = written(m, page_against), *svg = written(m, picture_against);
 
 	assert_sound(page);
 	assert_sound(svg);
 	assert_non_null(strstr(page, "Then and now"));
 	assert_null(strstr(page, "\" onload"));
-	free(page);
-	free(svg);
 }
 
 TEST(text_from_clients_is_escaped)
@@ -161,28 +157,25 @@ TEST(text_from_clients_is_escaped)
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-		char *text = escaped(cases[i][0]);
+		CLEANUP(free_p) char *text = escaped(cases[i][0]);
 
 		assert_string_equal(text, cases[i][1]);
-		free(text);
 	}
 }
 
 TEST(no_rows_are_a_page_that_says_so)
 {
 	struct measures m = {};
-	char *page = written(&m, page_of), *svg = written(&m, picture_of);
+	CLEANUP(free_p) char *page = written(&m, page_of), *svg = written(&m, picture_of);
 
 	assert_sound(page);
 	assert_non_null(strstr(page, "No operations"));
 	assert_sound(svg);
-	free(page);
-	free(svg);
 }
 
 TEST(a_row_that_has_only_a_name_is_tolerated)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	char *page, *svg;
 
 	add(&m, "alone", "", "");
@@ -197,7 +190,6 @@ TEST(a_row_that_has_only_a_name_is_tolerated)
 	free(page);
 	free(svg);
 	check_against(&m);
-	measures_free(&m);
 }
 
 TEST(numbers_at_the_limits_are_tolerated)
@@ -215,7 +207,7 @@ TEST(numbers_at_the_limits_are_tolerated)
 		", \"machine\": {\"total_ns\": 1, \"softirq_ns\": 9223372036854775807}, \"cpu_ns\": 1, "
 		"\"listener_count\": 1",
 	};
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	char name[16], *page, *svg;
 
 	for (unsigned i = 0; i < 2 * ARRAY_SIZE(odd); i++) {
@@ -231,12 +223,11 @@ TEST(numbers_at_the_limits_are_tolerated)
 	free(page);
 	free(svg);
 	check_against(&m);
-	measures_free(&m);
 }
 
 TEST(every_row_of_256_is_in_the_table)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	char name[16], cell[64], *page;
 
 	for (unsigned i = 0; i < 256; i++) {
@@ -253,12 +244,11 @@ TEST(every_row_of_256_is_in_the_table)
 	}
 	free(page);
 	check_against(&m);
-	measures_free(&m);
 }
 
 TEST(names_are_escaped)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	char *page, *svg;
 
 	add(&m, "<script>alert(1)</script>", "\\\" onload=\\\"x", "");
@@ -274,7 +264,6 @@ TEST(names_are_escaped)
 	free(page);
 	free(svg);
 	check_against(&m);
-	measures_free(&m);
 }
 
 TEST(the_verdict_and_all_figures_are_on_the_page)
@@ -291,8 +280,8 @@ TEST(the_verdict_and_all_figures_are_on_the_page)
 		"<td class=\"right plain\">2.07</td>",
 		"<td class=\"left good\">50 % less</td>",
 	};
-	struct measures m = {};
-	char *page, *svg;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *page, *svg;
 
 	add_visits(&m, "slow", 4000);
 	add_visits(&m, "fast", 2000);
@@ -309,15 +298,12 @@ TEST(the_verdict_and_all_figures_are_on_the_page)
 	assert_non_null(strstr(svg, ">50 % less<"));
 	assert_non_null(strstr(svg, "class=\"mark less\""));
 	assert_null(strstr(svg, "class=\"mark hollow\"")); /* all is decided */
-	free(page);
-	free(svg);
-	measures_free(&m);
 }
 
 TEST(two_loads_are_concluded_together)
 {
-	struct measures m = {};
-	char *page;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *page;
 
 	for (unsigned i = 0; i < 2; i++) {
 		add_visits_of(&m, i ? "one" : "two", "slow", 4000);
@@ -332,14 +318,12 @@ TEST(two_loads_are_concluded_together)
 			       "1 of 2 loads.</p>"));
 	assert_int_equal(occurrences(page, "class=\"mark less\""), 1);
 	assert_int_equal(occurrences(page, "class=\"mark same\""), 1);
-	free(page);
-	measures_free(&m);
 }
 
 TEST(rows_of_two_hosts_are_said_to_be)
 {
-	struct measures m = {};
-	char *page;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(free_p) char *page;
 
 	add(&m, "a", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 5\"}}");
 	add(&m, "b", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 6\"}}");
@@ -348,8 +332,6 @@ TEST(rows_of_two_hosts_are_said_to_be)
 	assert_non_null(strstr(page, "The rows are of 2 different hosts"));
 	assert_non_null(strstr(page, "<dd><span>Linux 5</span>"));
 	assert_non_null(strstr(page, "<dd><span>Linux 6</span>"));
-	free(page);
-	measures_free(&m);
 }
 
 TEST(ticks_keep_their_distance)

@@ -81,19 +81,13 @@ static struct result *judged_merged(struct measures *m)
 	return judged(m);
 }
 
-static void done(struct result *r, struct measures *m)
-{
-	result_free(r);
-	measures_free(m);
-}
-
 /* Though a receive brings ten requests, and the cost is lost in the noise. */
 TEST(calls_are_judged_for_each_request)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	const struct result_row *row;
-	struct result *r;
+	CLEANUP(result_free_p) struct result *r;
 
 	state_of_chance = 1;
 	add_visits_of(&m, &a);
@@ -112,15 +106,14 @@ TEST(calls_are_judged_for_each_request)
 	assert_true(fabs(r->by_chance - 3 * 0.05) < 1e-9);
 	assert_int_equal(r->open.open[JUDGED_COST], 1);
 	assert_int_equal(r->open.count, 1);
-	done(r, &m);
 }
 
 /* Without requests, calls for each receive depend on how much each receive brings. */
 TEST(calls_for_each_receive_are_not_judged)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
-	struct measures m = {};
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
 
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
@@ -129,7 +122,6 @@ TEST(calls_for_each_receive_are_not_judged)
 	r = judged_merged(&m);
 	assert_int_equal(r->groups[0].figures[JUDGED_COST], FIGURE_CPU_PER_OP);
 	assert_int_equal(r->groups[0].figures[JUDGED_CALLS], FIGURE_COUNT);
-	done(r, &m);
 }
 
 /* Fewer calls in two loads, for more CPU time in one of them: one sentence each.  Differences in
@@ -143,9 +135,9 @@ TEST(calls_come_first_then_switches_then_times)
 		{ "two", "b", "io_uring", 1000, 0.1, 0.45, 0.01 },
 		{ "two", "c", "rdma", 3000, 0.2, 0.5, 0.01 },
 	};
-	struct measures m = {};
-	struct result *r;
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
+	CLEANUP(free_p) char *text;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++)
 		add_visits_of(&m, &kinds[i]);
@@ -163,17 +155,15 @@ TEST(calls_come_first_then_switches_then_times)
 	text = words_finding(r, 0);
 	assert_non_null(
 		strstr(text, " % fewer system calls per request than epoll, in all 2 loads."));
-	free(text);
-	done(r, &m);
 }
 
 TEST(what_fewer_calls_cost_follows_them)
 {
 	const struct kind a = { "", "a", "epoll", 1000, 0.2, 0.5, 0.01 };
 	const struct kind b = { "", "b", "io_uring", 1100, 0.05, 0.5, 0.01 };
-	struct measures m = {};
-	struct result *r;
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
+	CLEANUP(free_p) char *text;
 
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
@@ -183,8 +173,6 @@ TEST(what_fewer_calls_cost_follows_them)
 	text = words_finding(r, 1);
 	assert_ptr_equal(strstr(text, "For that it takes "), text);
 	assert_non_null(strstr(text, " % more CPU time per request: 0.1"));
-	free(text);
-	done(r, &m);
 }
 
 /* Whatever chance makes of the rows: each comparison is decided, the same, or open, and what the
@@ -193,9 +181,9 @@ TEST(sentences_do_not_contradict_rows)
 {
 	state_of_chance = 5;
 	for (unsigned times = 0; times < 40; times++) {
-		struct measures m = {};
+		CLEANUP(measures_free) struct measures m = {};
 		unsigned counts[VERDICT_UNDECIDED + 1] = { 0 };
-		struct result *r;
+		CLEANUP(result_free_p) struct result *r;
 
 		for (unsigned i = 0; i < 4; i++) {
 			struct kind k = of_calls((const char *const[]){ "a", "b", "c", "d" }[i],
@@ -219,7 +207,6 @@ TEST(sentences_do_not_contradict_rows)
 			assert_int_equal(f->row->verdicts[f->what].is, f->is);
 			assert_true(f->low == f->row->verdicts[f->what].low);
 		}
-		done(r, &m);
 	}
 }
 
@@ -228,8 +215,8 @@ TEST(a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure)
 {
 	const struct kind a = of_calls("a", "epoll", 0), b = of_calls("b", "io_uring", 0.2);
 	const double half = 0.5 * 10 / REQUESTS, calls = 0.2 * 10;
-	struct measures m = {};
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
 
 	add_visits_of(&m, &a);
 	for (unsigned i = add_visits_of(&m, &b); i < m.count; i++)
@@ -240,7 +227,6 @@ TEST(a_count_of_zero_is_half_of_one_in_the_unit_of_the_figure)
 	assert_int_equal(r->groups[0].figures[JUDGED_CALLS], FIGURE_SYSCALLS_PER_OP);
 	assert_true(fabs(row_of(r, "b")->verdicts[JUDGED_CALLS].change / (calls / half) - 1) <
 		    0.05);
-	done(r, &m);
 }
 
 /* Rows of two listeners whose CPU time differs by 30 % from visit to visit.  Adds to each of them
@@ -269,9 +255,9 @@ static struct result *with_counts(struct measures *m, bool first_alone, bool sec
 
 TEST(instructions_decide_where_times_do_not)
 {
-	struct measures m = {};
-	struct result *r = with_counts(&m, false, false);
-	char *text = words_finding(r, 1);
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r = with_counts(&m, false, false);
+	CLEANUP(free_p) char *text = words_finding(r, 1);
 
 	assert_false(verdict_decides(row_of(r, "b")->verdicts[JUDGED_COST].is));
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is, VERDICT_LESS);
@@ -280,36 +266,31 @@ TEST(instructions_decide_where_times_do_not)
 	assert_int_equal(r->findings[0].what, JUDGED_INSTRUCTIONS);
 	assert_int_equal(r->findings[1].what, JUDGED_CYCLES);
 	assert_non_null(strstr(text, " % fewer cycles per request than epoll"));
-	free(text);
-	done(r, &m);
 }
 
 /* They are named so, and nothing is said of cycles, which were not counted. */
 TEST(instructions_in_user_space_alone_are_judged_as_such)
 {
-	struct measures m = {};
-	struct result *r = with_counts(&m, true, true);
-	char *text = words_finding(r, 0);
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r = with_counts(&m, true, true);
+	CLEANUP(free_p) char *text = words_finding(r, 0);
 
 	assert_int_equal(r->groups[0].figures[JUDGED_INSTRUCTIONS],
 			 FIGURE_USER_INSTRUCTIONS_PER_REQUEST);
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is, VERDICT_LESS);
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_CYCLES].is, VERDICT_TOO_FEW_ROUNDS);
 	assert_non_null(strstr(text, "fewer instructions in user space per request than epoll"));
-	free(text);
-	done(r, &m);
 }
 
 TEST(instructions_of_all_and_of_user_space_are_not_compared)
 {
 	for (int first = 0; first < 2; first++) {
-		struct measures m = {};
-		struct result *r = with_counts(&m, first, !first);
+		CLEANUP(measures_free) struct measures m = {};
+		CLEANUP(result_free_p) struct result *r = with_counts(&m, first, !first);
 
 		assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is,
 				 VERDICT_TOO_FEW_ROUNDS);
 		assert_int_equal(r->finding_count, 0);
-		done(r, &m);
 	}
 }
 
@@ -317,8 +298,8 @@ TEST(instructions_of_all_and_of_user_space_are_not_compared)
 TEST(an_unknown_count_is_not_judged)
 {
 	struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
-	struct measures m = {};
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
 
 	a.switches = 0;
 	add_visits_of(&m, &a);
@@ -326,7 +307,6 @@ TEST(an_unknown_count_is_not_judged)
 	r = judged_merged(&m);
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_SWITCHES].is, VERDICT_TOO_FEW_ROUNDS);
 	assert_int_equal(r->finding_count, 0);
-	done(r, &m);
 }
 
 /* ---- Doubts ---- */
@@ -357,25 +337,26 @@ TEST(bytes_of_others_leave_no_verdict)
 	assert_false(isnan(row->change)); /* the estimate stays */
 	assert_int_equal(r->finding_count, 0);
 	assert_non_null(strstr(warned(r, "no_verdict"), "No verdict on b: bytes"));
-	done(r, &m);
+	result_free(r);
+	measures_free(&m);
 	r = with_bytes(&m, "a", 3);
 	assert_int_equal(row_of(r, "a")->doubt, DOUBT_BYTES);
 	assert_int_equal(row_of(r, "b")->doubt, DOUBT_FIRST);
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_CALLS].is, VERDICT_NOT_COMPARABLE);
-	done(r, &m);
+	result_free(r);
+	measures_free(&m);
 }
 
 TEST(one_odd_visit_is_left_out)
 {
-	struct measures m = {};
-	struct result *r = with_bytes(&m, "b", 1);
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r = with_bytes(&m, "b", 1);
 	const struct result_row *row = row_of(r, "b");
 
 	assert_int_equal(row->doubt, DOUBT_NONE);
 	assert_int_equal(row->doubted, 1);
 	assert_int_equal(row->verdicts[JUDGED_CALLS].is, VERDICT_LESS);
 	assert_int_equal(row->verdicts[JUDGED_CALLS].rounds, ROUNDS - 1);
-	done(r, &m);
 }
 
 static void change_workers(struct measure *visit)
@@ -407,9 +388,9 @@ TEST(a_listener_that_changed_has_no_verdict)
 	for (unsigned i = 0; i < ARRAY_SIZE(changes); i++) {
 		const struct kind a = of_calls("a", "epoll", 0.2),
 				  b = of_calls("b", "io_uring", 0.05);
-		struct measures m = {};
+		CLEANUP(measures_free) struct measures m = {};
 		unsigned first;
-		struct result *r;
+		CLEANUP(result_free_p) struct result *r;
 
 		add_visits_of(&m, &a);
 		first = add_visits_of(&m, &b);
@@ -418,7 +399,6 @@ TEST(a_listener_that_changed_has_no_verdict)
 		r = judged_merged(&m);
 		assert_int_equal(row_of(r, "b")->doubt, DOUBT_CHANGED);
 		assert_int_equal(row_of(r, "b")->doubted, ROUNDS / 2);
-		done(r, &m);
 	}
 }
 
@@ -428,9 +408,9 @@ TEST(a_tenth_of_failed_visits_leaves_no_verdict)
 	for (unsigned failed = 1; failed <= 2; failed++) {
 		const struct kind a = of_calls("a", "epoll", 0.2),
 				  b = of_calls("b", "io_uring", 0.05);
-		struct measures m = {};
+		CLEANUP(measures_free) struct measures m = {};
 		unsigned first;
-		struct result *r;
+		CLEANUP(result_free_p) struct result *r;
 
 		add_visits_of(&m, &a);
 		first = add_visits_of(&m, &b);
@@ -440,7 +420,6 @@ TEST(a_tenth_of_failed_visits_leaves_no_verdict)
 		assert_int_equal(row_of(r, "b")->failed, failed);
 		assert_int_equal(row_of(r, "b")->doubt, failed == 2 ? DOUBT_FAILED : DOUBT_NONE);
 		assert_non_null(warned(r, "failed_visits"));
-		done(r, &m);
 	}
 }
 
@@ -448,8 +427,8 @@ TEST(a_tenth_of_failed_visits_leaves_no_verdict)
 TEST(a_latency_above_the_round_trip_leaves_no_verdict)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.05);
-	struct measures m = {};
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
 
 	add_visits_of(&m, &a);
 	add_visits_of(&m, &b);
@@ -466,7 +445,6 @@ TEST(a_latency_above_the_round_trip_leaves_no_verdict)
 	r = judged_merged(&m);
 	assert_int_equal(row_of(r, "a")->doubt, DOUBT_NONE);
 	assert_int_equal(row_of(r, "b")->doubt, DOUBT_LATENCY);
-	done(r, &m);
 }
 
 /* ---- What would decide ---- */
@@ -475,8 +453,8 @@ TEST(a_latency_above_the_round_trip_leaves_no_verdict)
 TEST(four_times_the_rounds_see_half_the_difference)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
-	struct measures m = {};
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
 
 	state_of_chance = 9;
 	add_visits_of(&m, &a);
@@ -490,7 +468,6 @@ TEST(four_times_the_rounds_see_half_the_difference)
 		    r->open.rounds2 < 4.5 * r->open.rounds5);
 	/* Two visits of 0.1 s a round. */
 	assert_true(fabs(r->open.seconds5 / r->open.rounds5 - 0.2) < 1e-6);
-	done(r, &m);
 }
 
 /* ---- Then and now ---- */
@@ -549,7 +526,8 @@ TEST(a_slower_machine_is_no_worse_server)
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct measures now = {}, then = {};
+		CLEANUP(measures_free) struct measures now = {}, then = {};
+		CLEANUP(result_free_p)
 		struct result *r = beside(&now, &then, cases[i].machine, cases[i].server, "");
 		const struct then *t = row_of(r, "a")->then;
 		json_t *document;
@@ -566,9 +544,6 @@ TEST(a_slower_machine_is_no_worse_server)
 		assert_int_equal(strstr(words_then(r, row_of(r, "a")).text, "machine changed") !=
 					 NULL,
 				 cases[i].changed);
-		result_free(r);
-		measures_free(&now);
-		measures_free(&then);
 	}
 }
 
@@ -578,7 +553,7 @@ TEST(another_setup_is_judged_by_the_cost_itself)
 	static const double generators[] = { 1.03, 1.5 };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(generators); i++) {
-		struct measures now = {}, then = {};
+		CLEANUP(measures_free) struct measures now = {}, then = {};
 		struct result *r =
 			beside(&now, &then, generators[i], 1.2 / generators[i], "another");
 		const struct then *t = row_of(r, "a")->then;
@@ -590,16 +565,14 @@ TEST(another_setup_is_judged_by_the_cost_itself)
 		assert_true(t->verdict.low <= t->verdict.change &&
 			    t->verdict.change <= t->verdict.high);
 		result_free(r);
-		measures_free(&now);
-		measures_free(&then);
 	}
 }
 
 /* The machine is half as fast in some visits; the generator's time tells which. */
 TEST(builds_are_judged_by_the_generators_time)
 {
-	struct measures m = {};
-	struct result *r;
+	CLEANUP(measures_free) struct measures m = {};
+	CLEANUP(result_free_p) struct result *r;
 
 	for (unsigned build = 0; build < 2; build++)
 		for (unsigned i = 0; i < ROUNDS; i++) {
@@ -619,5 +592,4 @@ TEST(builds_are_judged_by_the_generators_time)
 	assert_true(r->groups[0].same_work);
 	assert_int_equal(row_of(r, "a (new)")->verdicts[JUDGED_COST].is, VERDICT_MORE);
 	assert_true(row_of(r, "a (new)")->verdicts[JUDGED_COST].half_width < 0.02);
-	done(r, &m);
 }

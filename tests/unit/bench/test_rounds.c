@@ -8,6 +8,8 @@
 #include "unit.h"
 #include "util.h"
 
+CLEANUP_OF(struct result *, result_free)
+
 enum { LISTENERS = 3, GROUPS = 400 };
 
 void ctl_warn(const char *format, ...)
@@ -116,9 +118,9 @@ static struct counts count(double (*noise)(unsigned position), double change, en
 	state_of_chance = 1;
 	for (unsigned i = 0; i < GROUPS; i++) {
 		struct rounds r;
-		struct measures m = measured(noise, change, &r);
+		CLEANUP(measures_free) struct measures m = measured(noise, change, &r);
 		const struct result_options options = { 0 };
-		struct result *all = result_new(&m, &options);
+		CLEANUP(result_free_p) struct result *all = result_new(&m, &options);
 		bool any = false;
 
 		assert_int_equal(all->group_count, 1);
@@ -127,8 +129,6 @@ static struct counts count(double (*noise)(unsigned position), double change, en
 			       all->groups[0].rows[j].verdicts[JUDGED_COST].is == VERDICT_MORE;
 		c.last += all->groups[0].rows[LISTENERS - 1].verdicts[JUDGED_COST].is == is;
 		c.any += any;
-		result_free(all);
-		measures_free(&m);
 	}
 	return c;
 }

@@ -25,33 +25,30 @@ static struct sweeps sweeps_of(const char *first, const char *second)
 static void assert_filled(const struct sweeps *s, unsigned combination, bool last, const char *text,
 			  const char *expected)
 {
-	char *filled = sweeps_fill(s, combination, text, last);
+	CLEANUP(free_p) char *filled = sweeps_fill(s, combination, text, last);
 
 	assert_string_equal(filled, expected);
-	free(filled);
 }
 
 TEST(every_combination_has_its_text)
 {
 	static const char *const expected[] = { "-c 1 -d 0", "-c 1 -d 10us", "-c 1000 -d 0",
 						"-c 1000 -d 10us" };
-	struct sweeps s = sweeps_of("c=1,1000", "some_delay=0,10us");
+	CLEANUP(sweeps_fini) struct sweeps s = sweeps_of("c=1,1000", "some_delay=0,10us");
 
 	assert_int_equal(sweeps_combinations(&s), ARRAY_SIZE(expected));
 	for (unsigned i = 0; i < ARRAY_SIZE(expected); i++)
 		assert_filled(&s, i, true, "-c {c} -d {some_delay}", expected[i]);
-	sweeps_fini(&s);
 }
 
 TEST(other_braces_stay)
 {
-	struct sweeps s = sweeps_of("c=7", NULL);
+	CLEANUP(sweeps_fini) struct sweeps s = sweeps_of("c=7", NULL);
 
 	assert_filled(&s, 0, false, "{c}{port}{{c}}${c}%{c}{C}{}{c", "7{port}{{c}}${c}%{c}{C}{}{c");
 	assert_filled(&s, 0, true, "{{c}} {c}", "{c} 7");
 	assert_true(sweeps_names(&s, 0, "x {{c}} {c}"));
 	assert_false(sweeps_names(&s, 0, "{{c}} ${c} {cc}"));
-	sweeps_fini(&s);
 }
 
 TEST(wrong_sweeps_are_refused)
@@ -66,19 +63,18 @@ TEST(wrong_sweeps_are_refused)
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
-		struct sweeps s = sweeps_of("taken=1,2", NULL);
+		CLEANUP(sweeps_fini) struct sweeps s = sweeps_of("taken=1,2", NULL);
 		struct reason reason = { "" };
 
 		assert_int_equal(sweeps_add(&s, texts[i][0], &reason), -EINVAL);
 		if (!strstr(reason.text, texts[i][1]))
 			fail_msg("'%s': %s", texts[i][0], reason.text);
-		sweeps_fini(&s);
 	}
 }
 
 TEST(there_are_not_endlessly_many)
 {
-	struct sweeps s = { 0 };
+	CLEANUP(sweeps_fini) struct sweeps s = { 0 };
 	struct reason reason;
 	char text[8] = "a=0,1,2";
 
@@ -86,7 +82,6 @@ TEST(there_are_not_endlessly_many)
 		assert_int_equal(sweeps_add(&s, text, &reason), 0);
 	assert_int_equal(sweeps_add(&s, text, &reason), -EINVAL);
 	assert_true(sweeps_combinations(&s) > SWEEP_COMBINATIONS_MAX);
-	sweeps_fini(&s);
 }
 
 /* ---- Curves ---- */
@@ -114,14 +109,12 @@ static void add_row(struct measures *m, const char *listener, const char *value,
 
 static void assert_text(const struct measures *m, const char *expected)
 {
-	struct result *r = judged(m);
-	char *text;
+	CLEANUP(result_free_p) struct result *r = judged(m);
+	CLEANUP(free_p) char *text;
 
 	assert_int_equal(r->curve_count, 1);
 	text = curve_text(&r->curves[0]);
 	assert_string_equal(text, expected);
-	free(text);
-	result_free(r);
 }
 
 static struct measures rows_of(const unsigned costs[4], const unsigned spreads[4])
@@ -172,21 +165,20 @@ TEST(without_two_intervals_nothing_crosses)
 
 TEST(intervals_of_all_values_hold_together)
 {
+	CLEANUP(measures_free)
 	struct measures m = rows_of((unsigned[]){ 700, 700, 700, 700 }, (unsigned[]){ 0, 0, 0, 0 });
-	struct result *r = judged(&m);
+	CLEANUP(result_free_p) struct result *r = judged(&m);
 
 	assert_int_equal(r->group_count, 4);
 	for (unsigned i = 0; i < r->group_count; i++)
 		assert_int_equal(r->groups[i].comparisons, 4);
-	result_free(r);
-	measures_free(&m);
 }
 
 TEST(an_interval_is_about_its_figure)
 {
-	struct measures m = { 0 };
+	CLEANUP(measures_free) struct measures m = { 0 };
 	const struct value *v;
-	struct result *r;
+	CLEANUP(result_free_p) struct result *r;
 
 	add_row(&m, "epoll", "1", 1000, 0);
 	measures_merge(&m);
@@ -195,15 +187,13 @@ TEST(an_interval_is_about_its_figure)
 	assert_true(v->lower > 1001 && v->lower < 1006.5 && v->upper > 1006.5 && v->upper < 1012);
 	v = &r->groups[0].rows[0].values[FIGURE_TRIP50];
 	assert_true(isnan(v->lower) && isnan(v->upper));
-	result_free(r);
-	measures_free(&m);
 }
 
 TEST(the_page_has_curves)
 {
 	struct measures m =
 		rows_of((unsigned[]){ 1500, 1200, 900, 700 }, (unsigned[]){ 0, 0, 200, 0 });
-	char *page;
+	CLEANUP(free_p) char *page;
 	size_t bytes;
 	FILE *to = open_memstream(&page, &bytes);
 	struct result *r;
@@ -219,7 +209,6 @@ TEST(the_page_has_curves)
 	assert_non_null(strstr(page, "they cross between c=10 and 100"));
 	assert_null(strstr(page, "nan"));
 	assert_null(strstr(page, "over requests")); /* no latency is known */
-	free(page);
 	measures_free(&m);
 }
 
@@ -244,8 +233,8 @@ static void add_rated(struct measures *m, const char *listener, const char *rate
 
 TEST(latency_is_drawn_over_the_measured_rate)
 {
-	struct measures m = { 0 };
-	char *page;
+	CLEANUP(measures_free) struct measures m = { 0 };
+	CLEANUP(free_p) char *page;
 	size_t bytes;
 	FILE *to = open_memstream(&page, &bytes);
 	struct result *r;
@@ -263,6 +252,4 @@ TEST(latency_is_drawn_over_the_measured_rate)
 	assert_non_null(strstr(page, "Vertical lines: intervals"));
 	assert_non_null(strstr(page, ">15,000</text>"));
 	assert_null(strstr(page, "nan"));
-	free(page);
-	measures_free(&m);
 }

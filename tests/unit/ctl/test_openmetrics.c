@@ -37,7 +37,7 @@ static void assert_line(const char *text, const char *line)
 
 TEST(counters_have_total_labels_and_exact_seconds)
 {
-	char *text = text_of("{\"listeners\":[" LISTENER "]}");
+	CLEANUP(free_p) char *text = text_of("{\"listeners\":[" LISTENER "]}");
 
 	assert_line(text, "# HELP nbserved_received_bytes_total Bytes received.\n"
 			  "# TYPE nbserved_received_bytes_total counter\n"
@@ -48,12 +48,11 @@ TEST(counters_have_total_labels_and_exact_seconds)
 	assert_line(text, "nbserved_cpu_seconds_total{" LABELS ",mode=\"user\"} 0.000000001\n"
 			  "nbserved_cpu_seconds_total{" LABELS ",mode=\"system\"} 2.000000000\n");
 	assert_line(text, "nbserved_syscalls_total{" LABELS ",syscall=\"send\"} 6\n");
-	free(text);
 }
 
 TEST(rdma_is_there_if_a_listener_has_it)
 {
-	char *without = text_of("{\"listeners\":[" LISTENER "]}");
+	CLEANUP(free_p) char *without = text_of("{\"listeners\":[" LISTENER "]}");
 	char *with = text_of("{\"listeners\":[{\"name\":\"r\",\"engine\":\"rdma\",\"service\":"
 			     "\"echo\",\"rdma\":{\"posted\":{\"send\":7},\"sleeps\":3,"
 			     "\"errors\":{\"rnr\":2}}}]}");
@@ -63,7 +62,6 @@ TEST(rdma_is_there_if_a_listener_has_it)
 			  "service=\"echo\",opcode=\"send\"} 7\n");
 	assert_line(with, "nbserved_rdma_work_request_errors_total{listener=\"r\",engine=\"rdma\","
 			  "service=\"echo\",status=\"rnr\"} 2\n");
-	free(without);
 	free(with);
 }
 
@@ -99,7 +97,7 @@ TEST(unavailable_listeners_show_their_state_and_no_zeros)
 /* A bucket whose upper bound lies above a `le` counts under the next one. */
 TEST(histogram_is_cumulative)
 {
-	char *text = text_of("{\"listeners\":[" LISTENER "]}");
+	CLEANUP(free_p) char *text = text_of("{\"listeners\":[" LISTENER "]}");
 	const char *prefix = "nbserved_operation_latency_seconds";
 	char line[200];
 	static const char *const expected[] = {
@@ -116,7 +114,6 @@ TEST(histogram_is_cumulative)
 		snprintf(line, sizeof(line), "%s%s", prefix, expected[i]);
 		assert_line(text, line);
 	}
-	free(text);
 }
 
 /* The operations of an export's listeners add up to those of the export: one of the two is enough.

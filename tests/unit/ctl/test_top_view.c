@@ -5,7 +5,7 @@
 TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
 {
 	struct top *top = *state;
-	char *text;
+	CLEANUP(free_p) char *text;
 
 	feed_seconds(top, 1, 5);
 	text = shown(top);
@@ -16,7 +16,6 @@ TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
 	assert_has(text, "  3,000  0.06  50.2   50.2   2.00  3.00  ");
 	assert_has(text, "\nc ");
 	assert_has(text, "\nq quit");
-	free(text);
 }
 
 /* At every size screen_of() checks that no line is too wide; the sanitizers check the memory. */
@@ -67,7 +66,7 @@ TEST_WITH(the_table_scrolls_with_the_selection, setup, teardown, NULL)
 TEST_WITH(at_80_columns_the_engine_stays, setup, teardown, NULL)
 {
 	struct top *top = *state;
-	char *text;
+	CLEANUP(free_p) char *text;
 
 	for (int at = 1; at <= 2; at++) {
 		json_t *stats = document(at), *list = json_object_get(stats, "listeners");
@@ -81,7 +80,6 @@ TEST_WITH(at_80_columns_the_engine_stays, setup, teardown, NULL)
 	assert_has(text, "\n>echo-uring-poll io_uring-poll 18,000  900,000 ");
 	assert_has(text, " CPU/op ");
 	assert_has(text, " calls\n");
-	free(text);
 }
 
 /* Cuts the screen's text down to its line of titles, without the mark. */
@@ -113,10 +111,10 @@ TEST_WITH(columns_stay_where_they_are, setup, teardown, NULL)
 		feed(top, stats);
 	}
 	for (unsigned width = TOP_WIDTH_MIN; width < 160; width++) {
-		char *first = NULL;
+		CLEANUP(free_p) char *first = NULL;
 
 		for (unsigned i = 0; i < TOP_COLUMNS; i++) {
-			char *text;
+			CLEANUP(free_p) char *text;
 
 			top_key(top, top_columns[i].key);
 			text = screen_of(top, width, 12, false);
@@ -124,9 +122,7 @@ TEST_WITH(columns_stay_where_they_are, setup, teardown, NULL)
 				assert_string_equal(titles_of(text), first);
 			else
 				first = strdup(titles_of(text));
-			free(text);
 		}
-		free(first);
 	}
 }
 
@@ -160,7 +156,7 @@ TEST_WITH(the_column_that_sorts_the_rows_is_marked, setup, teardown, NULL)
 TEST_WITH(the_keys_fit_80x24, setup, teardown, NULL)
 {
 	struct top *top = *state;
-	char *narrow, *wide;
+	CLEANUP(free_p) char *narrow, *wide;
 
 	feed_seconds(top, 1, 3);
 	top_key(top, '?');
@@ -168,8 +164,6 @@ TEST_WITH(the_keys_fit_80x24, setup, teardown, NULL)
 	wide = screen_of(top, 200, 24, true);
 	assert_string_equal(narrow, wide);
 	assert_has(narrow, "\nu                                sort by server's CPU\n\n");
-	free(narrow);
-	free(wide);
 }
 
 TEST_WITH(without_utf8_all_is_ascii, setup, teardown, NULL)
@@ -178,20 +172,19 @@ TEST_WITH(without_utf8_all_is_ascii, setup, teardown, NULL)
 
 	feed_seconds(top, 1, 5);
 	for (unsigned what = 0; what < 2; what++) {
-		char *text;
+		CLEANUP(free_p) char *text;
 
 		top->help = what == 1;
 		text = screen_of(top, 100, 40, false);
 		for (const char *c = text; *c; c++)
 			assert_true((unsigned char)*c < 0x80);
-		free(text);
 	}
 }
 
 TEST_WITH(a_listener_that_is_not_served_says_so, setup, teardown, NULL)
 {
 	struct top *top = *state;
-	char *text;
+	CLEANUP(free_p) char *text;
 
 	for (int at = 1; at <= 2; at++) {
 		json_t *stats = document(at);
@@ -206,5 +199,4 @@ TEST_WITH(a_listener_that_is_not_served_says_so, setup, teardown, NULL)
 		text,
 		"\nb             unavailable        -         -      -      -       -       -      - "
 		"     -     -\n");
-	free(text);
 }

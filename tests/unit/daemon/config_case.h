@@ -16,6 +16,8 @@
 #define SERVICES                                                                                   \
 	"echo, discard, chargen, http, iperf3, nbd, netperf, nvme, sockperf, rping, fio, perftest or perftest-lat"
 
+CLEANUP_OF(struct config *, config_free)
+
 static char joined[65536];
 
 /* The errors as one text, a line each; the next call frees it. */

@@ -229,3 +229,5 @@ static inline void case_free(struct service_case *t)
 	free(t->out);
 	free(t);
 }
+
+CLEANUP_OF(struct service_case *, case_free)

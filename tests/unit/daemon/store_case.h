@@ -185,6 +185,8 @@ static void disk_free(struct disk *d)
 	free(d);
 }
 
+CLEANUP_OF(struct disk *, disk_free)
+
 static struct io *disk_io(struct disk *d, unsigned i, enum io_kind kind, uint64_t offset,
 			  uint64_t length)
 {

@@ -14,6 +14,8 @@
 #include "unit.h"
 #include "util.h"
 
+CLEANUP_OF(struct admission *, admission_free)
+
 enum { THREADS = 8, ROUNDS = 2000 };
 
 /* Opens a listening socket on every IPv4 and IPv6 address; *ret_port: the port that the kernel
@@ -122,6 +124,7 @@ TEST(the_allow_list_lets_only_its_networks_in)
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(admission_free_p)
 		struct admission *a = admission_with(1, 1, cases[i].allow);
 
 		for (unsigned mapped = 0; mapped < 2; mapped++) {
@@ -137,7 +140,6 @@ TEST(the_allow_list_lets_only_its_networks_in)
 			}
 			close(fd);
 		}
-		admission_free(a);
 	}
 }
 
@@ -165,7 +167,7 @@ TEST(local_lets_this_host_in)
 					      "0.0.0.0",   "255.255.255.255",
 					      "224.0.0.1", "2001:db8::1",
 					      "::",        "ff02::1" };
-	struct admission *a = admission_with(1, 0, "local");
+	CLEANUP(admission_free_p) struct admission *a = admission_with(1, 0, "local");
 	struct ifaddrs *own;
 
 	assert_int_equal(getifaddrs(&own), 0);
@@ -184,7 +186,6 @@ TEST(local_lets_this_host_in)
 	assert_int_equal(enter_from(a, "::ffff:127.0.0.1"), 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
 		assert_int_equal(enter_from(a, others[i]), -EACCES);
-	admission_free(a);
 }
 
 TEST(a_client_that_has_left_already_is_refused)

@@ -163,7 +163,7 @@ TEST_WITH(nothing_is_written_behind_a_view_in_a_page, start, stop, NULL)
 TEST_WITH(a_little_input_leaves_its_page_when_others_wait, start, stop, NULL)
 {
 	struct area_case *t = *state;
-	struct service_case *s = case_new(&keeping, PAGES, 4 * PAGE);
+	CLEANUP(case_free_p) struct service_case *s = case_new(&keeping, PAGES, 4 * PAGE);
 	struct chunk *k = area_filled(&t->area, PAGE);
 
 	memset(k->base, 'a', 1000);
@@ -175,5 +175,4 @@ TEST_WITH(a_little_input_leaves_its_page_when_others_wait, start, stop, NULL)
 	assert_int_equal(s->conn->rx.bytes, 1000);
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(s->conn->rx.head->data[i], 'a');
-	case_free(s);
 }

@@ -93,6 +93,8 @@ static void buf_case_free(struct buf_case *t)
 	free(t);
 }
 
+CLEANUP_OF(struct buf_case *, buf_case_free)
+
 /* A chunk of its own with 1..CHUNK bytes, or two views that share one. */
 static bool push(struct buf_case *t, unsigned i)
 {
@@ -180,19 +182,18 @@ static void random_step(struct buf_case *t)
 TEST(random_operations_keep_bytes_views_and_references)
 {
 	for (unsigned seed = 1; seed <= 20; seed++) {
-		struct buf_case *t = buf_case_new(seed);
+		CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(seed);
 
 		for (unsigned i = 0; i < 2000; i++) {
 			random_step(t);
 			check_all(t);
 		}
-		buf_case_free(t);
 	}
 }
 
 TEST(a_chunk_returns_with_its_last_reference)
 {
-	struct buf_case *t = buf_case_new(1);
+	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
 	struct chunk *k = chunk_get(&t->pool);
 	struct view *v = view_new(&t->pool, k, k->base, 10), *w;
 
@@ -204,12 +205,11 @@ TEST(a_chunk_returns_with_its_last_reference)
 	assert_int_equal(t->pool.free_count, CHUNKS - 1);
 	view_free(&t->pool, w);
 	assert_int_equal(t->pool.free_count, CHUNKS);
-	buf_case_free(t);
 }
 
 TEST(an_exhausted_pool_gives_null_and_recovers)
 {
-	struct buf_case *t = buf_case_new(1);
+	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
 	struct chunk *chunks[CHUNKS];
 
 	for (unsigned i = 0; i < CHUNKS; i++) {
@@ -225,23 +225,21 @@ TEST(an_exhausted_pool_gives_null_and_recovers)
 		chunk_put(&t->pool, chunks[i]);
 	assert_int_equal(chunk_get(&t->pool)->used, 0);
 	chunk_put(&t->pool, chunks[CHUNKS - 1]);
-	buf_case_free(t);
 }
 
 TEST(chunks_do_not_overlap)
 {
-	struct buf_case *t = buf_case_new(1);
+	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
 
 	for (unsigned i = 0; i < CHUNKS; i++) {
 		assert_int_equal(t->pool.chunks[i].id, i);
 		assert_ptr_equal(t->pool.chunks[i].base, t->pool.slab + i * CHUNK);
 	}
-	buf_case_free(t);
 }
 
 TEST(a_split_shares_the_chunk_and_copies_nothing)
 {
-	struct buf_case *t = buf_case_new(1);
+	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
 	struct chunk *k = chunk_get(&t->pool);
 
 	bufq_push(&t->q[0], view_new(&t->pool, k, k->base, 100));
@@ -252,12 +250,11 @@ TEST(a_split_shares_the_chunk_and_copies_nothing)
 	assert_int_equal(t->q[1].head->len, 30);
 	assert_ptr_equal(t->q[0].head->data, k->base + 30);
 	assert_int_equal(t->q[0].head->len, 70);
-	buf_case_free(t);
 }
 
 TEST(nothing_moved_changes_nothing)
 {
-	struct buf_case *t = buf_case_new(1);
+	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
 
 	bufq_splice(&t->q[1], &t->q[0]);
 	bufq_take(&t->pool, &t->q[1], &t->q[0], 0);
@@ -268,12 +265,11 @@ TEST(nothing_moved_changes_nothing)
 	bufq_drop(&t->pool, &t->q[0], 0);
 	bufq_splice(&t->q[0], &t->q[1]);
 	check_all(t);
-	buf_case_free(t);
 }
 
 TEST(iov_names_the_first_views_in_order)
 {
-	struct buf_case *t = buf_case_new(7);
+	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(7);
 	struct iovec iov[4];
 	size_t bytes = 1, sum = 0;
 
@@ -289,12 +285,11 @@ TEST(iov_names_the_first_views_in_order)
 	assert_int_equal(bytes, sum);
 	assert_int_equal(bufq_iov(&t->q[0], iov, 1, &bytes), 1);
 	assert_int_equal(bytes, t->q[0].head->len);
-	buf_case_free(t);
 }
 
 TEST(more_views_than_a_block_are_made_when_needed)
 {
-	struct buf_case *t = buf_case_new(1);
+	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
 	struct chunk *k = chunk_get(&t->pool);
 
 	for (unsigned i = 0; i < 3 * POOL_BLOCK_VIEWS; i++) {
@@ -303,7 +298,6 @@ TEST(more_views_than_a_block_are_made_when_needed)
 	}
 	chunk_put(&t->pool, k);
 	check_all(t);
-	buf_case_free(t);
 }
 
 /* Limits the address space of the process: spare views are used, and then no input may be received

@@ -18,7 +18,7 @@ static struct service_case *busy(const uint8_t *piece)
 TEST(only_a_bulk_receiver_arms_the_timer)
 {
 	static uint8_t piece[2 * BULK_PIECE];
-	struct service_case *t = busy(piece);
+	CLEANUP(case_free_p) struct service_case *t = busy(piece);
 	struct worker *w = &t->worker;
 
 	assert_false(deadline_is_armed(&t->conn->due.timer));
@@ -32,20 +32,18 @@ TEST(only_a_bulk_receiver_arms_the_timer)
 	deadlines_run(&w->deadlines, w->turn.now_ns, UINT32_MAX);
 	assert_false(t->conn->flags & CONN_COARSE);
 	assert_int_equal(w->deadlines.wake_ns, 0);
-	case_free(t);
 }
 
 TEST(nothing_is_looked_at_after_the_end)
 {
 	static uint8_t piece[2 * BULK_PIECE];
-	struct service_case *t = busy(piece);
+	CLEANUP(case_free_p) struct service_case *t = busy(piece);
 
 	conn_close(t->conn, CONN_END_RESET);
 	case_turns(t);
 	assert_null(t->conn);
 	assert_null(t->worker.bulk.busy);
 	assert_int_equal(t->worker.deadlines.wake_ns, 0);
-	case_free(t);
 }
 
 /* ---- Several ---- */
@@ -120,6 +118,7 @@ TEST(the_connection_that_waited_longest_receives)
 
 TEST(a_lone_bulk_receiver_has_the_whole_turn)
 {
+	CLEANUP(case_free_p)
 	struct service_case *t = case_new(registry_service("discard"), 4, PIECE);
 
 	for (unsigned turn = 0; turn < 3; turn++) {
@@ -127,12 +126,12 @@ TEST(a_lone_bulk_receiver_has_the_whole_turn)
 		t->worker.turn.ran = 1;
 		assert_int_equal(bulk_share(t->conn), WORKER_TURN_BYTES);
 	}
-	case_free(t);
 }
 
 TEST(a_new_bulk_receiver_has_not_waited)
 {
 	static uint8_t piece[2 * BULK_PIECE];
+	CLEANUP(case_free_p)
 	struct service_case *t = case_new(registry_service("discard"), 4, 2 * BULK_PIECE);
 
 	stat_always_add(t->worker.stats.turns, 1000);
@@ -142,7 +141,6 @@ TEST(a_new_bulk_receiver_has_not_waited)
 		assert_int_equal(t->conn->bulk_turn, 1000);
 		stat_always_add(t->worker.stats.turns, 1);
 	}
-	case_free(t);
 }
 
 /* The receiver whose turn it would be has ended, or its input is paused. */

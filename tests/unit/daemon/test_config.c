@@ -10,7 +10,7 @@
 
 TEST(defaults_are_those_of_the_documentation)
 {
-	struct config *c = load(GOOD);
+	CLEANUP(config_free_p) struct config *c = load(GOOD);
 	const struct listener_config *l = &c->listeners[0];
 	const struct ring_options *ring = ring_options(&l->options);
 
@@ -33,7 +33,6 @@ TEST(defaults_are_those_of_the_documentation)
 	assert_int_equal(ring->zero_copy_min, 0);
 	assert_false(ring->sqpoll);
 	assert_int_equal(CPU_COUNT(&l->options.cpus), 0);
-	config_free(c);
 }
 
 TEST(every_key_sets_its_field)
@@ -80,10 +79,9 @@ TEST(every_key_sets_its_field)
 
 TEST(a_configuration_without_listeners_is_fine)
 {
-	struct config *c = load("");
+	CLEANUP(config_free_p) struct config *c = load("");
 
 	assert_int_equal(c->listener_count, 0);
-	config_free(c);
 }
 
 TEST(values_out_of_range_name_the_range)
@@ -414,8 +412,7 @@ TEST(queue_pairs_have_three_types)
 
 TEST(freeing_nothing_is_fine)
 {
-	struct config_errors errors = { 0 };
+	CLEANUP(config_errors_free) struct config_errors errors = { 0 };
 
 	config_free(NULL);
-	config_errors_free(&errors);
 }

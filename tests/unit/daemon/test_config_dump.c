@@ -37,8 +37,9 @@ static char *without_comments(char *text)
 
 TEST(a_dump_says_origin_and_class)
 {
+	CLEANUP(config_free_p)
 	struct config *c = load("\n" GOOD "address = 127.0.0.1:0\nallow = ::1, 10.0.0.0/8\n");
-	char *text = dump(c);
+	CLEANUP(free_p) char *text = dump(c);
 
 	assert_non_null(
 		strstr(text, "log-level = info                             ; default, live\n"));
@@ -50,8 +51,6 @@ TEST(a_dump_says_origin_and_class)
 				     "allow = 10.0.0.0/8                           ; f:6, live\n"));
 	assert_non_null(strstr(text, "cpus = any                                   ; default, "
 				     "listener\n"));
-	free(text);
-	config_free(c);
 }
 
 TEST(a_dump_parses_back_to_the_same)
@@ -61,8 +60,8 @@ TEST(a_dump_parses_back_to_the_same)
 		     "busy-poll = 1500us\nengine = io_uring\nsqpoll = 0\n"
 		     "zero-copy-min = 12345\n[server]\ncontrol = /a;b\nlog-level = debug\n"
 		     "[listener b]\naddress = 0.0.0.0:0\nservice = discard\nallow = 0.0.0.0/0\n");
-	char *first = dump(c), *second;
-	struct config *again = load(first);
+	CLEANUP(free_p) char *first = dump(c), *second;
+	CLEANUP(config_free_p) struct config *again = load(first);
 
 	second = dump(again);
 	assert_string_equal(without_comments(first), without_comments(second));
@@ -70,16 +69,13 @@ TEST(a_dump_parses_back_to_the_same)
 	assert_int_equal(ring_options(&again->listeners[0].options)->sqpoll, KEY_CPU_FIRST);
 	assert_memory_equal(&c->listeners[0].options.cpus, &again->listeners[0].options.cpus,
 			    sizeof(cpu_set_t));
-	free(first);
-	free(second);
 	config_free(c);
-	config_free(again);
 }
 
 TEST(a_dump_parses_back_even_with_long_origins)
 {
 	struct config_errors errors = { 0 };
-	struct config *c, *again;
+	CLEANUP(config_free_p) struct config *c, *again;
 	char name[400], *first, *second;
 
 	memset(name, 'n', sizeof(name));
@@ -93,8 +89,6 @@ TEST(a_dump_parses_back_even_with_long_origins)
 	assert_int_equal(again->listener_count, 1);
 	free(first);
 	free(second);
-	config_free(c);
-	config_free(again);
 }
 
 TEST(no_two_keys_of_a_section_have_the_same_name)
@@ -125,13 +119,12 @@ TEST(each_listener_has_the_values_of_its_own_service)
 /* A ring of a store has the options of rings, whichever engine the worker has. */
 TEST(a_listener_has_the_keys_of_all_engines)
 {
-	struct config *c = load(GOOD "engine = epoll\n");
+	CLEANUP(config_free_p) struct config *c = load(GOOD "engine = epoll\n");
 	const struct worker_options *options = &c->listeners[0].options;
 
 	assert_int_equal(ring_options(options)->sqpoll, KEY_CPU_NONE);
 	assert_ptr_equal(registry_variant(registry_engine("io_uring"), options),
 			 registry_engine("io_uring"));
-	config_free(c);
 }
 
 static unsigned count_keys(enum config_section section)
@@ -146,7 +139,7 @@ static unsigned count_keys(enum config_section section)
 
 TEST(json_has_value_origin_and_class_of_each_key)
 {
-	struct config *c = load(GOOD "allow = ::1, ::2\n");
+	CLEANUP(config_free_p) struct config *c = load(GOOD "allow = ::1, ::2\n");
 	json_t *json = config_to_json(c), *listener, *key;
 	const char *value, *origin, *class;
 
@@ -164,5 +157,4 @@ TEST(json_has_value_origin_and_class_of_each_key)
 	assert_int_equal(json_object_size(json_object_get(listener, "keys")),
 			 count_keys(CONFIG_LISTENER));
 	json_decref(json);
-	config_free(c);
 }

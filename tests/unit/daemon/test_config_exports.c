@@ -13,7 +13,7 @@ extern const struct store store_file_uring, store_file_threads, store_memory;
 
 TEST(an_export_has_defaults)
 {
-	struct config *c = load(FILE_X);
+	CLEANUP(config_free_p) struct config *c = load(FILE_X);
 	const struct export_options *o = &c->exports[0].options;
 
 	assert_int_equal(c->export_count, 1);
@@ -24,7 +24,6 @@ TEST(an_export_has_defaults)
 	assert_int_equal(o->queue_depth, 128);
 	assert_int_equal(o->threads, 16);
 	assert_false(o->create || o->direct || o->read_only || o->sync_writes);
-	config_free(c);
 }
 
 TEST(an_export_reads_every_key)
@@ -110,11 +109,11 @@ TEST(errors_of_an_export_read_like_those_of_a_listener)
 
 TEST(a_listener_may_have_the_name_of_an_export)
 {
+	CLEANUP(config_free_p)
 	struct config *c = load("[export l]\npath = /x\n" DISK "exports = l\n");
 
 	assert_int_equal(c->listener_count, 1);
 	assert_int_equal(c->export_count, 1);
-	config_free(c);
 }
 
 /* ---- Listeners ---- */

@@ -75,7 +75,7 @@ static const char *errors_of_files(const char *name)
 
 TEST_WITH(a_drop_in_overrides_and_extends, make_folder, remove_folder, NULL)
 {
-	struct config *c;
+	CLEANUP(config_free_p) struct config *c;
 
 	write_file("main.ini", GOOD "workers = 2\nbuffers = 64\n[server]\nlog-level = info\n");
 	write_file("conf.d/10.ini", "[listener a]\nworkers = 3\n[listener b]\nservice = echo\n");
@@ -89,12 +89,11 @@ TEST_WITH(a_drop_in_overrides_and_extends, make_folder, remove_folder, NULL)
 	assert_string_equal(c->listeners[1].name, "b");
 	assert_ptr_equal(c->listeners[1].service, registry_service("echo"));
 	assert_int_equal(c->server.log_level, LOG_ERR);
-	config_free(c);
 }
 
 TEST_WITH(a_list_in_a_drop_in_replaces_the_whole_list, make_folder, remove_folder, NULL)
 {
-	struct config *c;
+	CLEANUP(config_free_p) struct config *c;
 
 	write_file("main.ini", GOOD "address = 127.0.0.1:1\nallow = ::1\n");
 	write_file("conf.d/a.ini", "[listener a]\naddress = 127.0.0.1:2\naddress = 127.0.0.1:3\n"
@@ -103,12 +102,11 @@ TEST_WITH(a_list_in_a_drop_in_replaces_the_whole_list, make_folder, remove_folde
 	assert_int_equal(c->listeners[0].address_count, 3);
 	assert_int_equal(c->listeners[0].addresses[0].port_first, 2);
 	assert_int_equal(c->listeners[0].allow_count, 0);
-	config_free(c);
 }
 
 TEST_WITH(only_visible_ini_files_are_drop_ins, make_folder, remove_folder, NULL)
 {
-	struct config *c;
+	CLEANUP(config_free_p) struct config *c;
 
 	write_file("main.ini", GOOD);
 	write_file("conf.d/.hidden.ini", "junk\n");
@@ -117,18 +115,16 @@ TEST_WITH(only_visible_ini_files_are_drop_ins, make_folder, remove_folder, NULL)
 	write_file("conf.d/.ini", "junk\n");
 	c = load_files();
 	assert_int_equal(c->file_count, 1);
-	config_free(c);
 }
 
 TEST_WITH(a_file_without_drop_ins_is_fine, make_folder, remove_folder, NULL)
 {
-	struct config *c;
+	CLEANUP(config_free_p) struct config *c;
 
 	assert_int_equal(rmdir(path_of("conf.d")), 0);
 	write_file("main.ini", GOOD);
 	c = load_files();
 	assert_int_equal(c->file_count, 1);
-	config_free(c);
 }
 
 TEST_WITH(errors_of_all_files_come_in_their_order, make_folder, remove_folder, NULL)

@@ -51,7 +51,7 @@ TEST(names_of_listeners_are_plain_and_short)
 TEST(names_that_differ_at_the_end_are_two_listeners)
 {
 	char text[512];
-	struct config *c;
+	CLEANUP(config_free_p) struct config *c;
 
 	snprintf(text, sizeof(text),
 		 "[listener %062da]\naddress = [::1]:1\nservice = echo\n"
@@ -59,7 +59,6 @@ TEST(names_that_differ_at_the_end_are_two_listeners)
 		 0, 0);
 	c = load(text);
 	assert_int_equal(c->listener_count, 2);
-	config_free(c);
 }
 
 TEST(a_key_is_set_once_in_a_file)
@@ -156,7 +155,7 @@ TEST(errors_beyond_the_limit_are_counted)
 
 TEST(errors_are_ascii_whatever_the_file_holds)
 {
-	struct config_errors errors = { 0 };
+	CLEANUP(config_errors_free) struct config_errors errors = { 0 };
 	struct config *config = NULL;
 	const char *text = "[listener \xff]\n\x80\n";
 
@@ -165,7 +164,6 @@ TEST(errors_are_ascii_whatever_the_file_holds)
 			    "a\\x0ab:1: expected [listener NAME] with a name of A-Z, a-z, 0-9, "
 			    "'_', '.', '-', up to 63 bytes, got '\\xff'\n"
 			    "a\\x0ab:2: expected 'KEY = VALUE', got '\\x80'\n");
-	config_errors_free(&errors);
 }
 
 TEST(too_many_listeners_are_an_error)

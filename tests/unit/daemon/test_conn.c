@@ -3,6 +3,8 @@
  */
 #include "conn_case.h"
 
+CLEANUP_OF(struct fake *, fake_stop)
+
 /* Sends a byte whenever tx is empty, for ever. */
 static void pour(struct conn *c)
 {
@@ -270,7 +272,7 @@ static void await_end(struct fake *f, const struct fake_peer *p)
 
 TEST(a_silent_connection_ends_after_its_idle_timeout)
 {
-	struct fake *f = fake_start(&answering, CHUNKS, CHUNK, 20 * MS);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&answering, CHUNKS, CHUNK, 20 * MS);
 	uint64_t before = clock_ns();
 	struct fake_peer *p = fake_connect(f);
 
@@ -280,7 +282,6 @@ TEST(a_silent_connection_ends_after_its_idle_timeout)
 	assert_int_equal(p->service_end, 1 + CONN_END_IDLE);
 	fake_settle(f);
 	assert_int_equal(f->worker.deadlines.wake_ns, 0); /* nobody left: sleeps for ever */
-	fake_stop(f);
 }
 
 CONN_TEST(an_idle_timeout_that_is_set_later_counts, start, answering)

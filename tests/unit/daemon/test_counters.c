@@ -138,11 +138,10 @@ static bool is_open(int fd)
 FAKED(no_opens_nothing)
 {
 	struct reason reason;
-	struct counters c = opened(COUNTERS_NO, 0, &reason);
+	CLEANUP(counters_close) struct counters c = opened(COUNTERS_NO, 0, &reason);
 
 	assert_int_equal(kernel.calls, 0);
 	assert_named(&c, "none");
-	counters_close(&c);
 }
 
 FAKED(all_that_is_granted_is_counted_in_the_kernel_too)
@@ -217,14 +216,13 @@ FAKED(a_refusal_says_what_mends_it)
 FAKED(a_group_is_opened_whole_or_not_at_all)
 {
 	struct reason reason;
-	struct counters c;
+	CLEANUP(counters_close) struct counters c;
 
 	kernel.fails_at = 2;
 	c = opened(COUNTERS_AUTO, 0, &reason);
 	assert_named(&c, "misses, software");
 	assert_non_null(strstr(reason.text, "Too many open files"));
 	assert_int_equal(kernel.count, 7);
-	counters_close(&c);
 }
 
 /* ---- Reading ---- */
@@ -233,7 +231,7 @@ FAKED(what_was_counted_for_less_than_90_percent_is_not_shown)
 {
 	struct counters_reading sum = { .enabled_ns = 7 };
 	struct reason reason;
-	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
+	CLEANUP(counters_close) struct counters c = opened(COUNTERS_AUTO, 0, &reason);
 	int leader = c.groups[COUNTERS_HARDWARE].fds[0];
 
 	will_read(leader, 0, 0, 0, 0);
@@ -247,7 +245,6 @@ FAKED(what_was_counted_for_less_than_90_percent_is_not_shown)
 	assert_int_equal(sum.running_ns, 1800);
 	assert_int_equal(sum.values[0], 50);
 	assert_int_equal(sum.values[1], 60);
-	counters_close(&c);
 }
 
 FAKED(readings_of_workers_add_up)
@@ -273,7 +270,7 @@ FAKED(a_group_that_vanishes_is_shown_no_more)
 {
 	struct counters_reading sum = { 0 };
 	struct reason reason;
-	struct counters c = opened(COUNTERS_AUTO, 0, &reason);
+	CLEANUP(counters_close) struct counters c = opened(COUNTERS_AUTO, 0, &reason);
 	int leader = c.groups[COUNTERS_HARDWARE].fds[0];
 
 	will_read(leader, 10, 10, 1, 2);
@@ -283,7 +280,6 @@ FAKED(a_group_that_vanishes_is_shown_no_more)
 	for (unsigned i = 0; i < 2; i++)
 		assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
 	assert_named(&c, "misses, software");
-	counters_close(&c);
 }
 
 FAKED(a_count_that_cannot_be_is_shown_no_more)
@@ -300,7 +296,7 @@ FAKED(a_count_that_cannot_be_is_shown_no_more)
 	struct reason reason;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(raw); i++) {
-		struct counters c;
+		CLEANUP(counters_close) struct counters c;
 		int leader;
 
 		kernel_begin(NULL);
@@ -313,7 +309,6 @@ FAKED(a_count_that_cannot_be_is_shown_no_more)
 		assert_false(counters_read(&c, COUNTERS_HARDWARE, &sum));
 		assert_false(is_open(leader));
 		kernel_end(NULL);
-		counters_close(&c);
 	}
 	kernel.count = 0;
 }
@@ -384,7 +379,7 @@ TEST(software_events_agree_with_proc)
 {
 	struct counters_reading r = { 0 };
 	struct seen first = see(), begun, ended, last;
-	struct counters c = really_opened();
+	CLEANUP(counters_close) struct counters c = really_opened();
 	uint64_t begun_ns = clock_ns();
 
 	begun = see();
@@ -405,7 +400,6 @@ TEST(software_events_agree_with_proc)
 	assert_true(r.values[0] >= (ended.cpu_ns - begun.cpu_ns) / 10 * 9);
 	assert_true(r.values[0] <= clock_ns() - begun_ns + NS_PER_MS);
 	assert_int_equal(r.enabled_ns, r.running_ns);
-	counters_close(&c);
 }
 
 static void move_between_cpus(void)
@@ -429,12 +423,11 @@ static void move_between_cpus(void)
 TEST(moves_to_other_cpus_are_counted)
 {
 	struct counters_reading r = { 0 };
-	struct counters c = really_opened();
+	CLEANUP(counters_close) struct counters c = really_opened();
 
 	move_between_cpus();
 	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &r));
 	assert_true(r.values[3] >= 5);
-	counters_close(&c);
 }
 
 static void *touch(void *arg)
@@ -447,7 +440,7 @@ static void *touch(void *arg)
 TEST(threads_that_are_made_later_are_counted_and_stay_when_they_end)
 {
 	struct counters_reading before = { 0 }, after = { 0 };
-	struct counters c = really_opened();
+	CLEANUP(counters_close) struct counters c = really_opened();
 	pthread_t thread;
 
 	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &before));
@@ -457,5 +450,4 @@ TEST(threads_that_are_made_later_are_counted_and_stay_when_they_end)
 	}
 	assert_true(counters_read(&c, COUNTERS_SOFTWARE, &after));
 	assert_true(after.values[2] - before.values[2] >= 2 * PAGES / 10 * 9);
-	counters_close(&c);
 }

@@ -48,7 +48,7 @@ static void request(struct service_case *t, uint32_t mode, uint32_t buffers, uin
 TEST(every_buffer_has_its_own_place)
 {
 	for (unsigned mode = FIO_WRITE; mode <= FIO_READ; mode++) {
-		struct service_case *t = start();
+		CLEANUP(case_free_p) struct service_case *t = start();
 
 		request(t, mode, 8, 4096);
 		assert_int_equal(t->region.bytes, 8 * 4096);
@@ -65,20 +65,18 @@ TEST(every_buffer_has_its_own_place)
 		assert_int_equal(t->out_bytes, FIO_MESSAGE);
 		assert_int_equal(stat_load(t->worker.stats.operations[0].count), 1);
 		assert_int_equal(stat_load(t->worker.stats.operations[1].count), 0);
-		case_free(t);
 	}
 }
 
 TEST(small_region_is_shared_by_buffers)
 {
-	struct service_case *t = start();
+	CLEANUP(case_free_p) struct service_case *t = start();
 
 	request(t, FIO_READ, FIO_BUFFERS_MAX, 20000);
 	assert_int_equal(t->region.bytes, 3 * 20000);
 	assert_int_equal(word(t, 4), FIO_BUFFERS_MAX);
 	for (unsigned i = 0; i < FIO_BUFFERS_MAX; i++)
 		assert_int_equal(address(t, i), (uintptr_t)t->region.base + i % 3 * 20000UL);
-	case_free(t);
 }
 
 TEST(large_blocks_are_told_what_fits)
@@ -90,13 +88,12 @@ TEST(large_blocks_are_told_what_fits)
 		      { FIO_SEND, CHUNK + 1, CHUNK } };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct service_case *t = start();
+		CLEANUP(case_free_p) struct service_case *t = start();
 
 		request(t, cases[i].mode, 4, cases[i].block);
 		assert_null(t->region.base);
 		assert_int_equal(word(t, 4), 0);
 		assert_int_equal(word(t, 8), cases[i].fits);
-		case_free(t);
 	}
 }
 
@@ -130,7 +127,7 @@ TEST(memory_of_all_clients_is_bounded)
 TEST(messages_of_a_send_test_are_dropped)
 {
 	static const uint8_t block[CHUNK];
-	struct service_case *t = start();
+	CLEANUP(case_free_p) struct service_case *t = start();
 
 	request(t, FIO_SEND, 8, CHUNK);
 	assert_null(t->region.base);
@@ -139,7 +136,6 @@ TEST(messages_of_a_send_test_are_dropped)
 	assert_int_equal(stat_load(t->worker.stats.operations[1].count), 15);
 	assert_int_equal(t->out_bytes, FIO_MESSAGE);
 	assert_int_equal(t->conn->rx.bytes, 0);
-	case_free(t);
 }
 
 TEST(other_requests_end_the_connection)

@@ -33,14 +33,13 @@ static void assert_sent(const struct service_case *t, const char *expected, cons
 static void assert_reply(const char *request, size_t bytes, const char *expected)
 {
 	for (unsigned split = 0; split < 40; split++) {
-		struct service_case *t = http_new();
+		CLEANUP(case_free_p) struct service_case *t = http_new();
 
 		if (split < 10)
 			case_input(t, request, bytes, split ? split : CHUNK);
 		else
 			case_input_random(t, request, bytes, split);
 		assert_sent(t, expected, request);
-		case_free(t);
 	}
 }
 
@@ -50,7 +49,7 @@ static void assert_reply(const char *request, size_t bytes, const char *expected
 static void assert_refused(const char *request, size_t bytes, const char *status)
 {
 	for (size_t piece = 1; piece <= bytes; piece += MAX(bytes - 1, (size_t)1)) {
-		struct service_case *t = http_new();
+		CLEANUP(case_free_p) struct service_case *t = http_new();
 		char expected[64];
 
 		snprintf(expected, sizeof(expected), "HTTP/1.1 %s", status);
@@ -67,7 +66,6 @@ static void assert_refused(const char *request, size_t bytes, const char *status
 		case_eof(t);
 		assert_null(t->conn);
 		assert_int_equal(t->ends[CONN_END_PROTOCOL], 1);
-		case_free(t);
 	}
 }
 
@@ -333,7 +331,7 @@ TEST(smuggling_is_refused)
 /* Chunks of a byte do not take a piece of memory each. */
 TEST(an_echo_of_single_bytes_is_bounded)
 {
-	struct service_case *t = http_new();
+	CLEANUP(case_free_p) struct service_case *t = http_new();
 	static const char head[] = POST CHUNKED "\r\n", chunk[] = "1\r\nx\r\n";
 	char chunks[CHUNK / 6 * 6];
 	static const char answer[] = BINARY CHUNKED "\r\n1\r\nx\r\n1\r\nx";
@@ -348,7 +346,6 @@ TEST(an_echo_of_single_bytes_is_bounded)
 	assert_in_range(t->conn->tx.views, 1, 100);
 	case_take(t, SIZE_MAX);
 	assert_memory_equal(t->out, answer, sizeof(answer) - 1);
-	case_free(t);
 }
 
 TEST(a_bad_chunk_after_the_reply_began_ends_it)
@@ -357,14 +354,13 @@ TEST(a_bad_chunk_after_the_reply_began_ends_it)
 					   "2\r\nab\r\nz", "2\r\nab\r\n1;\r", "2\r\nab\r\n1;=x" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct service_case *t = http_new();
+		CLEANUP(case_free_p) struct service_case *t = http_new();
 
 		case_input(t, POST CHUNKED "\r\n", sizeof(POST CHUNKED "\r\n") - 1, CHUNK);
 		case_input(t, bad[i], strlen(bad[i]), 1);
 		assert_sent(t, BINARY CHUNKED "\r\n2\r\nab", bad[i]);
 		case_eof(t);
 		assert_int_equal(t->ends[CONN_END_PROTOCOL], 1);
-		case_free(t);
 	}
 }
 
@@ -420,7 +416,7 @@ TEST(a_pattern_is_sent_as_the_peer_takes_it)
 	static const char request[] = "GET /bytes/3M HTTP/1.1\r\n" H "\r\n";
 	static const char head[] = BINARY "Content-Length: 3145728\r\n\r\n";
 	size_t bytes = 3 * 1024 * 1024 + sizeof(head) - 1;
-	struct service_case *t = http_new();
+	CLEANUP(case_free_p) struct service_case *t = http_new();
 
 	t->room = 0;
 	case_input(t, request, sizeof(request) - 1, CHUNK);
@@ -441,14 +437,13 @@ TEST(a_pattern_is_sent_as_the_peer_takes_it)
 	}
 	assert_int_equal(t->conn->rx.bytes, 0);
 	assert_int_equal(stat_load(t->worker.stats.operations[1].count), 2);
-	case_free(t);
 }
 
 TEST(pipelined_replies_are_bounded)
 {
 	static const char request[] = "GET / HTTP/1.1\r\n" H "\r\n";
 	static const char reply[] = ROOT_REPLY("");
-	struct service_case *t = http_new();
+	CLEANUP(case_free_p) struct service_case *t = http_new();
 	size_t count = 0, before = (size_t)-1;
 
 	t->room = 0;
@@ -463,7 +458,6 @@ TEST(pipelined_replies_are_bounded)
 	assert_int_equal(t->out_bytes, count * (sizeof(reply) - 1));
 	for (size_t i = 0; i < count; i++)
 		assert_memory_equal(t->out + i * (sizeof(reply) - 1), reply, sizeof(reply) - 1);
-	case_free(t);
 }
 
 TEST(an_empty_pool_is_waited_for)
@@ -476,7 +470,7 @@ TEST(an_empty_pool_is_waited_for)
 
 	/* The pool is exhausted until `turn`, and has one chunk from then on, if any. */
 	for (unsigned given = 0; given < 6; given++) {
-		struct service_case *t = http_new();
+		CLEANUP(case_free_p) struct service_case *t = http_new();
 		struct worker *w = &t->worker;
 		unsigned count = 0;
 
@@ -494,13 +488,12 @@ TEST(an_empty_pool_is_waited_for)
 		assert_null(t->conn);
 		while (count > 0)
 			chunk_put(&w->pool, taken[--count]);
-		case_free(t);
 	}
 }
 
 TEST(a_slow_head_is_timed_out_and_a_slow_body_is_not)
 {
-	struct service_case *t = http_new();
+	CLEANUP(case_free_p) struct service_case *t = http_new();
 
 	assert_int_equal(t->conn->due.ns, 0); /* idle-timeout's business */
 	case_input(t, "GET / HTTP/1.1\r\nHo", 18, 1);
@@ -520,12 +513,11 @@ TEST(a_slow_head_is_timed_out_and_a_slow_body_is_not)
 		    "HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain\r\n"
 		    "Content-Length: 16\r\nConnection: close\r\n\r\nRequest Timeout\n",
 		    "408");
-	case_free(t);
 }
 
 TEST(an_error_lingers_until_the_peer_has_ended_or_for_a_while)
 {
-	struct service_case *t = http_new();
+	CLEANUP(case_free_p) struct service_case *t = http_new();
 
 	case_input(t, "\n", 1, 1);
 	for (int i = 0; i < 1000; i++)
@@ -535,7 +527,6 @@ TEST(an_error_lingers_until_the_peer_has_ended_or_for_a_while)
 	case_pass(t, 11 * (uint64_t)NS_PER_S);
 	assert_null(t->conn);
 	assert_int_equal(t->ends[CONN_END_PROTOCOL], 1);
-	case_free(t);
 }
 
 TEST(operations_are_told_apart)
@@ -546,11 +537,10 @@ TEST(operations_are_told_apart)
 		"Content-Length: 1\r\n\r\nx" POST CHUNKED "\r\n1\r\nx\r\n0\r\n\r\n"
 		"POST /discard HTTP/1.1\r\n" H "\r\nGET /x HTTP/1.1\r\n" H "\r\n";
 	static const uint64_t counts[] = { 1, 1, 2, 2, 1, 1 };
-	struct service_case *t = http_new();
+	CLEANUP(case_free_p) struct service_case *t = http_new();
 
 	case_input(t, requests, sizeof(requests) - 1, 7);
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
 		assert_int_equal(stat_load(t->worker.stats.operations[i].count), counts[i]);
 	assert_int_equal(stat_load(t->worker.stats.operations[5].errors), 1);
-	case_free(t);
 }

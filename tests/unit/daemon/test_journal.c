@@ -77,10 +77,9 @@ static void say(const char *text)
 
 static void expect_next(const char *wanted)
 {
-	char *text = next("MESSAGE");
+	CLEANUP(free_p) char *text = next("MESSAGE");
 
 	assert_string_equal(text, wanted);
-	free(text);
 }
 
 TEST(fields_hold_any_bytes)

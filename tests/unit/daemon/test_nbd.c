@@ -81,13 +81,12 @@ static void put_request(struct message *m, uint16_t flags, uint16_t type, uint64
 
 static void put_pattern(struct message *m, size_t bytes, unsigned seed)
 {
-	uint8_t *pattern = malloc(bytes);
+	CLEANUP(free_p) uint8_t *pattern = malloc(bytes);
 
 	assert_non_null(pattern);
 	for (size_t i = 0; i < bytes; i++)
 		pattern[i] = (uint8_t)((i * 7 + seed) % 251 + 1);
 	put(m, pattern, bytes);
-	free(pattern);
 }
 
 static struct message hello(bool structured)
@@ -217,8 +216,8 @@ TEST(written_data_is_read_back_at_every_split)
 	put_request(&m, 0, NBD_CMD_READ, 4, 7, 3);
 	put_request(&m, 0, NBD_CMD_FLUSH, 5, 0, 0);
 	for (unsigned seed = 0; seed < 20; seed++) {
-		struct disk d;
-		struct service_case *t = serve(&d, &m, seed);
+		CLEANUP(disk_close) struct disk d;
+		CLEANUP(case_free_p) struct service_case *t = serve(&d, &m, seed);
 		struct ear e = { .t = t };
 
 		assert_non_null(t->conn);
@@ -231,8 +230,6 @@ TEST(written_data_is_read_back_at_every_split)
 		hear_pattern(&e, 3, 9);
 		hear_simple(&e, 5, 0);
 		assert_int_equal(e.at, t->out_bytes);
-		case_free(t);
-		disk_close(&d);
 	}
 	free(m.data);
 }
@@ -368,8 +365,8 @@ TEST(extended_headers_carry_64_bit_lengths)
 	 * order. */
 	put_extended(&m, 0, NBD_CMD_BLOCK_STATUS, 4, 0, SIZE);
 	for (unsigned seed = 0; seed < 5; seed++) {
-		struct disk d;
-		struct service_case *t = serve(&d, &m, seed);
+		CLEANUP(disk_close) struct disk d;
+		CLEANUP(case_free_p) struct service_case *t = serve(&d, &m, seed);
 		struct ear e = { .t = t };
 		uint32_t bytes;
 
@@ -395,8 +392,6 @@ TEST(extended_headers_carry_64_bit_lengths)
 		assert_int_equal(hear_number(&e, 8), SIZE / 2 - 4096);
 		assert_int_equal(hear_number(&e, 8), NBD_STATE_HOLE | NBD_STATE_ZERO);
 		assert_int_equal(e.at, t->out_bytes);
-		case_free(t);
-		disk_close(&d);
 	}
 	free(m.data);
 	free(set.data);
@@ -409,8 +404,8 @@ TEST(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not)
 
 	put_request(&m, 0, NBD_CMD_WRITE, 1, 0, 1000);
 	for (size_t bytes = 0; bytes <= m.bytes; bytes++) {
-		struct disk d;
-		struct service_case *t = case_new(&service_nbd, 64, 16384);
+		CLEANUP(disk_close) struct disk d;
+		CLEANUP(case_free_p) struct service_case *t = case_new(&service_nbd, 64, 16384);
 		bool rests = bytes == m.bytes - 28; /* the handshake is over, nothing has begun */
 
 		disk_open(&d, t);
@@ -421,8 +416,6 @@ TEST(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not)
 		case_pass(t, 22 * second);
 		assert_int_equal(t->conn != NULL, rests);
 		assert_int_equal(t->ends[CONN_END_PROTOCOL], !rests);
-		case_free(t);
-		disk_close(&d);
 	}
 	free(m.data);
 }
@@ -505,8 +498,8 @@ TEST(a_refused_write_s_payload_is_dropped)
 	put_request(&m, 0, NBD_CMD_FLUSH, 4, 0, 0);
 	put_request(&m, 0, NBD_CMD_DISC, 5, 0, 0);
 	for (unsigned seed = 0; seed < 5; seed++) {
-		struct disk d;
-		struct service_case *t = serve(&d, &m, seed);
+		CLEANUP(disk_close) struct disk d;
+		CLEANUP(case_free_p) struct service_case *t = serve(&d, &m, seed);
 		struct ear e = { .t = t };
 
 		hear_hello(&e);
@@ -517,8 +510,6 @@ TEST(a_refused_write_s_payload_is_dropped)
 		assert_int_equal(e.at, t->out_bytes);
 		assert_null(t->conn);
 		assert_int_equal(t->ends[CONN_END_PEER], 1);
-		case_free(t);
-		disk_close(&d);
 	}
 	free(m.data);
 }

@@ -177,7 +177,7 @@ TEST(an_admin_queue_answers_the_same_at_every_split)
 		for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
 			struct message m = { .digests = digests };
 			struct heard h;
-			struct disk d;
+			CLEANUP(disk_close) struct disk d;
 			size_t at = 0;
 
 			put_connect(&m, 0, NVME_CNTLID_NEW, 8);
@@ -206,7 +206,6 @@ TEST(an_admin_queue_answers_the_same_at_every_split)
 			assert_int_equal(h.cid, 3);
 			assert_int_equal(h.result, 0x00010300);
 			assert_int_equal(at, d.t->out_bytes);
-			disk_close(&d);
 		}
 }
 
@@ -215,7 +214,7 @@ TEST(a_request_for_events_in_a_drain_is_answered)
 {
 	struct message m = { 0 };
 	struct heard h;
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 
 	disk_open(&d, 16, 1);
 	put_connect(&m, 0, NVME_CNTLID_NEW, 8);
@@ -229,7 +228,6 @@ TEST(a_request_for_events_in_a_drain_is_answered)
 	h = hear(&d, &(size_t){ 0 }, 0);
 	assert_int_equal(h.cid, 3);
 	assert_int_equal(h.result, 0x00010300);
-	disk_close(&d);
 }
 
 /* An I/O queue of the admin queue's controller: it is t->conn from now on. */
@@ -338,7 +336,7 @@ TEST(a_client_that_makes_no_progress_is_closed)
 
 	put_connect(&m, 0, NVME_CNTLID_NEW, 8);
 	for (size_t bytes = 0; bytes <= m.bytes; bytes += bytes < 128 ? 32 : 71) {
-		struct disk d;
+		CLEANUP(disk_close) struct disk d;
 
 		disk_open(&d, 16, 1);
 		if (bytes)
@@ -347,7 +345,6 @@ TEST(a_client_that_makes_no_progress_is_closed)
 		assert_non_null(d.t->conn);
 		pass(&d, 200 * (uint64_t)NS_PER_S);
 		assert_null(d.t->conn);
-		disk_close(&d);
 	}
 }
 
@@ -356,7 +353,7 @@ TEST(a_pdu_has_its_own_time)
 {
 	struct message m = { 0 };
 	struct conn *admin;
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 
 	disk_open(&d, 16, 1);
 	admin = io_queue(&d, 0);
@@ -372,7 +369,6 @@ TEST(a_pdu_has_its_own_time)
 	pass(&d, 31 * (uint64_t)NS_PER_S);
 	assert_null(d.t->conn);
 	d.t->conn = admin;
-	disk_close(&d);
 }
 
 static struct io *late; /* a request of the store that has not ended */
@@ -429,7 +425,7 @@ TEST(a_queue_that_ends_does_not_hold_up_its_controller)
 	static const uint8_t wrong[8] = { 0x77, 0, 8, 0, 8 };
 	struct conn *admin, *io;
 	struct message m = { 0 };
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 
 	disk_open(&d, 16, 1);
 	admin = io_queue(&d, 0);
@@ -445,7 +441,6 @@ TEST(a_queue_that_ends_does_not_hold_up_its_controller)
 	assert_int_equal(nvme_queue_count(nvme_of(admin)->member->controller), 0);
 	assert_int_equal(nvme_state(nvme_of(admin)->member->controller), NVME_DISABLED);
 	assert_true(nvme_of(admin)->alive_ns > 0); /* to be enabled again, or to go */
-	disk_close(&d);
 }
 
 /* Lists of ranges to trim are memory beside the pool, from their first byte on.  A host that leaves
@@ -491,7 +486,7 @@ TEST(a_connect_may_come_again)
 {
 	struct message m = { 0 };
 	struct heard h;
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 	size_t at = 0;
 
 	disk_open(&d, 16, 1);
@@ -502,5 +497,4 @@ TEST(a_connect_may_come_again)
 	h = hear(&d, &at, 0);
 	assert_int_equal(h.status, NVME_CONNECT_BUSY);
 	assert_int_equal(hear(&d, &at, 0).status, NVME_SEQUENCE_ERROR | NVME_DNR);
-	disk_close(&d);
 }

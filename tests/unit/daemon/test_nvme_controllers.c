@@ -17,7 +17,7 @@ TEST(controllers_are_limited)
 					.subnqn = "nqn.unit",
 					.hostnqn = "nqn.host" };
 	struct nvme_target *target;
-	struct disk d;
+	CLEANUP(disk_free) struct disk d;
 
 	disk_new(&d, 16, 1, 32);
 	target = d.t->worker.shared;
@@ -38,7 +38,6 @@ TEST(controllers_are_limited)
 		for (unsigned i = 0; i < NVME_CONTROLLERS_MAX; i++)
 			nvme_leave(members[i]);
 	}
-	disk_free(&d);
 }
 
 /* The zone of a link-local address is an interface of ours, and means another one to a host. */
@@ -49,7 +48,7 @@ TEST(a_port_is_told_without_a_zone)
 	struct service_place place = { .transport = &transport_tcp };
 	struct sockaddr_in6 *sa = (struct sockaddr_in6 *)&place.sa;
 	uint8_t page[2 * NVME_DISCOVERY_ENTRY] = { 0 };
-	struct disk d;
+	CLEANUP(disk_free) struct disk d;
 
 	disk_new(&d, 16, 1, 32);
 	*sa = (struct sockaddr_in6){ .sin6_family = AF_INET6,
@@ -62,5 +61,4 @@ TEST(a_port_is_told_without_a_zone)
 			 sizeof(page));
 	assert_memory_equal(page + NVME_DISCOVERY_ENTRY + 512, address, sizeof(address) - 1);
 	nvme_ports_listen(d.t->worker.shared, &service_nvme, NULL);
-	disk_free(&d);
 }

@@ -141,7 +141,7 @@ TEST(a_queue_is_promised_what_it_asks_for_or_refused)
 		{ 0, 0, 32, 31, 32, 0, NVME_RDMA_READS },
 	};
 	struct connect_data nobody = { 0 };
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 
 	disk_open(&d, 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -169,12 +169,11 @@ TEST(a_queue_is_promised_what_it_asks_for_or_refused)
 	}
 	assert_int_equal(nvme_rdma_connect(&d.t->worker, &nobody), -EPROTO);
 	assert_int_equal(get_le16(nobody.reply + 2), NVME_RDMA_RESOURCES);
-	disk_close(&d);
 }
 
 TEST(memory_decides_on_capsules_and_queues)
 {
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 	struct worker *w;
 
 	disk_open(&d, 1);
@@ -187,7 +186,6 @@ TEST(memory_decides_on_capsules_and_queues)
 	w->pool.chunk_size = 1024;
 	assert_int_equal(nvme_rdma_in_capsule(w), 960);
 	w->pool.chunk_size = CHUNK;
-	disk_close(&d);
 }
 
 /* ---- Commands ---- */
@@ -196,7 +194,7 @@ TEST(data_moves_between_export_and_host)
 {
 	for (uint32_t align = 1; align <= 4096; align += 4095) {
 		uint8_t *memory;
-		struct disk d;
+		CLEANUP(disk_close) struct disk d;
 
 		disk_open(&d, align);
 		memory = d.export.memory;
@@ -226,7 +224,6 @@ TEST(data_moves_between_export_and_host)
 		case_remote(d.t, 0);
 		assert_int_equal(d.t->out_bytes, NVME_CQE);
 		assert_memory_equal(host + SIZE / 2, memory + 8192, 16384);
-		disk_close(&d);
 	}
 }
 
@@ -244,7 +241,7 @@ TEST(an_invalid_capsule_gets_its_status)
 		/* TCP's. */
 		{ { NVME_SGL_TRANSPORT, 0, 4096 }, 0, NVME_SGL_TYPE_INVALID | NVME_DNR },
 	};
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 
 	disk_open(&d, 1);
 	io_queue(&d);
@@ -260,13 +257,12 @@ TEST(an_invalid_capsule_gets_its_status)
 	/* Half a command ends it. */
 	case_input(d.t, host, NVME_SQE - 1, NVME_SQE - 1);
 	assert_int_equal(d.t->ends[CONN_END_PROTOCOL], 1);
-	disk_close(&d);
 }
 
 /* A list's memory is counted before the next command is taken, not when its data has come. */
 TEST(a_list_is_counted_before_it_is_fetched)
 {
-	struct disk d;
+	CLEANUP(disk_close) struct disk d;
 
 	disk_open(&d, 1);
 	io_queue(&d);
@@ -287,7 +283,6 @@ TEST(a_list_is_counted_before_it_is_fetched)
 	hear(&d, 5, NVME_SUCCESS);
 	assert_int_equal(((uint8_t *)d.export.memory)[4095], 1);
 	assert_int_equal(((uint8_t *)d.export.memory)[4096], 0);
-	disk_close(&d);
 }
 
 /* The host refuses its memory, or has gone: the chunks of operations in flight are released. */
@@ -296,7 +291,7 @@ TEST(a_queue_ends_amid_transfers)
 	static const uint8_t opcodes[] = { NVME_WRITE, NVME_READ };
 
 	for (unsigned i = 0; i < 2 * ARRAY_SIZE(opcodes); i++) {
-		struct disk d;
+		CLEANUP(disk_close) struct disk d;
 
 		disk_open(&d, i < 2 ? 1 : 4096);
 		io_queue(&d);
@@ -308,6 +303,5 @@ TEST(a_queue_ends_amid_transfers)
 		conn_close(d.t->conn, CONN_END_PROTOCOL);
 		while (d.t->remote_count > 0)
 			case_remote(d.t, -ECANCELED);
-		disk_close(&d);
 	}
 }

@@ -153,7 +153,7 @@ TEST_WITH(pinned_peers_take_places_of_established_ones, begin, end, NULL)
 TEST_WITH(a_table_grows, begin, end, NULL)
 {
 	enum { PEERS = 5000 };
-	struct peer *list = calloc(PEERS, sizeof(*list));
+	CLEANUP(free_p) struct peer *list = calloc(PEERS, sizeof(*list));
 
 	assert_non_null(list);
 	table.max = 8 * PEERS;
@@ -165,7 +165,6 @@ TEST_WITH(a_table_grows, begin, end, NULL)
 	for (unsigned i = 0; i < PEERS; i++)
 		assert_ptr_equal(peers_find(&table, &list[i].key), &list[i]);
 	assert_int_equal(evicted, 0);
-	free(list);
 }
 
 /* ---- Runs ---- */

@@ -3,6 +3,8 @@
 #include "service.h"
 #include "unit.h"
 
+CLEANUP_OF(struct fake *, fake_stop)
+
 enum { CHUNKS = 16, CHUNK = 4096 };
 
 extern const struct service service_echo;
@@ -69,7 +71,7 @@ static void look(struct fake *f)
 
 TEST(a_peer_that_reads_nothing_while_others_wait_is_closed)
 {
-	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[CHUNKS];
 	unsigned count = fill(f, peers);
 
@@ -83,12 +85,11 @@ TEST(a_peer_that_reads_nothing_while_others_wait_is_closed)
 	for (unsigned i = 1; i < count; i++)
 		assert_true(!peers[i]->conn || peers[i]->conn->tx.bytes == 0);
 	assert_int_equal(f->worker.pressure.waiting, 0);
-	fake_stop(f);
 }
 
 TEST(a_few_bytes_of_input_share_a_chunk_when_others_wait)
 {
-	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[4 * CHUNKS];
 
 	for (unsigned i = 0; i < 4 * CHUNKS; i++) { /* each would hold a chunk */
@@ -100,7 +101,6 @@ TEST(a_few_bytes_of_input_share_a_chunk_when_others_wait)
 	}
 	for (unsigned i = 0; i < 4 * CHUNKS; i++)
 		assert_memory_equal(peers[i]->conn->rx.head->data, "a few", 5);
-	fake_stop(f);
 }
 
 /* Chunks that the test holds, so that only `left` can be received into. */
@@ -116,7 +116,7 @@ static unsigned hold(struct fake *f, struct chunk *held[CHUNKS], unsigned left)
 
 TEST(waiting_connections_are_served_in_order_and_before_newcomers)
 {
-	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[8], *newcomer;
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
@@ -143,13 +143,12 @@ TEST(waiting_connections_are_served_in_order_and_before_newcomers)
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_settle(f);
-	fake_stop(f);
 }
 
 /* All chunks but the few that reads leave hold input, too much to be joined. */
 TEST(reads_are_answered_although_their_input_holds_the_pool)
 {
-	struct fake *f = fake_start(&service_reads, 4 * CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_reads, 4 * CHUNKS, CHUNK, 0);
 	struct pool *p = &f->worker.pool;
 	struct fake_peer *peers[4];
 	struct chunk *held[4 * CHUNKS];
@@ -175,14 +174,13 @@ TEST(reads_are_answered_although_their_input_holds_the_pool)
 	while (count > 0)
 		chunk_put(p, held[--count]);
 	fake_settle(f);
-	fake_stop(f);
 }
 
 /* Many clients send and never read, and their sockets take no more: each pins at most one
  * view of the reserve. */
 TEST(scarce_chunks_are_shared_by_many_connections)
 {
-	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct pool *p = &f->worker.pool;
 	struct fake_peer *peers[CONN_RESERVE_PARTS];
 	struct chunk *held[CHUNKS];
@@ -199,12 +197,11 @@ TEST(scarce_chunks_are_shared_by_many_connections)
 	}
 	while (count > 0)
 		chunk_put(p, held[--count]);
-	fake_stop(f);
 }
 
 TEST(an_unused_grant_goes_to_the_next_connection)
 {
-	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[3];
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
@@ -225,12 +222,11 @@ TEST(an_unused_grant_goes_to_the_next_connection)
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_settle(f);
-	fake_stop(f);
 }
 
 TEST(a_connection_that_waits_soon_after_others_is_served)
 {
-	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *peer = fake_connect(f);
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
@@ -242,14 +238,13 @@ TEST(a_connection_that_waits_soon_after_others_is_served)
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_turn(f);
-	fake_stop(f);
 }
 
 /* The bound: half a second, however many peers hold all chunks and have read nothing for a second.
  * Peers that stall for less are not closed. */
 TEST(stalled_peers_are_closed_sooner_while_no_waiter_is_served)
 {
-	struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 	struct fake_peer *peers[CHUNKS], *polite;
 	struct chunk *held[CHUNKS];
 	unsigned count = fill(f, peers), held_count = hold(f, held, 0);
@@ -276,13 +271,12 @@ TEST(stalled_peers_are_closed_sooner_while_no_waiter_is_served)
 		assert_true(!peers[i]->conn || peers[i]->conn->tx.bytes == 0);
 	while (held_count > 0)
 		chunk_put(&f->worker.pool, held[--held_count]);
-	fake_stop(f);
 }
 
 /* All of its output is in a zero-copy send. */
 TEST(a_peer_that_never_acknowledges_a_zero_copy_send_is_closed)
 {
-	struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
+	CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_whole, CHUNKS, CHUNK, 0);
 	struct fake_peer *slow = fake_connect(f), *never = fake_connect(f),
 			 *waits = fake_connect(f);
 	struct chunk *held[CHUNKS];
@@ -301,14 +295,13 @@ TEST(a_peer_that_never_acknowledges_a_zero_copy_send_is_closed)
 	assert_non_null(slow->conn);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
-	fake_stop(f);
 }
 
 /* One chunk is then enough for it: the one that peers that do not read must leave to others. */
 TEST(a_peer_that_reads_again_no_longer_waits_behind_its_output)
 {
 	for (unsigned completion = 0; completion <= 1; completion++) {
-		struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
+		CLEANUP(fake_stop_p) struct fake *f = fake_start(&service_echo, CHUNKS, CHUNK, 0);
 		struct fake_peer *peers[CHUNKS], *last;
 		struct chunk *held[CHUNKS];
 		unsigned count, held_count;
@@ -327,6 +320,5 @@ TEST(a_peer_that_reads_again_no_longer_waits_behind_its_output)
 		assert_false(last->conn->flags & CONN_NO_MEMORY);
 		while (held_count > 0)
 			chunk_put(&f->worker.pool, held[--held_count]);
-		fake_stop(f);
 	}
 }

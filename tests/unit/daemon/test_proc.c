@@ -227,7 +227,7 @@ static const struct proc_thread *find(const struct proc_threads *t, pid_t tid)
 
 TEST(a_scan_finds_the_threads_of_rings_and_no_others)
 {
-	struct proc_threads *t = calloc(1, sizeof(*t));
+	CLEANUP(free_p) struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor wq = { 0 }, other = { 0 };
 	struct retired retired = { 0 };
 
@@ -242,12 +242,11 @@ TEST(a_scan_finds_the_threads_of_rings_and_no_others)
 	assert_int_equal(retired.count, 0);
 	actor_end(&wq);
 	actor_end(&other);
-	free(t);
 }
 
 TEST(a_worker_works_for_no_other_whatever_its_name)
 {
-	struct proc_threads *t = calloc(1, sizeof(*t));
+	CLEANUP(free_p) struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor worker = { 0 };
 	struct retired retired = { 0 };
 
@@ -256,12 +255,11 @@ TEST(a_worker_works_for_no_other_whatever_its_name)
 	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(t->count, 0);
 	actor_end(&worker);
-	free(t);
 }
 
 TEST(threads_beyond_the_list_are_counted)
 {
-	struct proc_threads *t = calloc(1, sizeof(*t));
+	CLEANUP(free_p) struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor wq = { 0 };
 	struct retired retired = { 0 };
 
@@ -275,12 +273,11 @@ TEST(threads_beyond_the_list_are_counted)
 	assert_int_equal(t->dropped, 0);
 	assert_int_equal(t->count, 1);
 	actor_end(&wq);
-	free(t);
 }
 
 TEST(a_thread_that_ended_is_retired_once_with_its_cost)
 {
-	struct proc_threads *t = calloc(1, sizeof(*t));
+	CLEANUP(free_p) struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor wq = { 0 };
 	struct retired retired = { 0 };
 	struct proc_cost seen;
@@ -300,12 +297,11 @@ TEST(a_thread_that_ended_is_retired_once_with_its_cost)
 	assert_memory_equal(&retired.last.cost, &seen, sizeof(seen));
 	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(retired.count, 1);
-	free(t);
 }
 
 TEST(a_helper_of_the_sqpoll_thread_works_for_its_worker)
 {
-	struct proc_threads *t = calloc(1, sizeof(*t));
+	CLEANUP(free_p) struct proc_threads *t = calloc(1, sizeof(*t));
 	struct actor sqp = { 0 }, wq = { 0 };
 	struct retired retired = { 0 };
 
@@ -321,5 +317,4 @@ TEST(a_helper_of_the_sqpoll_thread_works_for_its_worker)
 	proc_threads_scan(t, &caller, &retired);
 	assert_int_equal(find(t, wq.tid)->worker, 4711);
 	actor_end(&wq);
-	free(t);
 }

@@ -138,7 +138,7 @@ static void expect_echo(int fd, char what)
 static void send_at_once(struct bench *b, const int *fds, unsigned round)
 {
 	char out[MESSAGE];
-	struct stall s;
+	CLEANUP(stall_fini) struct stall s;
 
 	stall(&b->worker, &s);
 	await(&s.there);
@@ -149,7 +149,6 @@ static void send_at_once(struct bench *b, const int *fds, unsigned round)
 	cut.state = CUT_ARMED;
 	sem_post(&s.go);
 	await(&cut.held);
-	stall_fini(&s);
 }
 
 static uint64_t arrived(const int *fds)
@@ -193,7 +192,7 @@ static const unsigned takes[] = { 0, 1, 5 };
 
 static void catch_calls(struct bench *b)
 {
-	struct stall s = { .call.fn = run_catch };
+	CLEANUP(stall_fini) struct stall s = { .call.fn = run_catch };
 
 	sem_init(&s.there, 0, 0);
 	sem_init(&s.go, 0, 0);
@@ -201,7 +200,6 @@ static void catch_calls(struct bench *b)
 	await(&s.there);
 	if (selector == DISPATCH_ALLOW)
 		print_message("skipped: this kernel dispatches no system calls\n");
-	stall_fini(&s);
 }
 
 TEST(submissions_that_the_kernel_refused_do_not_count_as_sent)

@@ -43,6 +43,8 @@ static void stop(struct peer *p)
 	free(p);
 }
 
+CLEANUP_OF(struct peer *, stop)
+
 static void advertise(struct peer *p, const void *memory, uint32_t size)
 {
 	uint64_t address = htobe64((uintptr_t)memory);
@@ -80,20 +82,19 @@ static void ping(struct peer *p, uint32_t size)
 TEST(every_size_comes_back)
 {
 	static const uint32_t sizes[] = { 1, 2, 16, 64, 4095, 4096, 4097, SIZE, 65535, 64 };
-	struct peer *p = start();
+	CLEANUP(stop_p) struct peer *p = start();
 
 	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++)
 		ping(p, sizes[i]);
 	assert_int_equal(stat_load(p->at->worker.stats.operations[0].count), ARRAY_SIZE(sizes));
 	assert_int_equal(stat_load(p->at->worker.stats.operations[1].count), ARRAY_SIZE(sizes));
 	assert_int_equal(p->at->conn->bytes_in, p->at->conn->bytes_out);
-	stop(p);
 }
 
 /* The client has been told before the write is known to be done. */
 TEST(next_source_is_read_while_the_write_is_in_flight)
 {
-	struct peer *p = start();
+	CLEANUP(stop_p) struct peer *p = start();
 
 	advertise(p, p->source, SIZE);
 	case_remote(p->at, 0);
@@ -108,12 +109,11 @@ TEST(next_source_is_read_while_the_write_is_in_flight)
 	case_remote(p->at, 0);
 	assert_memory_equal(p->sink, p->source + 1, 100);
 	check_replies(p, 4);
-	stop(p);
 }
 
 TEST(small_sink_receives_the_beginning)
 {
-	struct peer *p = start();
+	CLEANUP(stop_p) struct peer *p = start();
 
 	advertise(p, p->source, SIZE);
 	case_remote(p->at, 0);
@@ -121,12 +121,11 @@ TEST(small_sink_receives_the_beginning)
 	case_remote(p->at, 0);
 	assert_memory_equal(p->sink, p->source, 5000);
 	assert_int_equal(p->sink[5000], 0);
-	stop(p);
 }
 
 TEST(messages_that_come_early_wait)
 {
-	struct peer *p = start();
+	CLEANUP(stop_p) struct peer *p = start();
 
 	advertise(p, p->source, SIZE);
 	advertise(p, p->sink, SIZE);
@@ -136,12 +135,11 @@ TEST(messages_that_come_early_wait)
 	case_remote(p->at, 0);
 	check_replies(p, 2);
 	assert_memory_equal(p->sink, p->source, SIZE);
-	stop(p);
 }
 
 TEST(empty_pool_delays_a_read)
 {
-	struct peer *p = start();
+	CLEANUP(stop_p) struct peer *p = start();
 	struct pool *pool = &p->at->worker.pool;
 	struct chunk *taken[CHUNKS];
 	unsigned n = 0;
@@ -158,7 +156,6 @@ TEST(empty_pool_delays_a_read)
 	case_turns(p->at);
 	case_remote(p->at, 0);
 	check_replies(p, 1);
-	stop(p);
 }
 
 TEST(other_messages_end_the_connection)
@@ -171,7 +168,7 @@ TEST(other_messages_end_the_connection)
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct peer *p = start();
+		CLEANUP(stop_p) struct peer *p = start();
 		uint8_t message[32] = { 0 };
 		uint32_t size = htobe32(bad[i].size);
 
@@ -179,14 +176,13 @@ TEST(other_messages_end_the_connection)
 		case_input(p->at, message, bad[i].bytes, bad[i].bytes);
 		assert_null(p->at->conn);
 		assert_int_equal(p->at->ends[CONN_END_PROTOCOL], 1);
-		stop(p);
 	}
 }
 
 TEST(connections_may_end_at_any_time)
 {
 	for (unsigned steps = 0; steps < 6; steps++) {
-		struct peer *p = start();
+		CLEANUP(stop_p) struct peer *p = start();
 
 		for (unsigned i = 0; i < steps; i++) {
 			if (i % 3 == 1)
@@ -196,6 +192,5 @@ TEST(connections_may_end_at_any_time)
 		}
 		conn_eof(p->at->conn); /* with messages that were not looked at */
 		advertise(p, p->source, SIZE);
-		stop(p);
 	}
 }

@@ -6,6 +6,8 @@
 #include "util.h"
 #include "worker_owner.h"
 
+CLEANUP_OF(struct fake *, fake_stop)
+
 enum { CHUNKS = 256, CHUNK = 16 * 1024, INPUT = 60000, TEXT_PERIOD = 95 * 74 };
 
 static uint8_t input[INPUT];
@@ -58,32 +60,30 @@ static void check_echo(struct fake *f, struct fake_peer *p)
 
 TEST(echo_of_large_pieces)
 {
-	struct fake *f = start("echo");
+	CLEANUP(fake_stop_p) struct fake *f = start("echo");
 	struct fake_peer *p = fake_connect(f);
 
 	fake_send_all(f, p, input, INPUT, CHUNK);
 	check_echo(f, p);
 	assert_int_equal(stat_load(f->worker.stats.bytes_copied), 0);
-	fake_stop(f);
 }
 
 TEST(echo_at_random_splits_is_the_same)
 {
 	for (unsigned seed = 1; seed <= 20; seed++) {
-		struct fake *f = start("echo");
+		CLEANUP(fake_stop_p) struct fake *f = start("echo");
 		struct fake_peer *p = fake_connect(f);
 
 		f->completion = seed % 2;
 		talk_at_random(f, p, seed);
 		check_echo(f, p);
 		assert_null(p->conn);
-		fake_stop(f);
 	}
 }
 
 TEST(echo_counts_one_operation_a_batch)
 {
-	struct fake *f = start("echo");
+	CLEANUP(fake_stop_p) struct fake *f = start("echo");
 	struct fake_peer *p = fake_connect(f);
 
 	fake_send_all(f, p, input, 1000, 100);
@@ -94,7 +94,6 @@ TEST(echo_counts_one_operation_a_batch)
 	assert_int_equal(stat_load(f->worker.stats.operations[0].count), 11);
 	assert_int_equal(stat_load(f->worker.stats.bytes_in), 1200);
 	assert_int_equal(stat_load(f->worker.stats.bytes_out), 1200);
-	fake_stop(f);
 }
 
 /* ---- chargen ---- */
@@ -125,7 +124,7 @@ static struct fake_peer *connect_reader(struct fake *f)
 TEST(chargen_in_small_takes_is_the_same)
 {
 	for (unsigned round = 1; round <= 10; round++) {
-		struct fake *f = start("chargen");
+		CLEANUP(fake_stop_p) struct fake *f = start("chargen");
 		struct fake_peer *p;
 		unsigned seed = round;
 
@@ -137,23 +136,21 @@ TEST(chargen_in_small_takes_is_the_same)
 			fake_turn(f);
 		}
 		check_text(p);
-		fake_stop(f);
 	}
 }
 
 TEST(chargen_holds_one_chunk_for_all_clients)
 {
-	struct fake *f = start("chargen");
+	CLEANUP(fake_stop_p) struct fake *f = start("chargen");
 
 	for (unsigned i = 0; i < 20; i++)
 		connect_reader(f);
 	assert_int_equal(fake_chunks_used(f), 1);
-	fake_stop(f);
 }
 
 TEST(chargen_sends_after_a_fin_and_ends_with_a_drain)
 {
-	struct fake *f = start("chargen");
+	CLEANUP(fake_stop_p) struct fake *f = start("chargen");
 	struct fake_peer *p = connect_reader(f);
 
 	fake_eof(f, p);
@@ -168,7 +165,6 @@ TEST(chargen_sends_after_a_fin_and_ends_with_a_drain)
 	fake_settle(f);
 	assert_null(p->conn);
 	assert_int_equal(f->drained, 1);
-	fake_stop(f);
 }
 
 /* ---- All ---- */
@@ -198,7 +194,7 @@ static uint32_t reset_forty(struct fake *f)
 TEST(every_service_survives_a_reset_at_any_time)
 {
 	for (unsigned s = 0; services[s]; s++) {
-		struct fake *f = start(services[s]->name);
+		CLEANUP(fake_stop_p) struct fake *f = start(services[s]->name);
 		struct reason reason;
 
 		if (services[s]->shared_new)
@@ -210,7 +206,6 @@ TEST(every_service_survives_a_reset_at_any_time)
 		assert_int_equal(reset_forty(f), f->kept);
 		if (f->worker.shared)
 			services[s]->shared_free(f->worker.shared);
-		fake_stop(f);
 	}
 }
 

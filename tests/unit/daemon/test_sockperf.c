@@ -74,7 +74,7 @@ static void assert_answered(struct service_case *t, const struct stream *s)
 TEST(any_split_gives_the_same_bytes)
 {
 	static const size_t pieces[] = { 1, 2, 9, 10, 13, 14, 15, 100, 4095, 4096 };
-	struct stream *s = stream_new();
+	CLEANUP(free_p) struct stream *s = stream_new();
 
 	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
 		struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
@@ -88,12 +88,11 @@ TEST(any_split_gives_the_same_bytes)
 		case_input_random(t, s->data, s->bytes, seed);
 		assert_answered(t, s);
 	}
-	free(s);
 }
 
 TEST(a_slow_reader_gets_the_same_bytes)
 {
-	struct stream *s = stream_new();
+	CLEANUP(free_p) struct stream *s = stream_new();
 	struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 
 	t->room = 0;
@@ -103,7 +102,6 @@ TEST(a_slow_reader_gets_the_same_bytes)
 	}
 	case_take(t, SIZE_MAX);
 	assert_answered(t, s);
-	free(s);
 }
 
 TEST(a_length_that_cannot_be_ends_the_connection)
@@ -112,6 +110,7 @@ TEST(a_length_that_cannot_be_ends_the_connection)
 					    0x80000000, UINT32_MAX };
 
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(lengths); i++) {
+		CLEANUP(case_free_p)
 		struct service_case *t = case_new(registry_service("sockperf"), CHUNKS, CHUNK);
 		uint32_t length = htobe32(lengths[i / 2]);
 		uint8_t header[2 * SOCKPERF_HEADER] = { [9] = PING, [13] = SOCKPERF_HEADER };
@@ -122,6 +121,5 @@ TEST(a_length_that_cannot_be_ends_the_connection)
 		assert_null(t->conn);
 		assert_int_equal(t->ends[CONN_END_PROTOCOL], 1);
 		assert_int_equal(t->worker.pool.free_count, CHUNKS);
-		case_free(t);
 	}
 }

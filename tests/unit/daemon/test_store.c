@@ -29,7 +29,7 @@ TEST(written_bytes_are_read_zeroed_and_reported_as_a_hole)
 
 	for_each_way(way, ARRAY_SIZE(ways))
 	{
-		struct disk *d = disk_new(way->store, way->engine, -1);
+		CLEANUP(disk_free_p) struct disk *d = disk_new(way->store, way->engine, -1);
 
 		memset(d->memory, 'x', 65536);
 		disk_io(d, 0, IO_write, 4096, 8192)->flags = IO_FUA;
@@ -47,7 +47,6 @@ TEST(written_bytes_are_read_zeroed_and_reported_as_a_hole)
 		assert_int_equal(extents[1].length, 4096);
 		disk_io(d, 0, IO_flush, 0, 0);
 		assert_int_equal(disk_run(d, 0), 0);
-		disk_free(d);
 	}
 }
 
@@ -60,7 +59,7 @@ TEST(text_beyond_a_limit_is_an_error_not_cut)
 	getrlimit(RLIMIT_FSIZE, &all);
 	for_each_way(way, 6)
 	{
-		struct disk *d = disk_new(way->store, way->engine, -1);
+		CLEANUP(disk_free_p) struct disk *d = disk_new(way->store, way->engine, -1);
 
 		some = (struct rlimit){ SIZE / 2 + 1000, all.rlim_max };
 		setrlimit(RLIMIT_FSIZE, &some);
@@ -73,7 +72,6 @@ TEST(text_beyond_a_limit_is_an_error_not_cut)
 		assert_memory_equal(d->memory + 65536, d->memory, 1000); /* it was short */
 		assert_int_equal(d->memory[65536 + 1000], 0);
 		setrlimit(RLIMIT_FSIZE, &all);
-		disk_free(d);
 	}
 }
 
@@ -81,14 +79,13 @@ TEST(a_file_that_was_cut_is_an_error)
 {
 	for_each_way(way, 6)
 	{
-		struct disk *d = disk_new(way->store, way->engine, -1);
+		CLEANUP(disk_free_p) struct disk *d = disk_new(way->store, way->engine, -1);
 
 		assert_int_equal(truncate(d->options.path, 5000), 0);
 		disk_io(d, 0, IO_read, 0, 8192); /* short, and then nothing */
 		assert_int_equal(disk_run(d, 0), -EIO);
 		disk_io(d, 0, IO_read, 0, 5000);
 		assert_int_equal(disk_run(d, 0), 0);
-		disk_free(d);
 	}
 }
 
@@ -149,7 +146,7 @@ TEST(a_flag_without_work_does_not_keep_the_worker_busy)
 /* One connection zeroes much, another a little. */
 TEST(zeroing_of_one_connection_does_not_hold_up_another)
 {
-	struct disk *d = disk_new("memory", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("memory", "epoll", -1);
 	struct conn other = { .worker = d->worker };
 
 	for (unsigned i = 0; i < IOS_MAX; i++)
@@ -162,7 +159,6 @@ TEST(zeroing_of_one_connection_does_not_hold_up_another)
 	for (unsigned i = 1; i < IOS_MAX; i++)
 		assert_int_equal(d->order[i], i - 1);
 	assert_int_equal(d->mount.operations[IO_write_zeroes].errors, 0);
-	disk_free(d);
 }
 
 static void disk_submit_and_drop(struct call *call)
@@ -177,7 +173,7 @@ static void disk_submit_and_drop(struct call *call)
 
 TEST(zeroing_of_a_connection_that_ended_is_given_up)
 {
-	struct disk *d = disk_new("memory", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("memory", "epoll", -1);
 	struct conn other = { .worker = d->worker };
 
 	for (unsigned i = 0; i < IOS_MAX; i++)
@@ -188,7 +184,6 @@ TEST(zeroing_of_a_connection_that_ended_is_given_up)
 	for (unsigned i = 0; i < IOS_MAX; i++)
 		assert_int_equal(d->results[i], i == 1 ? 0 : -ESHUTDOWN);
 	assert_int_equal(d->mount.operations[IO_write_zeroes].errors, 0); /* not reported */
-	disk_free(d);
 }
 
 /* The map of memory is made in parts, which do not show. */
@@ -196,7 +191,7 @@ TEST(long_data_is_one_extent)
 {
 	static const uint64_t begin = (1 << 20) + 512, end = (40 << 20) + 512, page = 4096;
 	struct io_extent extents[IO_EXTENTS_MAX];
-	struct disk *d = disk_new("memory", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("memory", "epoll", -1);
 
 	page_map_set(d->export.pages, begin / page, end / page + 1);
 	disk_io(d, 0, IO_block_status, 512, MEMORY_SIZE - 512)->extents = extents;
@@ -216,14 +211,13 @@ TEST(long_data_is_one_extent)
 	disk_io(d, 0, IO_block_status, 0, MEMORY_SIZE)->extents = extents;
 	assert_int_equal(disk_run(d, 0), 0);
 	assert_int_equal(d->ios[0].extent_count, IO_EXTENTS_MAX);
-	disk_free(d);
 }
 
 /* ---- Where the calls are ours ---- */
 
 TEST(short_transfers_are_continued)
 {
-	struct disk *d = disk_new("threads", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("threads", "epoll", -1);
 
 	for (unsigned i = 0; i < 5000; i++)
 		d->memory[i] = (uint8_t)(i % 251);
@@ -234,14 +228,13 @@ TEST(short_transfers_are_continued)
 	assert_int_equal(disk_run(d, 1), 0);
 	assert_memory_equal(d->memory, d->memory + 65536, 5000);
 	assert_in_range(d->worker->stats.sys_pread, 50, 52);
-	disk_free(d);
 }
 
 /* A flush or a request with FUA that comes while a flush is in flight waits for the next, with the
  * others. */
 TEST(flushes_are_shared)
 {
-	struct disk *d = disk_new("threads", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("threads", "epoll", -1);
 
 	atomic_store(&calls.wait, true);
 	disk_io(d, 0, IO_flush, 0, 0);
@@ -265,7 +258,6 @@ TEST(flushes_are_shared)
 	disk_io(d, 0, IO_write, 0, 100)->flags = IO_FUA;
 	assert_int_equal(disk_run(d, 0), 0);
 	assert_int_equal(calls.syncs, 3);
-	disk_free(d);
 }
 
 /* A pool without threads to spare (ECANCELED), or FUSE (EINTR): nothing was lost. */
@@ -274,7 +266,7 @@ TEST(a_flush_that_was_not_carried_out_is_repeated)
 	static const int errors[] = { ECANCELED, EINTR };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
-		struct disk *d = disk_new("threads", "epoll", -1);
+		CLEANUP(disk_free_p) struct disk *d = disk_new("threads", "epoll", -1);
 
 		atomic_store(&calls.error, errors[i]);
 		atomic_store(&calls.error_count, 3);
@@ -287,14 +279,13 @@ TEST(a_flush_that_was_not_carried_out_is_repeated)
 		atomic_store(&calls.error, 0);
 		assert_int_equal(disk_run(d, 1), 0);
 		assert_int_equal(d->failures, 0);
-		disk_free(d);
 	}
 }
 
 /* The data that it returns may have been written without a flush. */
 TEST(a_read_with_fua_commits_what_it_read)
 {
-	struct disk *d = disk_new("threads", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("threads", "epoll", -1);
 
 	disk_io(d, 0, IO_write, 0, 100);
 	assert_int_equal(disk_run(d, 0), 0);
@@ -309,12 +300,11 @@ TEST(a_read_with_fua_commits_what_it_read)
 	atomic_store(&calls.error, EIO);
 	disk_io(d, 1, IO_read, 0, 100)->flags = IO_FUA;
 	assert_int_equal(disk_run(d, 1), -EIO);
-	disk_free(d);
 }
 
 TEST(a_flush_that_failed_is_never_repeated)
 {
-	struct disk *d;
+	CLEANUP(disk_free_p) struct disk *d;
 
 	if (!is_here("io_uring"))
 		skip();
@@ -341,31 +331,28 @@ TEST(a_flush_that_failed_is_never_repeated)
 	assert_int_equal(d->failures, 1);
 	assert_int_equal(d->export.failed, EIO);
 	assert_int_equal(d->mount.errors[IO_ERROR_IO], 5);
-	disk_free(d);
 }
 
 TEST(fua_that_could_not_be_made_stable_fails_the_export)
 {
-	struct disk *d = disk_new("threads", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("threads", "epoll", -1);
 
 	atomic_store(&calls.error, EIO);
 	disk_io(d, 0, IO_write_zeroes, 0, 4096)->flags = IO_FUA;
 	assert_int_equal(disk_run(d, 0), -EIO);
 	assert_int_equal(d->failures, 1);
-	disk_free(d);
 }
 
 TEST(the_name_of_a_file_that_was_made_is_durable)
 {
-	struct disk *d = disk_new("threads", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("threads", "epoll", -1);
 
 	assert_int_equal(calls.folders, 1);
-	disk_free(d);
 }
 
 TEST(memory_that_cannot_be_aligned_is_refused)
 {
-	struct disk *d = disk_new("null", "epoll", -1);
+	CLEANUP(disk_free_p) struct disk *d = disk_new("null", "epoll", -1);
 	struct reason reason;
 
 	worker_stop_and_wait(d->worker);
@@ -373,7 +360,6 @@ TEST(memory_that_cannot_be_aligned_is_refused)
 	d->worker->mount_count = 1;
 	assert_int_equal(worker_start_and_wait(d->worker, NULL, 0, &reason), -EINVAL);
 	assert_non_null(strstr(reason.text, "buffer-size"));
-	disk_free(d);
 }
 
 /* `auto` on a busy host: a call that took long because others had the CPU has not waited. */

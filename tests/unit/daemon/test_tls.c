@@ -97,7 +97,7 @@ TEST(echo_comes_back_however_records_are_cut)
 	static const size_t pieces[] = { 1, 5, 1000, 4096 };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 
 		talk_start(&t, "echo", 256, 16384);
 		t.piece = pieces[i];
@@ -108,13 +108,12 @@ TEST(echo_comes_back_however_records_are_cut)
 		assert_int_equal(SSL_shutdown(t.ssl), 1); /* the server's close_notify */
 		assert_null(t.peer->conn);
 		assert_int_equal(failed(&t), 0);
-		talk_stop(&t);
 	}
 }
 
 TEST(all_output_is_sealed_when_the_client_takes_little)
 {
-	struct talk t;
+	CLEANUP(talk_stop) struct talk t;
 
 	talk_start(&t, "echo", 256, 16384);
 	shake_hands(&t);
@@ -134,12 +133,11 @@ TEST(all_output_is_sealed_when_the_client_takes_little)
 		assert_true(SSL_read_ex(t.ssl, part, sizeof(part), &n));
 		assert_memory_equal(part, input + got, n);
 	}
-	talk_stop(&t);
 }
 
 TEST(a_flood_of_key_updates_ends_the_connection)
 {
-	struct talk t;
+	CLEANUP(talk_stop) struct talk t;
 
 	talk_start(&t, "echo", 256, 16384);
 	shake_hands(&t);
@@ -156,14 +154,13 @@ TEST(a_flood_of_key_updates_ends_the_connection)
 	carry(&t);
 	assert_null(t.peer->conn);
 	assert_int_equal(failed(&t), 1);
-	talk_stop(&t);
 }
 
 TEST(a_long_hello_ends_the_connection)
 {
 	static uint8_t hello[5 + 16384] = { 0x16, 3, 1, 0x40, 0, 1, 1, 0, 0 };
 	static const uint8_t next[5] = { 0x16, 3, 1, 0x40, 0 };
-	struct talk t;
+	CLEANUP(talk_stop) struct talk t;
 
 	talk_start(&t, "echo", 256, 16384);
 	for (unsigned i = 0; i < 4 && t.peer->conn; i++) {
@@ -174,7 +171,6 @@ TEST(a_long_hello_ends_the_connection)
 	assert_null(t.peer->conn);
 	assert_int_equal(failed(&t), 1);
 	t.kept = 0; /* it ends before it writes */
-	talk_stop(&t);
 }
 
 TEST(a_certificate_that_was_made_survives_a_reload)
@@ -182,7 +178,7 @@ TEST(a_certificate_that_was_made_survives_a_reload)
 	struct tls_options options = { .mode = TLS_USER };
 	struct tls_certificate first;
 	struct reason reason;
-	struct talk t;
+	CLEANUP(talk_stop) struct talk t;
 
 	talk_start(&t, "echo", 256, 16384);
 	first = *tls_stage_certificate(t.stage);
@@ -196,7 +192,6 @@ TEST(a_certificate_that_was_made_survives_a_reload)
 					 "`tls-certificate = auto`");
 	shake_hands(&t);
 	check_echo(&t, 100);
-	talk_stop(&t);
 }
 
 static int fill_input(void **state)

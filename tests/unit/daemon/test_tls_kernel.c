@@ -344,7 +344,7 @@ static struct stats *stats_of(const struct talk *t)
 
 static void check_session(unsigned mode, unsigned cipher, bool completion)
 {
-	struct talk t;
+	CLEANUP(talk_stop) struct talk t;
 
 	talk_start(&t, "echo", mode, cipher);
 	t.fake->completion = completion;
@@ -362,7 +362,6 @@ static void check_session(unsigned mode, unsigned cipher, bool completion)
 	assert_true(stat_load(stats_of(&t)->tls_plain_in) > INPUT / 8);
 	assert_int_equal(stat_load(stats_of(&t)->tls_plain_in),
 			 stat_load(stats_of(&t)->tls_plain_out));
-	talk_stop(&t);
 }
 
 TEST(the_kernel_continues_the_session)
@@ -376,14 +375,13 @@ TEST(the_kernel_continues_the_session)
 TEST(data_directly_behind_the_handshake_is_served)
 {
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 
 		talk_start(&t, "echo", mode, 0);
 		shake_hands(&t);
 		assert_true(SSL_write(t.ssl, input, 5000) == 5000); /* with its Finished */
 		carry(&t);
 		check_heard(&t, 5000);
-		talk_stop(&t);
 	}
 }
 
@@ -392,7 +390,7 @@ TEST(the_service_ends_behind_its_output)
 	static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 		char answer[1000];
 
 		talk_start(&t, "http", mode, 0);
@@ -409,14 +407,13 @@ TEST(the_service_ends_behind_its_output)
 		hear(&t);
 		assert_int_equal(SSL_read(t.ssl, answer, sizeof(answer)), 0);
 		assert_int_equal(SSL_get_shutdown(t.ssl), SSL_RECEIVED_SHUTDOWN);
-		talk_stop(&t);
 	}
 }
 
 TEST(other_keys_end_the_connection)
 {
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 
 		talk_start(&t, "echo", mode, 0);
 		shake_hands(&t);
@@ -430,14 +427,13 @@ TEST(other_keys_end_the_connection)
 		carry(&t);
 		assert_null(t.peer->conn);
 		assert_int_equal(stat_load(stats_of(&t)->tls_key_updates), 1);
-		talk_stop(&t);
 	}
 }
 
 TEST(a_broken_record_ends_the_connection)
 {
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 		char *data;
 
 		talk_start(&t, "echo", mode, 0);
@@ -450,14 +446,13 @@ TEST(a_broken_record_ends_the_connection)
 		assert_null(t.peer->conn);
 		assert_int_equal(stat_load(stats_of(&t)->tls_failed), 1);
 		assert_int_equal(stat_load(stats_of(&t)->closed_protocol), 1);
-		talk_stop(&t);
 	}
 }
 
 TEST(without_the_kernels_keys_nothing_is_served)
 {
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 
 		talk_start(&t, "echo", mode, 0);
 		kernel.refuses = true;
@@ -470,7 +465,6 @@ TEST(without_the_kernels_keys_nothing_is_served)
 		assert_int_equal(stat_load(stats_of(&t)->tls_kernel_refused), 1);
 		assert_int_equal(stat_load(stats_of(&t)->operations[0].count), 0);
 		t.kept = 1; /* no contents were opened */
-		talk_stop(&t);
 	}
 }
 
@@ -493,7 +487,7 @@ static void say_in_clear(struct talk *t, const uint8_t *data, size_t bytes)
 TEST(nbd_begins_in_clear)
 {
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 		uint8_t answer[2 * NBD_REPLY];
 
 		talk_start(&t, "nbd", mode, 0);
@@ -509,7 +503,6 @@ TEST(nbd_begins_in_clear)
 		assert_int_equal(stat_load(stats_of(&t)->tls_plain_in), sizeof(nbd_list));
 		assert_int_equal(stat_load(stats_of(&t)->tls_plain_out), NBD_REPLY);
 		t.kept = 2;
-		talk_stop(&t);
 	}
 }
 
@@ -517,7 +510,7 @@ TEST(what_is_put_behind_starttls_ends_the_connection)
 {
 	for (unsigned mode = TLS_KTLS_TX; tls_modes[mode]; mode++) {
 		uint8_t both[sizeof(nbd_clear) + sizeof(nbd_list)];
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 
 		memcpy(mempcpy(both, nbd_clear, sizeof(nbd_clear)), nbd_list, sizeof(nbd_list));
 		talk_start(&t, "nbd", mode, 0);
@@ -526,7 +519,6 @@ TEST(what_is_put_behind_starttls_ends_the_connection)
 		assert_null(t.peer->conn);
 		assert_int_equal(stat_load(stats_of(&t)->closed_protocol), 1);
 		t.kept = mode == TLS_KTLS; /* it has received */
-		talk_stop(&t);
 	}
 }
 
@@ -536,7 +528,7 @@ TEST(a_client_goes_before_tls_and_within_it)
 	static const char *const names[] = { "nbd", "echo" };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
-		struct talk t;
+		CLEANUP(talk_stop) struct talk t;
 
 		talk_start(&t, names[i], TLS_KTLS, 0);
 		SSL_do_handshake(t.ssl); /* its first flight waits in t.out */
@@ -548,7 +540,6 @@ TEST(a_client_goes_before_tls_and_within_it)
 		assert_null(t.peer->conn);
 		assert_int_equal(stat_load(stats_of(&t)->closed_peer), 1);
 		assert_int_equal(stat_load(stats_of(&t)->tls_failed), 0);
-		talk_stop(&t);
 	}
 }
 

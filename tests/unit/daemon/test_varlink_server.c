@@ -74,13 +74,12 @@ static void later(struct varlink_call *call, json_t *parameters)
 static void large(struct varlink_call *call, json_t *parameters)
 {
 	size_t bytes = (size_t)json_integer_value(json_object_get(parameters, "bytes"));
-	char *text = malloc(bytes + 1);
+	CLEANUP(free_p) char *text = malloc(bytes + 1);
 
 	assert_non_null(text);
 	memset(text, 'x', bytes);
 	text[bytes] = '\0';
 	varlink_reply(call, json_pack("{s:s}", "text", text));
-	free(text);
 }
 
 static void refuse(struct varlink_call *call, json_t *parameters)

@@ -148,7 +148,7 @@ TEST(waiting_for_the_end_has_a_limit)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
-		struct stall s;
+		CLEANUP(stall_fini) struct stall s;
 
 		stall(&b->worker, &s);
 		worker_stop(&b->worker);
@@ -159,7 +159,6 @@ TEST(waiting_for_the_end_has_a_limit)
 		assert_true(worker_await_stopped(&b->worker, clock_ns()));
 		worker_stop(&b->worker); /* nothing to stop any more */
 		bench_stop(b);
-		stall_fini(&s);
 	}
 }
 
@@ -192,7 +191,7 @@ TEST(a_turn_of_a_reactor_receives_once_from_each)
 	for_each_engine(engine)
 	{
 		struct bench *b;
-		struct stall s;
+		CLEANUP(stall_fini) struct stall s;
 		int fd;
 
 		if (engine->features & FEATURE_BIT(multishot_recv))
@@ -214,7 +213,6 @@ TEST(a_turn_of_a_reactor_receives_once_from_each)
 		assert_in_range(most_held, TURN_HELD_MAX, TURN_HELD_MAX * 3 / 2);
 		bench_stop(b);
 		close(fd);
-		stall_fini(&s);
 	}
 }
 
@@ -296,7 +294,7 @@ TEST(a_connection_that_brings_one_request_takes_few_calls)
 	{
 		struct bench *b = bench_start(engine, &service);
 		struct stats *seen = &b->worker.stats;
-		struct stall s;
+		CLEANUP(stall_fini) struct stall s;
 		int fds[COUNT];
 
 		stall(&b->worker, &s);
@@ -321,7 +319,6 @@ TEST(a_connection_that_brings_one_request_takes_few_calls)
 		assert_int_equal(stat_load(seen->sys_shutdown), 0);
 		assert_in_range(stat_load(seen->sys_epoll_ctl), 0, 2); /* the worker's own */
 		bench_stop(b);
-		stall_fini(&s);
 	}
 }
 

@@ -40,6 +40,8 @@ static void bench_free(struct bench *b)
 	free(b);
 }
 
+CLEANUP_OF(struct bench *, bench_free)
+
 static void clients_connect(const struct bench *b, int *fds)
 {
 	for (unsigned i = 0; i < CLIENTS; i++)
@@ -61,7 +63,7 @@ static void clients_echo(const struct engine *engine, int *fds)
 static void drain_and_connect(struct bench *b, bool behind, int *fds)
 {
 	uint64_t deadline_ns = clock_ns() + 3600ULL * NS_PER_S;
-	struct stall gather, s;
+	CLEANUP(stall_fini) struct stall gather, s;
 
 	stall(&b->old, &gather);
 	await(&gather.there);
@@ -75,8 +77,6 @@ static void drain_and_connect(struct bench *b, bool behind, int *fds)
 	clients_connect(b, fds);
 	sem_post(&s.go);
 	await(&b->owner.accept_ended);
-	stall_fini(&gather);
-	stall_fini(&s);
 }
 
 static void run_mark(struct call *call)
@@ -102,7 +102,7 @@ static void settle(struct worker *w)
 /* The kernel wakes one worker for a connection.  It may be the one that is about to stop. */
 static void hand_over(const struct engine *engine, sa_family_t family, bool behind)
 {
-	struct bench *b = bench_new(family);
+	CLEANUP(bench_free_p) struct bench *b = bench_new(family);
 	int fds[CLIENTS];
 
 	bench_start(b, &b->old, engine);
@@ -113,7 +113,6 @@ static void hand_over(const struct engine *engine, sa_family_t family, bool behi
 	drain_and_connect(b, behind, fds);
 	worker_request(&b->new, REQUEST_ACCEPT_WAITING, 0);
 	clients_echo(engine, fds);
-	bench_free(b);
 }
 
 TEST(clients_are_kept_when_a_socket_moves_to_another_worker)
@@ -130,7 +129,7 @@ TEST(clients_are_kept_when_a_socket_moves_to_another_worker)
 /* They come when the worker has looked at its queue and told its engine to stop. */
 static void drain_late(const struct engine *engine, sa_family_t family)
 {
-	struct bench *b = bench_new(family);
+	CLEANUP(bench_free_p) struct bench *b = bench_new(family);
 	int fds[CLIENTS];
 
 	bench_start(b, &b->old, engine);
@@ -139,7 +138,6 @@ static void drain_late(const struct engine *engine, sa_family_t family)
 	b->fd = -1;
 	drain_and_connect(b, true, fds);
 	clients_echo(engine, fds);
-	bench_free(b);
 }
 
 TEST(a_client_that_connects_as_a_drain_begins_is_served)

@@ -66,6 +66,7 @@ TEST(calls_run_on_the_worker_in_the_order_of_each_sender)
 	for_each_engine(engine)
 	{
 		struct bench *b = bench_start(engine, echo());
+		CLEANUP(free_p)
 		struct numbered *calls = calloc((size_t)SENDERS * CALLS, sizeof(*calls));
 		pthread_t threads[SENDERS];
 
@@ -88,7 +89,6 @@ TEST(calls_run_on_the_worker_in_the_order_of_each_sender)
 		assert_int_equal(calls_disordered, 0);
 		assert_int_equal(calls_elsewhere, 0);
 		assert_in_range(calls_in_turn_most, 1, WORKER_TURN_MAX);
-		free(calls);
 	}
 }
 

@@ -121,12 +121,11 @@ static inline ssize_t hear_bytes(struct world *w, int fd, char *answer)
 
 static inline void expect_bytes(struct world *w, int fd, const char *expected, size_t bytes)
 {
-	char *answer = calloc(1, ANSWER_MAX + 1);
+	CLEANUP(free_p) char *answer = calloc(1, ANSWER_MAX + 1);
 	ssize_t got = hear_bytes(w, fd, answer);
 
 	if (got != (ssize_t)bytes || memcmp(answer, expected, bytes))
 		fail_msg("got %zd bytes: %s", got, answer);
-	free(answer);
 }
 
 static inline void expect(struct world *w, int fd, const char *expected)

@@ -5,6 +5,8 @@
 #include "unit.h"
 #include "util.h"
 
+CLEANUP_OF(json_t *, json_decref)
+
 /* Visits of `samples` operations each, the i-th with latencies of ns[i]. */
 static void add_visits(struct measures *m, unsigned count, const uint64_t *ns, unsigned samples)
 {
@@ -23,7 +25,7 @@ static void add_visits(struct measures *m, unsigned count, const uint64_t *ns, u
 TEST(percentiles_of_short_visits_have_their_spread_over_blocks)
 {
 	static const uint64_t ns[] = { 1000, 1000, 1000, 64000, 64000, 64000, 9000 };
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 	struct spread s;
 
 	add_visits(&m, ARRAY_SIZE(ns), ns, 400);
@@ -35,13 +37,12 @@ TEST(percentiles_of_short_visits_have_their_spread_over_blocks)
 	s = figure_spread(m.rows[0], FIGURE_P99_9);
 	assert_int_equal(s.count, 0);
 	assert_true(isnan(s.median));
-	measures_free(&m);
 }
 
 /* Ticks of 10 ms say nothing of 0.1 s, but of twenty times that. */
 TEST(parts_of_cpu_time_are_unknown_below_a_second)
 {
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	for (unsigned i = 0; i < 20; i++) {
 		struct measure *row = measures_add(&m);
@@ -57,7 +58,6 @@ TEST(parts_of_cpu_time_are_unknown_below_a_second)
 	measures_merge(&m);
 	assert_float_equal(figure_spread(m.rows[0], FIGURE_USER_PER_OP).median, 10000, 1);
 	assert_float_equal(figure_spread(m.rows[0], FIGURE_SYSTEM_PER_OP).median, 90000, 1);
-	measures_free(&m);
 }
 
 static json_t *document(unsigned open)
@@ -69,8 +69,9 @@ static json_t *document(unsigned open)
 
 TEST(connections_over_rate_are_those_that_were_open_meanwhile)
 {
+	CLEANUP(json_decref_p)
 	json_t *documents = json_pack("[o, o, o]", document(0), document(50), document(3));
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	measures_delta(&m, NULL, json_array_get(documents, 2), NS_PER_S, "");
 	measures_set_connections(&m, 0, documents);
@@ -81,8 +82,6 @@ TEST(connections_over_rate_are_those_that_were_open_meanwhile)
 	assert_float_equal(figure_value(m.rows[0], FIGURE_CYCLE), 0.1 * NS_PER_S, 1);
 	m.rows[0]->connections = 0; /* saved by an earlier nbctl */
 	assert_true(isnan(figure_value(m.rows[0], FIGURE_CYCLE)));
-	measures_free(&m);
-	json_decref(documents);
 }
 
 /* Most of a datagram listener's connections may be clients of earlier visits: it forgets them only
@@ -90,7 +89,7 @@ TEST(connections_over_rate_are_those_that_were_open_meanwhile)
 TEST(clients_of_datagrams_make_no_cycle)
 {
 	json_t *one = document(50), *documents = json_pack("[o]", one);
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	json_object_set_new(json_array_get(json_object_get(one, "listeners"), 0), "udp",
 			    json_pack("{s:i}", "in", 100));
@@ -98,7 +97,6 @@ TEST(clients_of_datagrams_make_no_cycle)
 	measures_set_connections(&m, 0, documents);
 	m.rows[0]->count = 100;
 	assert_true(isnan(figure_value(m.rows[0], FIGURE_CYCLE)));
-	measures_free(&m);
 	json_decref(documents);
 }
 
@@ -159,12 +157,11 @@ TEST(the_kernels_threads_are_a_part_of_the_cpu_time)
 				     "uptime_ns", 1, "listeners", "name", "a", "operations", "echo",
 				     "count", 1000, "cost", "cpu_user_ns", 100, "cpu_system_ns",
 				     900, "kernel_threads", "cpu_ns", 750, "count", 1);
-	struct measures m = {};
+	CLEANUP(measures_free) struct measures m = {};
 
 	measures_delta(&m, NULL, document, NS_PER_S, "");
 	assert_float_equal(figure_value(m.rows[0], FIGURE_KERNEL_SHARE), 0.75, 1e-6);
 	m.rows[0]->kernel_cpu_ns = 0; /* there are none: the table has no such column */
 	assert_true(isnan(figure_value(m.rows[0], FIGURE_KERNEL_SHARE)));
-	measures_free(&m);
 	json_decref(document);
 }

@@ -102,21 +102,20 @@ TEST(quantiles_agree_with_a_sorted_array)
 TEST(an_empty_histogram_is_all_zero)
 {
 	static const struct histogram h;
-	struct histogram_sum *s = calloc(1, sizeof(*s));
+	CLEANUP(free_p) struct histogram_sum *s = calloc(1, sizeof(*s));
 
 	histogram_merge(s, &h);
 	assert_int_equal(s->count, 0);
 	assert_int_equal(s->min, 0);
 	assert_int_equal(s->max, 0);
 	assert_int_equal(histogram_quantile(s, 0.5), 0);
-	free(s);
 }
 
 TEST(one_value_is_every_quantile)
 {
 	static const uint64_t values[] = { 0, 1, 63, 64, 1234567, 1000000000000 };
-	struct histogram *h = calloc(1, sizeof(*h));
-	struct histogram_sum *s = calloc(1, sizeof(*s));
+	CLEANUP(free_p) struct histogram *h = calloc(1, sizeof(*h));
+	CLEANUP(free_p) struct histogram_sum *s = calloc(1, sizeof(*s));
 
 	for (unsigned i = 0; i < ARRAY_SIZE(values); i++) {
 		memset(h, 0, sizeof(*h));
@@ -129,14 +128,13 @@ TEST(one_value_is_every_quantile)
 			assert_int_equal(histogram_quantile(s, quarter / 4.0),
 					 MIN(values[i], largest_kept));
 	}
-	free(h);
-	free(s);
 }
 
 TEST(merging_is_adding_every_value)
 {
+	CLEANUP(free_p)
 	struct histogram *parts = calloc(3, sizeof(*parts)), *whole = calloc(1, sizeof(*whole));
-	struct histogram_sum *sum = calloc(2, sizeof(*sum));
+	CLEANUP(free_p) struct histogram_sum *sum = calloc(2, sizeof(*sum));
 	uint64_t seed = 7;
 
 	for (unsigned i = 0; i < 3000; i++) {
@@ -149,15 +147,12 @@ TEST(merging_is_adding_every_value)
 		histogram_merge(&sum[0], &parts[i]);
 	histogram_merge(&sum[1], whole);
 	assert_memory_equal(&sum[0], &sum[1], sizeof(sum[0]));
-	free(parts);
-	free(whole);
-	free(sum);
 }
 
 TEST(subtracting_leaves_the_interval)
 {
-	struct histogram *h = calloc(1, sizeof(*h));
-	struct histogram_sum *sum = calloc(2, sizeof(*sum));
+	CLEANUP(free_p) struct histogram *h = calloc(1, sizeof(*h));
+	CLEANUP(free_p) struct histogram_sum *sum = calloc(2, sizeof(*sum));
 
 	histogram_add(h, 200, 1);
 	histogram_add(h, 5000000, 1);
@@ -171,14 +166,12 @@ TEST(subtracting_leaves_the_interval)
 	assert_int_equal(sum[1].max, histogram_bucket_max(histogram_bucket(1009)));
 	assert_in_range(sum[1].min, 1000, histogram_bucket_max(histogram_bucket(1000)));
 	assert_in_range(histogram_quantile(&sum[1], 0.5), 1000, 1020);
-	free(h);
-	free(sum);
 }
 
 TEST(subtracting_a_later_reading_gives_nothing_not_less)
 {
-	struct histogram *h = calloc(1, sizeof(*h));
-	struct histogram_sum *sum = calloc(2, sizeof(*sum));
+	CLEANUP(free_p) struct histogram *h = calloc(1, sizeof(*h));
+	CLEANUP(free_p) struct histogram_sum *sum = calloc(2, sizeof(*sum));
 
 	histogram_add(h, 1000, 1);
 	histogram_merge(&sum[0], h);
@@ -189,6 +182,4 @@ TEST(subtracting_a_later_reading_gives_nothing_not_less)
 	assert_int_equal(sum[0].sum, 0);
 	assert_int_equal(sum[0].min, 0);
 	assert_int_equal(sum[0].max, 0);
-	free(h);
-	free(sum);
 }

@@ -44,10 +44,9 @@ static void print_table(struct output *out)
 
 static void assert_prints(unsigned width, void (*print)(struct output *out), const char *expected)
 {
-	char *text = printed(width, false, print);
+	CLEANUP(free_p) char *text = printed(width, false, print);
 
 	assert_string_equal(text, expected);
-	free(text);
 }
 
 TEST(columns_align_and_empty_ones_go)
@@ -118,11 +117,10 @@ TEST(characters_without_a_glyph_are_never_printed)
 
 TEST(control_characters_are_never_printed)
 {
-	char *text = printed(0, true, print_hostile);
+	CLEANUP(free_p) char *text = printed(0, true, print_hostile);
 
 	assert_prints(0, print_hostile, "a?[2Jb?c\n");
 	assert_string_equal(text, "\033[31ma?[2Jb?c\033[0m\n");
-	free(text);
 }
 
 static void print_paragraph(struct output *out)

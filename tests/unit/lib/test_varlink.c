@@ -5,6 +5,8 @@
 #include "util.h"
 #include "varlink_frame.h"
 
+CLEANUP_OF(json_t *, json_decref)
+
 #define CALL "{\"method\":\"a.b.C\"}"
 
 /* ---- The reader ---- */
@@ -13,7 +15,7 @@
 static void expect_messages(const char *stream, size_t bytes, size_t piece_max,
 			    const char *const *messages, size_t count)
 {
-	struct varlink_reader r = { 0 };
+	CLEANUP(varlink_reader_free) struct varlink_reader r = { 0 };
 	const char *text;
 	size_t length, seen = 0, fed = 0;
 
@@ -32,7 +34,6 @@ static void expect_messages(const char *stream, size_t bytes, size_t piece_max,
 	}
 	assert_int_equal(seen, count);
 	assert_false(varlink_reader_pending(&r));
-	varlink_reader_free(&r);
 }
 
 static const char stream[] = "one\0two\n\0\0three is longer than the others\0{}";
@@ -51,7 +52,7 @@ TEST(any_split_gives_the_same_messages)
 
 TEST(a_partial_message_is_pending)
 {
-	struct varlink_reader r = { 0 };
+	CLEANUP(varlink_reader_free) struct varlink_reader r = { 0 };
 	const char *text;
 	size_t bytes;
 
@@ -63,7 +64,6 @@ TEST(a_partial_message_is_pending)
 	assert_int_equal(varlink_reader_append(&r, "", 1), 0);
 	assert_int_equal(varlink_reader_next(&r, &text, &bytes), 1);
 	assert_false(varlink_reader_pending(&r));
-	varlink_reader_free(&r);
 }
 
 /* Feeds `bytes` letters in pieces, and a NUL if terminated; returns the last result of
@@ -104,7 +104,7 @@ TEST(oversize_is_refused_with_and_without_its_end)
 
 TEST(many_small_messages_are_not_oversize)
 {
-	struct varlink_reader r = { 0 };
+	CLEANUP(varlink_reader_free) struct varlink_reader r = { 0 };
 	unsigned count = 0;
 	const char *text;
 	size_t bytes;
@@ -115,7 +115,6 @@ TEST(many_small_messages_are_not_oversize)
 		count++;
 	assert_int_equal(count, 2 * VARLINK_MESSAGE_MAX / sizeof(CALL));
 	assert_null(r.data); /* a large buffer is not kept */
-	varlink_reader_free(&r);
 }
 
 /* ---- Calls ---- */
@@ -231,7 +230,7 @@ static int parse_nested(unsigned depth, const char *open, const char *close)
 
 TEST(depth_is_limited)
 {
-	struct varlink_request q;
+	CLEANUP(varlink_request_free) struct varlink_request q;
 
 	assert_int_equal(parse_nested(VARLINK_DEPTH_MAX, "[", "]"), 0);
 	assert_int_equal(parse_nested(VARLINK_DEPTH_MAX + 1, "[", "]"), -EBADMSG);
@@ -240,7 +239,6 @@ TEST(depth_is_limited)
 	/* Brackets in strings do not count. */
 	assert_int_equal(
 		parse("{\"method\":\"[[[[[[[[[[[[[[[[[[[[[\\\"[[[[[[[[[[[[[[[[[[[[[\"}", &q), 0);
-	varlink_request_free(&q);
 }
 
 /* ---- Parameters ---- */
@@ -256,7 +254,7 @@ static const struct varlink_parameter table[] = {
 static void expect_invalid(const struct varlink_parameter *t, const char *text,
 			   const char *parameter)
 {
-	json_t *parameters = json_loads(text, 0, NULL);
+	CLEANUP(json_decref_p) json_t *parameters = json_loads(text, 0, NULL);
 	const char *invalid = varlink_check_parameters(t, parameters);
 
 	assert_non_null(parameters);
@@ -264,7 +262,6 @@ static void expect_invalid(const struct varlink_parameter *t, const char *text,
 		assert_string_equal(invalid, parameter);
 	else
 		assert_null(invalid);
-	json_decref(parameters);
 }
 
 TEST(parameters_are_checked_against_the_table)
