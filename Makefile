@@ -197,6 +197,9 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | packages
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC) -c -o $@ $<
 
+# Its text is assembled into the object.
+$(BUILD)/daemon/control/control_idl.o: daemon/control/org.nbserved.Control.varlink
+
 # The files of the daemon, by which --layers tells its services from its engines.
 LAYERS_SOURCES := $(BUILD)/bench/layers/sources.inc
 DAEMON_FILES   := $(sort $(patsubst daemon/%,%,$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c))))

@@ -1,7 +1,7 @@
 /* The control socket: interface org.nbserved.Control.  Main thread.
  *
  * To add a method: a function and its line in control_methods (control.c), its definition in
- * control_idl.c, a paragraph in nbserved-control(7). */
+ * org.nbserved.Control.varlink, a paragraph in nbserved-control(7). */
 #pragma once
 
 #include "varlink.h"
