@@ -58,6 +58,29 @@ static inline void unit_add(struct CMUnitTest test)
 		release(*variable);                                                                \
 	}
 
+/* Keeps a text until 64 newer ones are kept, so that no test has to free it. */
+static inline char *kept(char *text)
+{
+	static char *texts[64];
+	static unsigned count;
+	char **place = &texts[count++ % 64];
+
+	free(*place);
+	return *place = text;
+}
+
+static inline void assert_has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("no '%s' in:\n%s", part, text);
+}
+
+static inline void assert_has_not(const char *text, const char *part)
+{
+	if (strstr(text, part))
+		fail_msg("'%s' in:\n%s", part, text);
+}
+
 static inline void free_p(void *variable)
 {
 	free(*(void **)variable);

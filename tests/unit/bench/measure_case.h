@@ -2,6 +2,7 @@
 #pragma once
 #include "measure.h"
 #include "print.h"
+#include "report.h"
 #include "unit.h"
 
 CLEANUP_OF(struct result *, result_free)
@@ -63,7 +64,22 @@ static inline char *rendered(const struct measures *m)
 	print_answer(&out, r);
 	fclose(out.file);
 	result_free(r);
-	return text;
+	return kept(text);
+}
+
+/* The page of the rows, with no number that is none. */
+static inline char *page_of(const struct measures *m)
+{
+	CLEANUP(result_free_p) struct result *r = judged(m);
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	report_html(to, r, m);
+	fclose(to);
+	assert_has_not(text, "nan");
+	return kept(text);
 }
 
 /* Visits of two listeners of 1000 operations each, with these CPU times per operation in ns. */
@@ -81,13 +97,10 @@ static inline void add_visits(struct measures *m, const char *listener, unsigned
 /* The text of a table of a and b, whose visits cost so much. */
 static inline char *two_listeners(const int *a, const int *b, unsigned visits)
 {
-	struct measures m = {};
-	char *text;
+	CLEANUP(measures_free) struct measures m = {};
 
 	add_visits(&m, "a", visits, a);
 	add_visits(&m, "b", visits, b);
 	measures_merge(&m);
-	text = rendered(&m);
-	measures_free(&m);
-	return text;
+	return rendered(&m);
 }

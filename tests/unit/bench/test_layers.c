@@ -10,7 +10,6 @@
 #include "measure_case.h"
 #include "perf.h"
 #include "print.h"
-#include "report.h"
 #include "symbols.h"
 #include "util.h"
 #include "weights.h"
@@ -325,21 +324,6 @@ TEST(without_samples_there_are_no_layers)
 	assert_null(print_layers_json(r));
 }
 
-static char *page_of(const struct measures *m)
-{
-	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-	struct result *r;
-
-	assert_non_null(to);
-	r = judged(m);
-	report_html(to, r, m);
-	result_free(r);
-	fclose(to);
-	return text;
-}
-
 TEST(layers_are_on_the_page)
 {
 	static const char *const said[] = {
@@ -348,7 +332,7 @@ TEST(layers_are_on_the_page)
 		"<td class=\"left plain\">TCP, UDP, IP</td><td class=\"right plain\">3.00</td>",
 	};
 	CLEANUP(measures_free) struct measures m = { 0 };
-	CLEANUP(free_p) char *page;
+	const char *page;
 
 	for (int round = 1; round <= 9; round++) {
 		add_visit(&m, "a", round, 10, sampled(70, 30));
@@ -357,7 +341,5 @@ TEST(layers_are_on_the_page)
 	measures_merge(&m);
 	page = page_of(&m);
 	for (unsigned i = 0; i < ARRAY_SIZE(said); i++)
-		if (!strstr(page, said[i]))
-			fail_msg("not on the page: %s", said[i]);
-	assert_null(strstr(page, "nan"));
+		assert_has(page, said[i]);
 }

@@ -69,40 +69,30 @@ TEST(the_rate_is_the_median_of_the_samples)
 /* Of the row alone, after it was saved and loaded. */
 static char *said(int speed_mbit)
 {
-	struct measures m = {}, loaded = {};
-	struct result *r;
-	json_t *saved;
-	char *text;
+	CLEANUP(measures_free) struct measures m = {}, loaded = {};
+	CLEANUP(result_free_p) struct result *r;
+	CLEANUP(json_decref_p) json_t *saved;
 
 	add_row(&m, speed_mbit);
 	saved = measure_to_json(m.rows[0]);
 	assert_int_equal(measures_add_json(&loaded, saved), 0);
-	json_decref(saved);
 	measures_merge(&loaded);
 	r = judged(&loaded);
-	text = warned(r, "link_limit") ? strdup(warned(r, "link_limit")) : NULL;
-	result_free(r);
-	measures_free(&m);
-	measures_free(&loaded);
-	return text;
+	return warned(r, "link_limit") ? kept(strdup(warned(r, "link_limit"))) : NULL;
 }
 
 TEST(a_full_link_was_the_limit)
 {
-	char *text = said(100);
-
-	assert_string_equal(text, "The link was the limit of a: rates there are the link's.");
-	free(text);
+	assert_string_equal(said(100), "The link was the limit of a: rates there are the link's.");
 	assert_null(said(200));
 	assert_null(said(0)); /* a speed that nobody tells is no limit */
 }
 
 TEST(the_link_comes_before_the_generator)
 {
-	struct measures m = {};
-	struct result *r;
-
 	for (unsigned i = 0; i < 2; i++) {
+		CLEANUP(measures_free) struct measures m = {};
+		CLEANUP(result_free_p) struct result *r;
 		bool link, generator;
 
 		add_row(&m, i ? 1000 : 100);
@@ -114,9 +104,6 @@ TEST(the_link_comes_before_the_generator)
 		link = warned(r, "link_limit");
 		generator = warned(r, "generator_limit");
 		assert_true(i ? !link && generator : link && !generator);
-		result_free(r);
-		measures_free(&m);
-		m = (struct measures){};
 	}
 }
 
@@ -128,8 +115,7 @@ TEST(retransmits_are_told)
 	add_row(&m, 0);
 	measures_merge(&m);
 	r = judged(&m);
-	assert_non_null(
-		strstr(warned(r, "retransmits"), "sent up to 0.2 % of its TCP segments again"));
+	assert_has(warned(r, "retransmits"), "sent up to 0.2 % of its TCP segments again");
 }
 
 /* The clients were on the same host, and came over loopback. */

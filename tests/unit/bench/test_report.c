@@ -9,63 +9,6 @@
 CLEANUP_OF(struct result *, result_free)
 CLEANUP_OF(json_t *, json_decref)
 
-static char *written(const struct measures *m, void (*write)(FILE *, const struct measures *))
-{
-	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-
-	assert_non_null(to);
-	write(to, m);
-	fclose(to);
-	return text;
-}
-
-static void page_of(FILE *to, const struct measures *m)
-{
-	const struct result_options options = { 0 };
-	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
-
-	report_html(to, r, m);
-}
-
-static void picture_of(FILE *to, const struct measures *m)
-{
-	const struct result_options options = { 0 };
-	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
-
-	report_svg(to, r);
-}
-
-/* The rows beside themselves. */
-static void page_against(FILE *to, const struct measures *m)
-{
-	const struct result_options options = { .then = m, .force = true };
-	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
-
-	report_html(to, r, m);
-}
-
-static void picture_against(FILE *to, const struct measures *m)
-{
-	const struct result_options options = { .then = m, .force = true };
-	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
-
-	report_svg(to, r);
-}
-
-static char *escaped(const char *from)
-{
-	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-
-	assert_non_null(to);
-	render_escape(to, from);
-	fclose(to);
-	return text;
-}
-
 static unsigned occurrences(const char *text, const char *of)
 {
 	unsigned count = 0;
@@ -87,6 +30,47 @@ static void assert_sound(const char *page)
 	assert_int_equal(occurrences(page, "<svg "), occurrences(page, "</svg>"));
 	assert_int_equal(occurrences(page, "<figure>"), occurrences(page, "</figure>"));
 	assert_int_equal(occurrences(page, "<text "), occurrences(page, "</text>"));
+}
+
+/* The page of the rows, or their picture; then: beside what was. */
+static const char *written(const struct measures *m, const struct measures *then, bool picture)
+{
+	const struct result_options options = { .then = then, .force = then };
+	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	if (picture)
+		report_svg(to, r);
+	else
+		report_html(to, r, m);
+	fclose(to);
+	assert_sound(text);
+	return kept(text);
+}
+
+static const char *page_of(const struct measures *m)
+{
+	return written(m, NULL, false);
+}
+
+static const char *picture_of(const struct measures *m)
+{
+	return written(m, NULL, true);
+}
+
+static char *escaped(const char *from)
+{
+	char *text;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	assert_non_null(to);
+	render_escape(to, from);
+	fclose(to);
+	return kept(text);
 }
 
 /* A row as JSON, with more fields as text that begins with a comma, or "". */
@@ -137,12 +121,11 @@ static void add_visits(struct measures *m, const char *listener, unsigned cpu)
 /* The rows of any test beside themselves: sound, too. */
 static void check_against(const struct measures *m)
 {
-	CLEANUP(free_p) char *page = written(m, page_against), *svg = written(m, picture_against);
+	const char *page = written(m, m, false);
 
-	assert_sound(page);
-	assert_sound(svg);
-	assert_non_null(strstr(page, "Then and now"));
-	assert_null(strstr(page, "\" onload"));
+	written(m, m, true);
+	assert_has(page, "Then and now");
+	assert_has_not(page, "\" onload");
 }
 
 TEST(text_from_clients_is_escaped)
@@ -156,39 +139,29 @@ TEST(text_from_clients_is_escaped)
 		{ "tab\tline\n", "tab\tline\n" },
 	};
 
-	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
-		CLEANUP(free_p) char *text = escaped(cases[i][0]);
-
-		assert_string_equal(text, cases[i][1]);
-	}
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_string_equal(escaped(cases[i][0]), cases[i][1]);
 }
 
 TEST(no_rows_are_a_page_that_says_so)
 {
 	struct measures m = {};
-	CLEANUP(free_p) char *page = written(&m, page_of), *svg = written(&m, picture_of);
 
-	assert_sound(page);
-	assert_non_null(strstr(page, "No operations"));
-	assert_sound(svg);
+	assert_has(page_of(&m), "No operations");
+	picture_of(&m);
 }
 
 TEST(a_row_that_has_only_a_name_is_tolerated)
 {
 	CLEANUP(measures_free) struct measures m = {};
-	char *page, *svg;
+	const char *page;
 
 	add(&m, "alone", "", "");
 	measures_merge(&m);
-	page = written(&m, page_of);
-	svg = written(&m, picture_of);
-	assert_sound(page);
-	assert_sound(svg);
-	assert_non_null(strstr(page, "nothing to be compared with"));
-	assert_non_null(strstr(svg, "There is nothing to compare."));
-	assert_non_null(strstr(page, "saved without their conditions"));
-	free(page);
-	free(svg);
+	page = page_of(&m);
+	assert_has(page, "nothing to be compared with");
+	assert_has(picture_of(&m), "There is nothing to compare.");
+	assert_has(page, "saved without their conditions");
 	check_against(&m);
 }
 
@@ -208,7 +181,7 @@ TEST(numbers_at_the_limits_are_tolerated)
 		"\"listener_count\": 1",
 	};
 	CLEANUP(measures_free) struct measures m = {};
-	char name[16], *page, *svg;
+	char name[16];
 
 	for (unsigned i = 0; i < 2 * ARRAY_SIZE(odd); i++) {
 		snprintf(name, sizeof(name), "row%u", i);
@@ -216,53 +189,44 @@ TEST(numbers_at_the_limits_are_tolerated)
 		add(&m, name, i % 2 ? "one" : "two", odd[i / 2]);
 	}
 	measures_merge(&m);
-	page = written(&m, page_of);
-	svg = written(&m, picture_of);
-	assert_sound(page);
-	assert_sound(svg);
-	free(page);
-	free(svg);
+	page_of(&m);
+	picture_of(&m);
 	check_against(&m);
 }
 
 TEST(every_row_of_256_is_in_the_table)
 {
 	CLEANUP(measures_free) struct measures m = {};
-	char name[16], cell[64], *page;
+	char name[16], cell[64];
+	const char *page;
 
 	for (unsigned i = 0; i < 256; i++) {
 		snprintf(name, sizeof(name), "row%u", i);
 		add(&m, name, "", ", \"listener_count\": 1000, \"cpu_ns\": 5000");
 	}
 	measures_merge(&m);
-	page = written(&m, page_of);
-	assert_sound(page);
+	page = page_of(&m);
 	for (unsigned i = 0; i < 256; i++) {
 		snprintf(cell, sizeof(cell), "<tr><td class=\"left plain\">row%u</td>", i);
 		assert_int_equal(occurrences(page, cell),
 				 2); /* of the answer, and of all figures */
 	}
-	free(page);
 	check_against(&m);
 }
 
 TEST(names_are_escaped)
 {
 	CLEANUP(measures_free) struct measures m = {};
-	char *page, *svg;
+	const char *page;
 
 	add(&m, "<script>alert(1)</script>", "\\\" onload=\\\"x", "");
 	add(&m, "&lt;", "\\\" onload=\\\"x", "");
 	measures_merge(&m);
-	page = written(&m, page_of);
-	svg = written(&m, picture_of);
-	assert_sound(page);
-	assert_sound(svg);
-	assert_null(strstr(page, "\" onload"));
-	assert_non_null(strstr(page, "&lt;script&gt;"));
-	assert_non_null(strstr(page, "&amp;lt;"));
-	free(page);
-	free(svg);
+	page = page_of(&m);
+	picture_of(&m);
+	assert_has_not(page, "\" onload");
+	assert_has(page, "&lt;script&gt;");
+	assert_has(page, "&amp;lt;");
 	check_against(&m);
 }
 
@@ -281,41 +245,36 @@ TEST(the_verdict_and_all_figures_are_on_the_page)
 		"<td class=\"left good\">50 % less</td>",
 	};
 	CLEANUP(measures_free) struct measures m = {};
-	CLEANUP(free_p) char *page, *svg;
+	const char *page, *svg;
 
 	add_visits(&m, "slow", 4000);
 	add_visits(&m, "fast", 2000);
 	add_visits(&m, "same", 4000);
 	measures_merge(&m);
-	page = written(&m, page_of);
-	assert_sound(page);
+	page = page_of(&m);
 	for (unsigned i = 0; i < ARRAY_SIZE(said); i++)
-		if (!strstr(page, said[i]))
-			fail_msg("not on the page: %s", said[i]);
-	svg = written(&m, picture_of);
-	assert_sound(svg);
+		assert_has(page, said[i]);
+	svg = picture_of(&m);
 	assert_ptr_equal(strstr(svg, "<svg xmlns="), svg);
-	assert_non_null(strstr(svg, ">50 % less<"));
-	assert_non_null(strstr(svg, "class=\"mark less\""));
-	assert_null(strstr(svg, "class=\"mark hollow\"")); /* all is decided */
+	assert_has(svg, ">50 % less<");
+	assert_has(svg, "class=\"mark less\"");
+	assert_has_not(svg, "class=\"mark hollow\""); /* all is decided */
 }
 
 TEST(two_loads_are_concluded_together)
 {
 	CLEANUP(measures_free) struct measures m = {};
-	CLEANUP(free_p) char *page;
+	const char *page;
 
 	for (unsigned i = 0; i < 2; i++) {
 		add_visits_of(&m, i ? "one" : "two", "slow", 4000);
 		add_visits_of(&m, i ? "one" : "two", "fast", i ? 2000 : 4000);
 	}
 	measures_merge(&m);
-	page = written(&m, page_of);
-	assert_sound(page);
-	assert_non_null(strstr(page,
-			       "<p class=\"bold\">fast takes 50 % less CPU time per request than "
-			       "slow: 0.207 of a CPU for 100,000 requests/s instead of 0.414, in "
-			       "1 of 2 loads.</p>"));
+	page = page_of(&m);
+	assert_has(page, "<p class=\"bold\">fast takes 50 % less CPU time per request than "
+			 "slow: 0.207 of a CPU for 100,000 requests/s instead of 0.414, in "
+			 "1 of 2 loads.</p>");
 	assert_int_equal(occurrences(page, "class=\"mark less\""), 1);
 	assert_int_equal(occurrences(page, "class=\"mark same\""), 1);
 }
@@ -323,15 +282,15 @@ TEST(two_loads_are_concluded_together)
 TEST(rows_of_two_hosts_are_said_to_be)
 {
 	CLEANUP(measures_free) struct measures m = {};
-	CLEANUP(free_p) char *page;
+	const char *page;
 
 	add(&m, "a", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 5\"}}");
 	add(&m, "b", "", ", \"conditions\": {\"host\": {\"kernel\": \"Linux 6\"}}");
 	measures_merge(&m);
-	page = written(&m, page_of);
-	assert_non_null(strstr(page, "The rows are of 2 different hosts"));
-	assert_non_null(strstr(page, "<dd><span>Linux 5</span>"));
-	assert_non_null(strstr(page, "<dd><span>Linux 6</span>"));
+	page = page_of(&m);
+	assert_has(page, "The rows are of 2 different hosts");
+	assert_has(page, "<dd><span>Linux 5</span>");
+	assert_has(page, "<dd><span>Linux 6</span>");
 }
 
 TEST(ticks_keep_their_distance)

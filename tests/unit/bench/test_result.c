@@ -153,8 +153,7 @@ TEST(calls_come_first_then_switches_then_times)
 	assert_string_equal(r->findings[2].row->name, "rdma");
 	assert_false(r->findings[2].opposite);
 	text = words_finding(r, 0);
-	assert_non_null(
-		strstr(text, " % fewer system calls per request than epoll, in all 2 loads."));
+	assert_has(text, " % fewer system calls per request than epoll, in all 2 loads.");
 }
 
 TEST(what_fewer_calls_cost_follows_them)
@@ -172,7 +171,7 @@ TEST(what_fewer_calls_cost_follows_them)
 	assert_true(r->findings[1].opposite);
 	text = words_finding(r, 1);
 	assert_ptr_equal(strstr(text, "For that it takes "), text);
-	assert_non_null(strstr(text, " % more CPU time per request: 0.1"));
+	assert_has(text, " % more CPU time per request: 0.1");
 }
 
 /* Whatever chance makes of the rows: each comparison is decided, the same, or open, and what the
@@ -265,7 +264,7 @@ TEST(instructions_decide_where_times_do_not)
 	assert_int_equal(r->finding_count, 2);
 	assert_int_equal(r->findings[0].what, JUDGED_INSTRUCTIONS);
 	assert_int_equal(r->findings[1].what, JUDGED_CYCLES);
-	assert_non_null(strstr(text, " % fewer cycles per request than epoll"));
+	assert_has(text, " % fewer cycles per request than epoll");
 }
 
 /* They are named so, and nothing is said of cycles, which were not counted. */
@@ -279,7 +278,7 @@ TEST(instructions_in_user_space_alone_are_judged_as_such)
 			 FIGURE_USER_INSTRUCTIONS_PER_REQUEST);
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_INSTRUCTIONS].is, VERDICT_LESS);
 	assert_int_equal(row_of(r, "b")->verdicts[JUDGED_CYCLES].is, VERDICT_TOO_FEW_ROUNDS);
-	assert_non_null(strstr(text, "fewer instructions in user space per request than epoll"));
+	assert_has(text, "fewer instructions in user space per request than epoll");
 }
 
 TEST(instructions_of_all_and_of_user_space_are_not_compared)
@@ -336,7 +335,7 @@ TEST(bytes_of_others_leave_no_verdict)
 		assert_int_equal(row->verdicts[i].is, VERDICT_NOT_COMPARABLE);
 	assert_false(isnan(row->change)); /* the estimate stays */
 	assert_int_equal(r->finding_count, 0);
-	assert_non_null(strstr(warned(r, "no_verdict"), "No verdict on b: bytes"));
+	assert_has(warned(r, "no_verdict"), "No verdict on b: bytes");
 	result_free(r);
 	measures_free(&m);
 	r = with_bytes(&m, "a", 3);

@@ -64,22 +64,10 @@ static __attribute__((noinline, unused)) char *screen_of(const struct top *top, 
 	}
 	top_screen_fini(&screen);
 	fclose(to);
-	return text;
+	return kept(text);
 }
 
-static inline void assert_has(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("no '%s' in:\n%s", part, text);
-}
-
-static inline void assert_has_not(const char *text, const char *part)
-{
-	if (strstr(text, part))
-		fail_msg("'%s' in:\n%s", part, text);
-}
-
-/* The screen's text, to be looked at and freed. */
+/* The screen's text. */
 static inline char *shown(const struct top *top)
 {
 	return screen_of(top, 80, 24, true);

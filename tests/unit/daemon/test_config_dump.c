@@ -41,16 +41,14 @@ TEST(a_dump_says_origin_and_class)
 	struct config *c = load("\n" GOOD "address = 127.0.0.1:0\nallow = ::1, 10.0.0.0/8\n");
 	CLEANUP(free_p) char *text = dump(c);
 
-	assert_non_null(
-		strstr(text, "log-level = info                             ; default, live\n"));
-	assert_non_null(strstr(text,
-			       "\n[listener a]                                 ; f:2\n"
-			       "address = 127.0.0.1:7008                     ; f:3, listener\n"
-			       "address = 127.0.0.1:0                        ; f:5, listener\n"));
-	assert_non_null(strstr(text, "allow = ::1                                  ; f:6, live\n"
-				     "allow = 10.0.0.0/8                           ; f:6, live\n"));
-	assert_non_null(strstr(text, "cpus = any                                   ; default, "
-				     "listener\n"));
+	assert_has(text, "log-level = info                             ; default, live\n");
+	assert_has(text, "\n[listener a]                                 ; f:2\n"
+			 "address = 127.0.0.1:7008                     ; f:3, listener\n"
+			 "address = 127.0.0.1:0                        ; f:5, listener\n");
+	assert_has(text, "allow = ::1                                  ; f:6, live\n"
+			 "allow = 10.0.0.0/8                           ; f:6, live\n");
+	assert_has(text, "cpus = any                                   ; default, "
+			 "listener\n");
 }
 
 TEST(a_dump_parses_back_to_the_same)

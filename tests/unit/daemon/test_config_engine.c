@@ -52,10 +52,9 @@ TEST(a_device_has_a_queue_and_a_bound_for_its_clients)
 		char text[128];
 
 		snprintf(text, sizeof(text), "zero-copy-receive = %s", wrong[i]);
-		assert_non_null(strstr(
-			refusal(text),
-			"zero-copy-receive: expected copy or "
-			"INTERFACE:QUEUE such as eth0:4 in ASCII, up to 21 bytes, or no, got '"));
+		assert_has(refusal(text),
+			   "zero-copy-receive: expected copy or "
+			   "INTERFACE:QUEUE such as eth0:4 in ASCII, up to 21 bytes, or no, got '");
 	}
 	assert_errors(RING "max-connections = 129\nzero-copy-receive = eth0:4\n",
 		      "f:6: [listener a] zero-copy-receive: with a device requires max-connections "

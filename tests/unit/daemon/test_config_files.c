@@ -152,7 +152,7 @@ TEST_WITH(a_file_that_cannot_be_read_is_an_error, make_folder, remove_folder, NU
 			    "conf.d/a.ini: Is a directory\n"
 			    "conf.d/b.ini: No such file or directory\n");
 	assert_int_equal(truncate(path_of("main.ini"), 1 << 20), 0);
-	assert_non_null(strstr(errors_of_files("main.ini"), "main.ini: File too large\n"));
+	assert_has(errors_of_files("main.ini"), "main.ini: File too large\n");
 }
 
 #define with_folder(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)

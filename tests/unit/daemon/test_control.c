@@ -169,7 +169,7 @@ TEST_WITH(a_reload_meanwhile_is_an_error, setup, teardown, NULL)
 
 	w->server.generation++;
 	answer(w, 0);
-	assert_non_null(strstr(hear(w, fd), "reloaded"));
+	assert_has(hear(w, fd), "reloaded");
 	close(fd);
 }
 
@@ -188,14 +188,14 @@ TEST_WITH(unanswered_requests_to_workers_are_limited, setup, teardown, NULL)
 		assert_true(++calls <= 64);
 	}
 	assert_int_equal(calls, 64);
-	assert_non_null(strstr(w->answer, "NoAnswer"));
+	assert_has(w->answer, "NoAnswer");
 	close(fd);
 	answer(w, 0);
 	fd = ask(w, LIST);
 	assert_string_equal(hear(w, fd), "");
 	answer(w, 0);
 	answer(w, 1);
-	assert_non_null(strstr(hear(w, fd), "\"open\":0"));
+	assert_has(hear(w, fd), "\"open\":0");
 	close(fd);
 }
 

@@ -165,8 +165,8 @@ FAKED(without_the_kernel_user_space_alone_is_counted)
 	kernel.no_kernel = EACCES;
 	c = opened(COUNTERS_AUTO, 0, &reason);
 	assert_named(&c, "hardware (user space), misses (user space)");
-	assert_non_null(strstr(reason.text, "perf_event_paranoid"));
-	assert_non_null(strstr(reason_fix(reason.text), "CAP_PERFMON"));
+	assert_has(reason.text, "perf_event_paranoid");
+	assert_has(reason_fix(reason.text), "CAP_PERFMON");
 	for (int i = 0; i < kernel.count; i++)
 		assert_true(kernel.opened[i].user_alone);
 	counters_close(&c);
@@ -185,7 +185,7 @@ FAKED(a_machine_without_counters_has_those_of_the_kernel)
 		kernel.no_hardware = errors[i];
 		c = opened(COUNTERS_AUTO, 0, &reason);
 		assert_named(&c, "software");
-		assert_non_null(strstr(reason.text, "virtual"));
+		assert_has(reason.text, "virtual");
 		counters_close(&c);
 		c = opened(COUNTERS_YES, -EOPNOTSUPP, &reason);
 		counters_close(&c);
@@ -209,7 +209,7 @@ FAKED(a_refusal_says_what_mends_it)
 		kernel.no_kernel = kernel.no_hardware = cases[i].error;
 		c = opened(COUNTERS_AUTO, 0, &reason);
 		assert_named(&c, "none");
-		assert_non_null(strstr(reason.text, cases[i].text));
+		assert_has(reason.text, cases[i].text);
 	}
 }
 
@@ -221,7 +221,7 @@ FAKED(a_group_is_opened_whole_or_not_at_all)
 	kernel.fails_at = 2;
 	c = opened(COUNTERS_AUTO, 0, &reason);
 	assert_named(&c, "misses, software");
-	assert_non_null(strstr(reason.text, "Too many open files"));
+	assert_has(reason.text, "Too many open files");
 	assert_int_equal(kernel.count, 7);
 }
 

@@ -168,7 +168,7 @@ TEST_WITH(a_lock_is_held_while_it_becomes_exclusive, make_folder, remove_folder,
 		close(to[1]), other_user(to[0], from[1]);
 	assert_int_equal(read(from[0], &c, 1), 1);
 	assert_int_equal(file_lock_get(fd, "disk", true, &exclusive, &reason), -EBUSY);
-	assert_non_null(strstr(reason.text, "is in use"));
+	assert_has(reason.text, "is in use");
 	close(to[1]);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0); /* the shared lock was never given up */

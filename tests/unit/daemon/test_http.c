@@ -60,8 +60,8 @@ static void assert_refused(const char *request, size_t bytes, const char *status
 		    memcmp(t->out, expected, strlen(expected)) != 0)
 			fail_msg("%s: %.*s", request, (int)t->out_bytes, (const char *)t->out);
 		t->out[t->out_bytes - 1] = '\0';
-		assert_non_null(strstr((char *)t->out, "\r\nConnection: close\r\n"));
-		assert_null(strstr((char *)t->out + 1, "HTTP/1.1"));
+		assert_has((char *)t->out, "\r\nConnection: close\r\n");
+		assert_has_not((char *)t->out + 1, "HTTP/1.1");
 		assert_int_equal(t->closed, 0); /* the peer may still send */
 		case_eof(t);
 		assert_null(t->conn);

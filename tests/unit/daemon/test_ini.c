@@ -160,9 +160,9 @@ TEST(a_line_of_198_bytes_is_read_whole)
 
 	text = read_long_line(INI_LINE_MAX, "\nl=w\n");
 	assert_int_equal(strcspn(text + strlen("1 [a]\n2 k="), "\n"), INI_LINE_MAX - 2);
-	assert_non_null(strstr(text, "v\n3 l=w\n"));
+	assert_has(text, "v\n3 l=w\n");
 	text = read_long_line(INI_LINE_MAX, "\r\nl=w\n");
-	assert_non_null(strstr(text, "v\n3 l=w\n"));
+	assert_has(text, "v\n3 l=w\n");
 }
 
 TEST(a_longer_line_is_an_error_and_no_new_setting)

@@ -88,8 +88,8 @@ TEST(the_number_of_groups_is_bounded)
 		sprintf(text + strlen(text), "groups = 239.0.0.%u%%lo\n", i);
 	config_free(load(text));
 	strcat(text, "groups = 239.1.0.0%lo\n");
-	assert_non_null(strstr(errors_of(text),
-			       "groups: expected at most 20 entries, got '239.1.0.0%lo' as well"));
+	assert_has(errors_of(text),
+		   "groups: expected at most 20 entries, got '239.1.0.0%lo' as well");
 	assert_errors("[listener a]\nservice = echo\ntransport = udp\naddress = 127.0.0.1:1-100\n"
 		      "groups = 239.0.0.1%lo, 239.0.0.2%lo\n",
 		      "f:5: [listener a] groups: expected at most 1 for 100 ports (256 sockets in "
@@ -129,9 +129,8 @@ TEST(no_rdma_datagram_is_answered_twice)
 
 	assert_string_equal(
 		together_over(RDMA, "10.0.0.1:7", "239.0.0.1%a", "10.0.0.1:8", "239.0.0.1%b"), "");
-	assert_non_null(strstr(
-		together_over(RDMA, "10.0.0.1:7", "239.0.0.1%a", "10.0.0.1:8", "239.0.0.1%a"),
-		"'239.0.0.1%a' is already served by [listener a]"));
+	assert_has(together_over(RDMA, "10.0.0.1:7", "239.0.0.1%a", "10.0.0.1:8", "239.0.0.1%a"),
+		   "'239.0.0.1%a' is already served by [listener a]");
 }
 
 TEST(no_datagram_is_answered_twice)
@@ -145,11 +144,10 @@ TEST(no_datagram_is_answered_twice)
 		together("127.0.0.1:6-8", G, "127.0.0.2:7", G),
 		"f:10: [listener b] groups: '239.0.0.1%lo' is already served at that port by "
 		"[listener a] (f:1), and each datagram would be answered twice\n");
-	assert_non_null(strstr(together("127.0.0.1:7", "239.0.0.1", "127.0.0.2:7", G), "twice"));
-	assert_non_null(strstr(together("127.0.0.1:7", G, "239.0.0.1:7", "none"), "twice"));
-	assert_non_null(strstr(together("239.0.0.1:7", "none", "127.0.0.1:7", G), "twice"));
-	assert_non_null(
-		strstr(together("[::1]:7", "ff05::1, ff05::1", "[::1]:8", "none"), "twice"));
+	assert_has(together("127.0.0.1:7", "239.0.0.1", "127.0.0.2:7", G), "twice");
+	assert_has(together("127.0.0.1:7", G, "239.0.0.1:7", "none"), "twice");
+	assert_has(together("239.0.0.1:7", "none", "127.0.0.1:7", G), "twice");
+	assert_has(together("[::1]:7", "ff05::1, ff05::1", "[::1]:8", "none"), "twice");
 }
 
 /* The name of a kept socket tells the interface, which the kernel does not. */

@@ -359,7 +359,7 @@ TEST(memory_that_cannot_be_aligned_is_refused)
 	d->export.align = 1 << 20;
 	d->worker->mount_count = 1;
 	assert_int_equal(worker_start_and_wait(d->worker, NULL, 0, &reason), -EINVAL);
-	assert_non_null(strstr(reason.text, "buffer-size"));
+	assert_has(reason.text, "buffer-size");
 }
 
 /* `auto` on a busy host: a call that took long because others had the CPU has not waited. */
