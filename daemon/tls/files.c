@@ -229,38 +229,3 @@ int tls_files_read(struct tls_files *f, const struct tls_options *options, uint6
 		tls_file_wipe(&f->certificate);
 	return rc;
 }
-
-int tls_files_no_certificate(const struct tls_files *f, const char *why, struct reason *reason)
-{
-	return reason_set(reason, -EINVAL,
-			  "%s: '%s' has no certificate (%s); expected PEM with a line "
-			  "`-----BEGIN CERTIFICATE-----`",
-			  f->certificate.key, f->certificate.path, why);
-}
-
-int tls_files_bad_chain(const struct tls_files *f, const char *why, struct reason *reason)
-{
-	return reason_set(reason, -EINVAL,
-			  "%s: cannot use the certificates of '%s' (%s); expected the server's and "
-			  "at most %d of its chain",
-			  f->certificate.key, f->certificate.path, why, TLS_CHAIN_MAX - 1);
-}
-
-int tls_files_no_key(const struct tls_files *f, const char *why, struct reason *reason)
-{
-	return reason_set(
-		reason, -EINVAL,
-		"%s: '%s' has no key without a password (%s); expected PEM with a line "
-		"`-----BEGIN PRIVATE KEY-----`, which `openssl pkey -in FILE` makes of an "
-		"encrypted one",
-		f->key.key, f->key.path, why);
-}
-
-int tls_files_other_key(const struct tls_files *f, struct reason *reason)
-{
-	return reason_set(reason, -EINVAL,
-			  "%s: the key of '%s' is not that of the certificate in '%s'; `openssl "
-			  "pkey -pubout` of the one file and `openssl x509 -pubkey -noout` of the "
-			  "other show the same if it is",
-			  f->key.key, f->key.path, f->certificate.path);
-}

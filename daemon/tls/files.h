@@ -32,10 +32,3 @@ struct tls_files {
 int tls_files_read(struct tls_files *f, const struct tls_options *options, uint64_t end_ns,
 		   struct reason *reason);
 void tls_files_wipe(struct tls_files *f);
-
-/* -EINVAL, with a reason that says which error a library has found in the files (why: in its own
- * words), and how to fix it. */
-int tls_files_no_certificate(const struct tls_files *f, const char *why, struct reason *reason);
-int tls_files_bad_chain(const struct tls_files *f, const char *why, struct reason *reason);
-int tls_files_no_key(const struct tls_files *f, const char *why, struct reason *reason);
-int tls_files_other_key(const struct tls_files *f, struct reason *reason);

@@ -45,7 +45,10 @@ static int use_certificates(SSL_CTX *ctx, BIO *bio, const struct tls_files *f,
 	int good;
 
 	if (!x)
-		return tls_files_no_certificate(f, certificate_error(), reason);
+		return reason_set(reason, -EINVAL,
+				  "%s: '%s' has no certificate (%s); expected PEM with a line "
+				  "`-----BEGIN CERTIFICATE-----`",
+				  f->certificate.key, f->certificate.path, certificate_error());
 	good = SSL_CTX_use_certificate(ctx, x);
 	X509_free(x);
 	for (unsigned i = 1; good && (x = PEM_read_bio_X509(bio, NULL, NULL, no_password)); i++) {
@@ -54,7 +57,11 @@ static int use_certificates(SSL_CTX *ctx, BIO *bio, const struct tls_files *f,
 			X509_free(x);
 	}
 	if (!good)
-		return tls_files_bad_chain(f, certificate_error(), reason);
+		return reason_set(reason, -EINVAL,
+				  "%s: cannot use the certificates of '%s' (%s); expected the "
+				  "server's and at most %d of its chain",
+				  f->certificate.key, f->certificate.path, certificate_error(),
+				  TLS_CHAIN_MAX - 1);
 	ERR_clear_error(); /* the end of the file is an error to OpenSSL */
 	return 0;
 }
@@ -65,12 +72,23 @@ static int use_key(SSL_CTX *ctx, BIO *bio, const struct tls_files *f, struct rea
 	int good;
 
 	if (!key)
-		return tls_files_no_key(f, certificate_error(), reason);
+		return reason_set(
+			reason, -EINVAL,
+			"%s: '%s' has no key without a password (%s); expected PEM with a line "
+			"`-----BEGIN PRIVATE KEY-----`, which `openssl pkey -in FILE` makes of an "
+			"encrypted one",
+			f->key.key, f->key.path, certificate_error());
 	good = X509_check_private_key(SSL_CTX_get0_certificate(ctx), key) &&
 	       SSL_CTX_use_PrivateKey(ctx, key);
 	EVP_PKEY_free(key);
 	ERR_clear_error();
-	return good ? 0 : tls_files_other_key(f, reason);
+	if (good)
+		return 0;
+	return reason_set(reason, -EINVAL,
+			  "%s: the key of '%s' is not that of the certificate in '%s'; `openssl "
+			  "pkey -pubout` of the one file and `openssl x509 -pubkey -noout` of the "
+			  "other show the same if it is",
+			  f->key.key, f->key.path, f->certificate.path);
 }
 
 static int use_files(SSL_CTX *ctx, const struct tls_options *options, uint64_t end_ns,
