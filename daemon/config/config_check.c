@@ -11,8 +11,6 @@
 #include "suggest.h"
 #include "util.h"
 
-/* Validation of the keys that engines have.  Main thread; pure. */
-
 /* May l use that engine?  With `engine = auto`, yes if the engine has l's transport. */
 static bool config_may_use(const struct listener_config *l, const struct engine *engine)
 {
@@ -90,13 +88,6 @@ static void check_features(struct config_report *r, struct listener_config *l)
 		if (foreign & FEATURE_MASK(f))
 			REFUSE(r, l, "features", "engine %s has no %s to do without",
 			       l->engine ? l->engine->name : "auto", engine_feature_names[f]);
-}
-
-/* The part of it that is about the keys of engines. */
-static void config_check_engine(struct config_report *r, struct listener_config *l)
-{
-	check_own(r, l);
-	check_features(r, l);
 }
 
 enum {
@@ -348,13 +339,6 @@ static void check_build(struct config_report *r, struct listener_config *l)
 		return;
 	REFUSE(r, l, tls ? "tls" : "transport", "got '%s', but %s; or set `optional = yes`",
 	       tls ? tls_modes[l->tls.mode] : l->transport->name, absent);
-}
-
-/* Turns `buffer-size = auto`, which is stored as 0, into the default of the transport. */
-static void set_buffer_size(struct listener_config *l)
-{
-	if (l->options.buffer_size == 0)
-		l->options.buffer_size = l->options.datagrams ? BUFFER_SIZE_UDP : BUFFER_SIZE;
 }
 
 /* Each message must fit into one buffer. */
@@ -700,10 +684,13 @@ void config_check(struct config_report *r)
 			check_address(r, l, j);
 		check_groups(r, l);
 		check_transport(r, l);
-		set_buffer_size(l);
+		if (l->options.buffer_size == 0) /* auto */
+			l->options.buffer_size =
+				l->options.datagrams ? BUFFER_SIZE_UDP : BUFFER_SIZE;
 		check_build(r, l);
 		check_tls(r, l);
-		config_check_engine(r, l);
+		check_own(r, l);
+		check_features(r, l);
 		check_messages(r, l);
 		check_listener_exports(r, l);
 		check_service(r, l);

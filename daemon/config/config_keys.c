@@ -209,40 +209,22 @@ static void add_table(const struct key_table *table, const struct engine *engine
 	}
 }
 
-/* The last one's keys come first, which keeps the order that dumps have always had. */
-static void add_engines(void)
-{
-	unsigned count = 0;
-
-	while (engines[count])
-		count++;
-	while (count-- > 0)
-		if (engines[count]->keys)
-			add_table(engines[count]->keys, engines[count]);
-}
-
-static void add_services(void)
-{
-	unsigned count = 0;
-
-	while (services[count])
-		count++;
-	while (count-- > 0)
-		if (services[count]->keys)
-			add_table(services[count]->keys, NULL);
-}
-
 static void make_list(void)
 {
-	void (*add_owned)(void) = add_engines;
+	bool engines_done = false;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(own_keys); i++) {
 		if (own_keys[i].name) {
 			add_key(own_keys[i]);
 			continue;
 		}
-		add_owned();
-		add_owned = add_services;
+		for (unsigned j = 0; !engines_done && engines[j]; j++)
+			if (engines[j]->keys)
+				add_table(engines[j]->keys, engines[j]);
+		for (unsigned j = 0; engines_done && services[j]; j++)
+			if (services[j]->keys)
+				add_table(services[j]->keys, NULL);
+		engines_done = true;
 	}
 }
 
