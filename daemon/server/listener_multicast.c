@@ -15,69 +15,48 @@
 
 enum { NAMES_MAX = 8 }; /* interfaces that an error names */
 
-/* The interfaces that are up and take part in multicast, each once, loopback not among them. */
-struct interfaces {
-	unsigned count; /* may exceed NAMES_MAX */
-	char names[NAMES_MAX][IF_NAMESIZE];
-};
-
-static bool is_listed(const struct interfaces *all, const char *name)
-{
-	for (unsigned i = 0; i < MIN(all->count, (unsigned)NAMES_MAX); i++)
-		if (!strcmp(all->names[i], name))
-			return true;
-	return false;
-}
-
-static int list_interfaces(struct interfaces *ret_all)
-{
-	const unsigned wanted = IFF_UP | IFF_MULTICAST;
-	struct ifaddrs *list;
-
-	*ret_all = (struct interfaces){ 0 };
-	if (getifaddrs(&list) < 0)
-		return -errno;
-	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
-		if ((i->ifa_flags & (wanted | IFF_LOOPBACK)) != wanted ||
-		    is_listed(ret_all, i->ifa_name))
-			continue;
-		if (ret_all->count < NAMES_MAX)
-			snprintf(ret_all->names[ret_all->count], IF_NAMESIZE, "%s", i->ifa_name);
-		ret_all->count++;
-	}
-	freeifaddrs(list);
-	return 0;
-}
-
-/* Writes the name of the only interface there is. */
+/* Writes the name of the only interface that is up and takes part in multicast, loopback apart.
+ * getifaddrs() has one entry of AF_PACKET for each interface. */
 static int choose_interface(const struct multicast_group *group, char ret_name[static IF_NAMESIZE],
 			    struct reason *reason)
 {
-	char text[MULTICAST_TEXT_MAX], names[NAMES_MAX * (IF_NAMESIZE + 2)] = "";
-	struct interfaces all;
+	const unsigned wanted = IFF_UP | IFF_MULTICAST;
+	char text[MULTICAST_TEXT_MAX], names[NAMES_MAX * (IF_NAMESIZE + 2)] = "",
+									first[IF_NAMESIZE];
+	unsigned count = 0;
+	struct ifaddrs *list;
 	size_t used = 0;
-	int rc = list_interfaces(&all);
 
 	multicast_format(group, text);
-	if (rc < 0)
-		return reason_set(reason, rc, "group %s: interfaces: %s; name one as in '%s%%eth0'",
-				  text, strerror(-rc), text);
-	if (all.count == 1) {
-		strcpy(ret_name, all.names[0]);
-		return 0;
+	if (getifaddrs(&list) < 0)
+		return reason_set(reason, -errno,
+				  "group %s: interfaces: %s; name one as in '%s%%eth0'", text,
+				  strerror(errno), text);
+	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+		if ((i->ifa_flags & (wanted | IFF_LOOPBACK)) != wanted || !i->ifa_addr ||
+		    i->ifa_addr->sa_family != AF_PACKET)
+			continue;
+		if (!count)
+			snprintf(first, sizeof(first), "%s", i->ifa_name);
+		if (count < NAMES_MAX)
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 count ? ", " : "", i->ifa_name);
+		count++;
 	}
-	for (unsigned i = 0; i < MIN(all.count, (unsigned)NAMES_MAX); i++)
-		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
-					 all.names[i]);
-	if (all.count)
-		return reason_set(reason, -EINVAL,
-				  "group %s: this host has several interfaces with multicast (%s); "
-				  "name one as in '%s%%%s'",
-				  text, names, text, all.names[0]);
-	return reason_set(reason, -ENODEV,
-			  "group %s: no interface of this host is up and takes part in multicast; "
-			  "name one as in '%s%%lo'",
-			  text, text);
+	freeifaddrs(list);
+	if (count == 1)
+		strcpy(ret_name, first);
+	else if (count)
+		reason_set(reason, -EINVAL,
+			   "group %s: this host has several interfaces with multicast (%s); "
+			   "name one as in '%s%%%s'",
+			   text, names, text, first);
+	else
+		reason_set(reason, -ENODEV,
+			   "group %s: no interface of this host is up and takes part in multicast; "
+			   "name one as in '%s%%lo'",
+			   text, text);
+	return count == 1 ? 0 : count ? -EINVAL : -ENODEV;
 }
 
 int listener_multicast_resolve(const struct multicast_group *group, struct sockaddr_storage *ret_sa,
