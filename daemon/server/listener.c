@@ -63,7 +63,7 @@ static void listener_unbind(struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++)
 		if (!l->addresses[i].stored_as[0])
-			socket_unbind(&l->addresses[i]);
+			unix_socket_remove(&l->addresses[i].file);
 }
 
 /* Stops the workers of l; clients can no longer find its Unix sockets from now on. */

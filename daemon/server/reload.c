@@ -454,37 +454,17 @@ static bool apply(struct next *n, json_t *lines)
 
 /* ---- The result ---- */
 
-static const struct {
-	const char *name;
-	bool ok;
-} reload_states[] = {
-	[RELOAD_STATE_NONE] = { "none", true },
-	[RELOAD_STATE_DONE] = { "done", true },
-	[RELOAD_STATE_REFUSED] = { "refused", false },
-};
-
-/* Records the result of a reload.  Takes ownership of errors. */
-static void set_result(struct server *s, enum reload_state state, json_t *errors)
+/* Takes ownership of time and errors. */
+static json_t *result_new(const struct server *s, const char *state, json_t *time, json_t *errors)
 {
-	struct reload *r = &s->reload;
-
-	json_decref(r->time);
-	json_decref(r->errors);
-	r->state = state;
-	r->generation = s->generation;
-	r->time = json_time();
-	r->errors = errors;
+	return json_pack("{s:o, s:b, s:s, s:o, s:o}", "generation", json_count(s->generation), "ok",
+			 !s->reload.refused, "state", state, "time", time, "errors", errors);
 }
 
 json_t *reload_document(const struct server *s)
 {
-	const struct reload *r = &s->reload;
-
-	return json_pack("{s:o, s:b, s:s, s:o, s:o}", "generation",
-			 json_count(r->time ? r->generation : s->generation), "ok",
-			 reload_states[r->state].ok, "state", reload_states[r->state].name, "time",
-			 r->time ? json_incref(r->time) : json_string(""), "errors",
-			 r->errors ? json_incref(r->errors) : json_array());
+	return s->reload.result ? json_incref(s->reload.result)
+				: result_new(s, "none", json_string(""), json_array());
 }
 
 /* ---- Texts ---- */
@@ -507,9 +487,12 @@ static void log_lines(int level, const char *what, const json_t *lines)
 
 /* ---- Around the transaction ---- */
 
-static void remember(struct server *s, enum reload_state state, json_t *errors)
+/* Takes ownership of errors. */
+static void remember(struct server *s, bool refused, json_t *errors)
 {
-	set_result(s, state, errors);
+	json_decref(s->reload.result);
+	s->reload.refused = refused;
+	s->reload.result = result_new(s, refused ? "refused" : "done", json_time(), errors);
 	server_notify_ready(s);
 }
 
@@ -589,10 +572,10 @@ enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_ans
 	log_lines(outcome == RELOAD_DONE ? LOG_INFO : LOG_ERR, "reload", answer->lines);
 	if (outcome == RELOAD_DONE) {
 		log_info("reload: done, generation %llu", (unsigned long long)s->generation);
-		remember(s, RELOAD_STATE_DONE, json_array());
+		remember(s, false, json_array());
 	} else {
 		log_error("reload: %s", answer->message);
-		remember(s, RELOAD_STATE_REFUSED, json_incref(answer->lines));
+		remember(s, true, json_incref(answer->lines));
 	}
 	return outcome;
 }
@@ -613,13 +596,4 @@ enum reload_outcome reload_resume(struct server *s, const char *name, struct rel
 	}
 	server_notify_status(s);
 	return RELOAD_DONE;
-}
-
-void reload_fini(struct server *s)
-{
-	struct reload *r = &s->reload;
-
-	json_decref(r->time);
-	json_decref(r->errors);
-	*r = (struct reload){ 0 };
 }

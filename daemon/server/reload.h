@@ -10,18 +10,10 @@
 
 struct server;
 
-/* The result of the last reload, so far. */
-enum reload_state {
-	RELOAD_STATE_NONE, /* no reload so far */
-	RELOAD_STATE_DONE,
-	RELOAD_STATE_REFUSED,
-};
-
 /* The last reload. */
 struct reload {
-	enum reload_state state;
-	uint64_t generation;   /* generation in force after it */
-	json_t *time, *errors; /* NULL: there was none */
+	bool refused;
+	json_t *result; /* reload_document(); NULL: there was none */
 };
 
 enum reload_outcome {
@@ -47,5 +39,3 @@ enum reload_outcome reload_resume(struct server *s, const char *name, struct rel
 
 /* {"generation","ok","state","time","errors"}; a new reference. */
 json_t *reload_document(const struct server *s);
-
-void reload_fini(struct server *s);

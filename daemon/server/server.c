@@ -57,12 +57,6 @@ bool server_may_start_later(int error)
 	return false;
 }
 
-static void server_refuse(const struct listener *l, const struct reason *reason)
-{
-	log_write(LOG_ERR, l->name, "listener '%s' (%s:%u): %s", l->name, l->config->section.file,
-		  l->config->section.line, reason->text);
-}
-
 /* Reports the listeners that cannot start.  Returns an error that a later start would meet again,
  * if there is one; else one that may pass; else 0. */
 static int server_report(const struct listeners *all)
@@ -77,7 +71,8 @@ static int server_report(const struct listeners *all)
 		if (result == 0 || server_may_start_later(result))
 			result = l->error;
 		if (exports_are_there(&all->exports, l->config))
-			server_refuse(l, &l->reason);
+			log_write(LOG_ERR, l->name, "listener '%s' (%s:%u): %s", l->name,
+				  l->config->section.file, l->config->section.line, l->reason.text);
 	}
 	return result;
 }
@@ -196,7 +191,8 @@ bool server_stop(struct server *s)
 	mailbox_fini(&all->mailbox);
 	listeners_free(all);
 	exports_free(&all->exports);
-	reload_fini(s);
+	json_decref(s->reload.result);
+	s->reload.result = NULL;
 	fdstore_free(&all->fdstore);
 	notify_close(&s->notify);
 	reserve_close();

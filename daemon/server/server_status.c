@@ -24,18 +24,11 @@ struct server_words server_words(const struct server *s)
 	return words;
 }
 
-/* What the status line says of the last reload. */
-static const char *remark(const struct server *s)
-{
-	return s->reload.state == RELOAD_STATE_REFUSED
-		       ? "; the last reload was refused, see nbctl status"
-		       : "";
-}
-
 static void notify_status(struct server *s, const char *before)
 {
 	notify(&s->notify, "%sSTATUS=Serving %s, generation %llu%s", before, server_words(s).text,
-	       (unsigned long long)s->generation, remark(s));
+	       (unsigned long long)s->generation,
+	       s->reload.refused ? "; the last reload was refused, see nbctl status" : "");
 }
 
 void server_notify_ready(struct server *s)

@@ -450,8 +450,3 @@ int socket_adopt(int fd, int family, bool join)
 		return -errno;
 	return 0;
 }
-
-void socket_unbind(struct bound *bound)
-{
-	unix_socket_remove(&bound->file);
-}

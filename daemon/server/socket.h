@@ -62,6 +62,3 @@ void socket_set_keepalive(int fd, uint64_t ns);
 /* Sets the options of socket_bind() on a socket that another process has made; join: sockets of
  * ours will share its port.  0 or -errno. */
 int socket_adopt(int fd, int family, bool join);
-
-/* Removes the file of a Unix socket if it is still ours, so that clients can no longer connect. */
-void socket_unbind(struct bound *bound);
