@@ -23,6 +23,10 @@
 
 enum { IV_BYTES = sizeof(((struct tls_keys *)NULL)->iv), NUMBER_BYTES = 8 };
 
+/* The words of the keys `tls` and `tls-cipher`. */
+const char *const tls_modes[] = { "none", "user", "ktls-tx", "ktls", NULL };
+const char *const tls_ciphers[] = { "aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", NULL };
+
 /* By the index in tls_ciphers: the kernel's number, how many bytes of the IV it calls salt, and its
  * name in /proc/crypto. */
 static const struct {

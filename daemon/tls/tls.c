@@ -11,9 +11,6 @@
 
 enum { DAY_S = 24 * 3600 };
 
-const char *const tls_modes[] = { "none", "user", "ktls-tx", "ktls", NULL };
-const char *const tls_ciphers[] = { "aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", NULL };
-
 const char *tls_absent(void)
 {
 	return tls_library.absent;
