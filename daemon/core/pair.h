@@ -46,6 +46,9 @@ struct pair {
 	struct pair_end client;
 	enum pair_type type;
 	unsigned mtu; /* as enum ibv_mtu: what both sides can */
+	/* Of what is sent: in the IP header (RoCEv2: DSCP and ECN) or GRH; in the local route
+	 * header or, on Ethernet, the priority. */
+	uint8_t traffic_class, service_level;
 	/* Filled in by conn_pair(). */
 	struct pair_end own;
 	struct conn *conn; /* the connection over the queue pair */

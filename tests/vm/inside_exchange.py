@@ -6,8 +6,8 @@ import subprocess
 import threading
 
 import pytest
-from inside_far import clean, done_by, far_end, in_group, perftest, port_of  # noqa: F401
-from inside_rdma import (ADDRESSES, LIMIT, add_device, client, devices, doctor, listener, must, run,  # noqa: F401
+from inside_far import answer_frame, clean, done_by, far_end, in_group, know, perftest, port_of  # noqa: F401
+from inside_rdma import (ADDRESSES, LIMIT, add_device, client, devices, doctor, forged, listener, must, run,  # noqa: F401
                          running, section, start_daemon, wait_until)
 
 HOST = ADDRESSES["rxe"]
@@ -93,6 +93,20 @@ def test_perftest_over_tcp_with_other_queue_pairs(start_daemon, clean, pair_type
     over_tcp(daemon, command)
     tests, done = done_by(daemon, operation)
     assert tests == 1 and (done > 0 if count is None else done == count), done
+
+
+def test_answers_have_the_traffic_class_of_the_listener(start_daemon, clean, know):
+    """A client without -R names none; on Ethernet without VLANs no frame shows the service level."""
+    sender = "10.9.0.77"
+    know(sender)
+    daemon = far_end(start_daemon, "rxe", "perftest-lat", pair_type="ud", traffic_class=104, service_level=3)
+    with talking(daemon) as connection, socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as raw:
+        raw.bind(("rxe_b", 0))
+        raw.settimeout(LIMIT)
+        number = int(begin(connection, key(4711, mapped(sender)))[-1].split(b":")[2], 16)
+        raw.send(forged(sender, number, key=0x11111111))
+        assert answer_frame(raw)[15] == 104
+    all_gone(daemon)
 
 
 def test_clients_with_the_manager_are_served_beside_datagrams(start_daemon, clean):

@@ -83,6 +83,14 @@ def test_mckey_sends_to_a_group(start_daemon, beside):
     assert daemon.terminate() == 0
 
 
+def answer_frame(raw):
+    """The next frame of UDP that rxe0 sends."""
+    frame = b""
+    while frame[23:24] != b"\x11" or frame[26:30] != socket.inet_aton(ADDRESSES["rxe"]):
+        frame = raw.recv(2000)
+    return frame
+
+
 def test_a_datagram_to_a_group_is_answered_to_its_sender_alone(start_daemon, know):
     daemon, sender, everybody = in_group(start_daemon, "echo"), "10.9.0.77", 0xffffff
     know(sender)
@@ -97,9 +105,7 @@ def test_a_datagram_to_a_group_is_answered_to_its_sender_alone(start_daemon, kno
         wait_until(answers, "some are answered")
         targets = set()
         for _ in range(5):
-            frame = b""
-            while frame[23:24] != b"\x11" or frame[26:30] != socket.inet_aton(ADDRESSES["rxe"]):
-                frame = raw.recv(2000)
+            frame = answer_frame(raw)
             targets.add((socket.inet_ntoa(frame[30:34]), int.from_bytes(frame[47:50], "big")))
     assert targets == {(sender, 4711)}
     assert daemon.terminate() == 0

@@ -446,10 +446,10 @@ def mac_of(interface):
     return bytes.fromhex(Path(f"/sys/class/net/{interface}/address").read_text().strip().replace(":", ""))
 
 
-def forged(source, qp, target=ADDRESSES["rxe"]):
+def forged(source, qp, target=ADDRESSES["rxe"], key=RDMA_UDP_QKEY):
     """A frame to rxe0 with a datagram for this queue pair, which says that it comes from `source` (RoCE v2)."""
     payload = b"forged!!"
-    transport = struct.pack("!BBHIIII", 0x64, 0, 0xffff, qp, 1, RDMA_UDP_QKEY, 4711) + payload
+    transport = struct.pack("!BBHIIII", 0x64, 0, 0xffff, qp, 1, key, 4711) + payload
     udp = struct.pack("!HHHH", 49152, 4791, 8 + len(transport) + 4, 0)
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp) + len(transport) + 4, 0, 0x4000, 64, 17, 0,
                      socket.inet_aton(source), socket.inet_aton(target))

@@ -295,7 +295,9 @@ static struct ibv_ah_attr rdma_pair_way(const struct rdma_conn *r)
 {
 	struct ibv_ah_attr way = { .is_global = 1,
 				   .port_num = r->id->port_num,
-				   .grh = { .sgid_index = (uint8_t)r->pair->from.gid_index,
+				   .sl = r->pair->agreed.service_level,
+				   .grh = { .traffic_class = r->pair->agreed.traffic_class,
+					    .sgid_index = (uint8_t)r->pair->from.gid_index,
 					    .hop_limit = PAIR_HOPS } };
 
 	memcpy(&way.grh.dgid, r->pair->agreed.client.gid, PAIR_GID);

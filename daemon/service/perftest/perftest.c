@@ -96,7 +96,9 @@ static int exchange_answer_mtu(struct conn *c, struct exchange_conn *x)
 }
 
 struct exchange_options {
-	uint64_t pair_type; /* enum pair_type: of the queue pairs of clients without -R */
+	/* Of the queue pairs of clients without -R. */
+	uint64_t pair_type; /* enum pair_type */
+	uint64_t traffic_class, service_level;
 };
 static const char *const exchange_pair_types[] = {
 	[PAIR_RC] = "rc", [PAIR_UC] = "uc", [PAIR_UD] = "ud", NULL
@@ -105,6 +107,10 @@ static const struct key exchange_keys[] = {
 	{ "pair-type", "rc",
 	  "queue pairs (-c) of clients without -R, whose messages do not tell it",
 	  KEY_FIELD(struct exchange_options, pair_type), KEY_CHOICE, .words = exchange_pair_types },
+	{ "traffic-class", "0", "IP's traffic class of what is sent to clients without -R",
+	  KEY_FIELD(struct exchange_options, traffic_class), KEY_UINT, .max = UINT8_MAX },
+	{ "service-level", "0", "service level (priority) of what is sent to clients without -R",
+	  KEY_FIELD(struct exchange_options, service_level), KEY_UINT, .max = 15 },
 };
 static const struct key_table exchange_key_table =
 	KEY_TABLE(exchange_keys, struct exchange_options);
@@ -116,7 +122,9 @@ static int exchange_answer_key(struct conn *c, struct exchange_conn *x)
 	const struct exchange_key *agreed = &x->key;
 	struct pair pair = { .type = (enum pair_type)options->pair_type,
 			     .client = { agreed->number, agreed->sequence, agreed->reads, { 0 } },
-			     .mtu = x->mtu };
+			     .mtu = x->mtu,
+			     .traffic_class = (uint8_t)options->traffic_class,
+			     .service_level = (uint8_t)options->service_level };
 	struct exchange_key own = { 0 };
 	struct region scratch;
 	int rc;
