@@ -3,16 +3,11 @@
 #pragma once
 #include <systemd/sd-event.h>
 
-/* Signals, the watchdog and messages of workers come before all clients of the control socket. */
-static inline int event_set_first(sd_event_source *source)
-{
-	return sd_event_source_set_priority(source, SD_EVENT_PRIORITY_IMPORTANT);
-}
-
-/* The same, for a source that lives as long as the loop; drops the caller's reference. */
+/* Signals, the watchdog and messages of workers come before all clients of the control socket.  For
+ * a source that lives as long as the loop; drops the caller's reference. */
 static inline int event_keep_first(sd_event_source *source)
 {
-	int rc = event_set_first(source);
+	int rc = sd_event_source_set_priority(source, SD_EVENT_PRIORITY_IMPORTANT);
 
 	if (rc >= 0)
 		rc = sd_event_source_set_floating(source, true);

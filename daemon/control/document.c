@@ -146,13 +146,6 @@ static json_t *listener_addresses(const struct listener *l)
 	return addresses;
 }
 
-static const char *listener_engine_name(const struct listener *l)
-{
-	const struct engine *engine = l->engine ? l->engine : l->config->engine;
-
-	return engine ? engine->name : "auto";
-}
-
 static json_t *listener_batches(const struct listener *l)
 {
 	const struct service *service = l->config->service;
@@ -262,13 +255,14 @@ static json_t *listener_tls(const struct listener *l)
 static json_t *part_to_json(const struct part *p)
 {
 	const struct listener *l = p->listener;
+	const struct engine *engine = l->engine ? l->engine : l->config->engine;
 	bool unavailable = l->state == LISTENER_UNAVAILABLE;
 
 	return json_pack(
 		"{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:i, s:o, s:o*, s:o*, s:o*, s:o*}",
 		"name", json_text(l->config->name), "transport", l->config->transport->name,
-		"engine", listener_engine_name(l), "engine_features", part_features(p), "service",
-		l->config->service->name, "batches", listener_batches(l), "stores",
+		"engine", engine ? engine->name : "auto", "engine_features", part_features(p),
+		"service", l->config->service->name, "batches", listener_batches(l), "stores",
 		listener_stores(l), "addresses", listener_addresses(l), "state",
 		listener_state_names[l->state], "workers", (int)p->count, "threads",
 		part_threads(p), "worker", p->alone ? json_integer(p->first) : NULL, "devices",

@@ -223,23 +223,6 @@ static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 	return rc;
 }
 
-/* export_open_begin() starts to open x, whose config, server and name are set.  export_open_end()
- * waits until end_ns (CLOCK_MONOTONIC), and sets x->error (0 or -errno) with x->reason, and
- * x->export.  Callers begin all exports before they wait for the first. */
-static void export_open_begin(struct server_export *x)
-{
-	const struct export blank = { .fd = -1, .on_failed = x->export.on_failed };
-
-	x->failure_reported = false;
-	x->error = opening_begin(x, &blank, false);
-}
-
-static void export_open_end(struct server_export *x, uint64_t end_ns)
-{
-	if (x->opening)
-		x->error = opening_end(x, end_ns, NULL);
-}
-
 void export_probe_begin(const struct export_config *config, struct server_export *x)
 {
 	const struct export blank = { .fd = -1 };
@@ -270,7 +253,8 @@ static void closing_left(struct detached_call *detached)
 	free(container_of(detached, struct opening, detached));
 }
 
-/* Sets x->outdated if the file of x, which is open, has changed; two steps as above. */
+/* Sets x->outdated if the file of x, which is open, has changed; in two steps: all begin before the
+ * first is waited for. */
 static void export_look_begin(struct server_export *x)
 {
 	struct opening *o = x->export.store->changed ? opening_new(x) : NULL;
@@ -470,17 +454,20 @@ static void exports_hold_some(struct exports *e, const struct config *config, bo
 
 	for (unsigned i = 0; i < e->count; i++) {
 		struct server_export *x = e->list[i];
+		const struct export blank = { .fd = -1, .on_failed = x->export.on_failed };
 
-		if (x->users == 0 && export_need(x, config) != EXPORT_UNNEEDED &&
-		    x->config.options.read_only == read_only)
-			export_open_begin(x);
+		if (x->users > 0 || export_need(x, config) == EXPORT_UNNEEDED ||
+		    x->config.options.read_only != read_only)
+			continue;
+		x->failure_reported = false;
+		x->error = opening_begin(x, &blank, false);
 	}
 	for (unsigned i = 0; i < e->count; i++) {
 		struct server_export *x = e->list[i];
 
 		if (!x->opening)
 			continue;
-		export_open_end(x, end_ns);
+		x->error = opening_end(x, end_ns, NULL);
 		if (x->error == 0) {
 			x->error = export_check_file(e, x);
 			if (x->error)

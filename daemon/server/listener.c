@@ -385,19 +385,14 @@ static const char *value_of(const void *context, const struct brace *b)
 	return brace_is(b, "name") && s->name_of ? s->name_of(l->shared) : NULL;
 }
 
-static const char *psk_example(const struct service *s)
-{
-	return s->example_psk
-		       ? s->example_psk
-		       : "openssl s_client -connect {host}:{port} -psk_identity NAME -psk HEX";
-}
-
 static const char *example_of(const struct listener_config *c)
 {
+	static const char by_psk[] =
+		"openssl s_client -connect {host}:{port} -psk_identity NAME -psk HEX";
 	const struct service *s = c->service;
 	const char *other = c->transport->datagrams ? s->example_udp
 			    : c->transport->verbs   ? s->example_rdma
-			    : c->tls.psk_file[0]    ? psk_example(s)
+			    : c->tls.psk_file[0]    ? (s->example_psk ? s->example_psk : by_psk)
 			    : c->tls.mode           ? s->example_tls
 						    : NULL;
 

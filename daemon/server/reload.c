@@ -189,12 +189,6 @@ static bool prepare_certificate(struct listener *l, const struct listener_config
 	return false;
 }
 
-/* A resume was asked for, so there even an optional listener that is unavailable is an error. */
-static bool cannot_resume(const struct next *n, const struct listener *l)
-{
-	return n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l);
-}
-
 /* Makes the listener of a section: one that serves, or one that does not if the listener of that
  * name was drained: that is for a resume to end. */
 static int prepare_new(struct next *n, const struct listener_config *lc,
@@ -216,7 +210,9 @@ static bool report_listeners(const struct next *n, json_t *errors)
 	for (unsigned i = 0; i < n->listener_count; i++) {
 		const struct listener *l = n->listeners[i];
 
-		if (!l->error && !cannot_resume(n, l))
+		/* In a resume even an optional listener that is unavailable is an error. */
+		if (!l->error &&
+		    !(n->resume && l->state == LISTENER_UNAVAILABLE && !is_running(n->server, l)))
 			continue;
 		good = false;
 		if (n->resume || exports_are_there(&n->exports, l->config))
@@ -496,14 +492,6 @@ static void remember(struct server *s, bool refused, json_t *errors)
 	server_notify_ready(s);
 }
 
-/* systemd (Type=notify-reload) requires MONOTONIC_USEC, to tell this reload from an earlier one,
- * and waits for the READY=1 of remember(). */
-static void notify_reloading(struct server *s)
-{
-	notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
-	       (unsigned long long)(clock_ns() / NS_PER_US));
-}
-
 /* config_load_again(); NULL with all errors in lines. */
 static struct config *load(const struct config *of, json_t *lines)
 {
@@ -560,8 +548,11 @@ enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_ans
 		log_warning("reload: refused: %s", answer->message);
 		return outcome;
 	}
+	/* systemd (Type=notify-reload) requires MONOTONIC_USEC, to tell this reload from an earlier
+	 * one, and waits for the READY=1 of remember(). */
 	if (!dry_run)
-		notify_reloading(s);
+		notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
+		       (unsigned long long)(clock_ns() / NS_PER_US));
 	config = load(s->config, answer->lines);
 	if (config)
 		outcome = change_to(s, config, dry_run, answer);

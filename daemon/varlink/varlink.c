@@ -186,11 +186,6 @@ static const struct {
 	[VARLINK_WAIT_TAKE] = { VARLINK_TIMEOUT_S, "it does not read" },
 };
 
-static bool waits_for_us(enum varlink_wait wait)
-{
-	return wait == VARLINK_WAIT_NONE || wait == VARLINK_WAIT_TURN;
-}
-
 /* Sets the step that the client has to take next; its time limit starts when the step changes. */
 static void client_await(struct varlink_client *c, enum varlink_wait wait)
 {
@@ -201,7 +196,9 @@ static void client_await(struct varlink_client *c, enum varlink_wait wait)
 		return;
 	c->wait = wait;
 	sd_event_source_set_time_relative(c->timer, limit_us);
-	sd_event_source_set_enabled(c->timer, waits_for_us(wait) ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+	sd_event_source_set_enabled(c->timer, wait == VARLINK_WAIT_NONE || wait == VARLINK_WAIT_TURN
+						      ? SD_EVENT_OFF
+						      : SD_EVENT_ONESHOT);
 }
 
 /* Writes as much output as the kernel takes. */
