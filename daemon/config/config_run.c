@@ -24,7 +24,7 @@ struct run {
 		const char *key, *value;
 	} keys[RUN_KEYS_MAX];
 	unsigned count;
-	const char *port, *export, *engine, *name; /* NULL: not given */
+	const char *port, *export, *engine, *name, *counters; /* NULL: not given */
 };
 
 /* ---- Reading ---- */
@@ -57,6 +57,7 @@ static int unknown_key(const struct run *run, const char *name, struct reason *r
 	suggest_try(&near, "port");
 	suggest_try(&near, "export");
 	suggest_try(&near, "name");
+	suggest_try(&near, "counters");
 	for (unsigned i = 0; (key = config_key_at(i)); i++)
 		if (key->section != CONFIG_SERVER)
 			suggest_try(&near, key->name);
@@ -84,7 +85,8 @@ static int run_set(struct run *run, char *text, struct reason *reason)
 	} own[] = { { "port", &run->port },
 		    { "export", &run->export },
 		    { "engine", &run->engine },
-		    { "name", &run->name } };
+		    { "name", &run->name },
+		    { "counters", &run->counters } };
 
 	if (!value || value == text)
 		return reason_set(reason, -EINVAL, "--run %s: expected KEY=VALUE, got '%s'",
@@ -328,6 +330,9 @@ int config_run_text(char *const *specs, unsigned count, const char *server, char
 			rc = check_export(runs, i, reason);
 	}
 	fprintf(to, "[server]\n%s", server);
+	for (unsigned i = 0; i < count; i++)
+		if (runs[i].counters)
+			fprintf(to, "counters = %s\n", runs[i].counters);
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		write_run(to, runs, i);
 	fclose(to);
@@ -359,5 +364,6 @@ void config_run_help(FILE *to)
 	fputs("\nEngines, by transport; engine=all takes each of tcp:\n", to);
 	for (unsigned i = 0; transports[i]; i++)
 		print_engines(to, transports[i]);
-	fputs("Other keys are those of nbserved.ini(5), and port=N, export=PATH, name=NAME.\n", to);
+	fputs("Other keys are those of nbserved.ini(5), and port=N, export=PATH, name=NAME, counters=auto.\n",
+	      to);
 }

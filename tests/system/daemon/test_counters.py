@@ -119,13 +119,18 @@ def test_a_filter_of_system_calls_is_named_and_costs_the_counters_alone(start_da
 
 
 @pytest.fixture
-def counting_daemon(start_daemon, tmp_path, granted):
+def counting_cpu(tmp_path, granted):
+    """The environment of such a CPU."""
     if "software" not in granted["value"]:
         pytest.skip("this process may not count: " + granted["reason"])
     library = tmp_path / "counting.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, ROOT / "tests/system/counting.c", "-ldl"], check=True)
-    env = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
-    return lambda listeners: start_daemon(server("yes") + listeners, env=env)
+    return {"LD_PRELOAD": str(library), "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
+@pytest.fixture
+def counting_daemon(start_daemon, counting_cpu):
+    return lambda listeners: start_daemon(server("yes") + listeners, env=counting_cpu)
 
 
 @pytest.fixture
@@ -179,3 +184,20 @@ def test_a_comparison_judges_what_the_cpu_counts(counting_daemon):
         assert group["figures"][what] == what + "_per_operation"
         assert verdicts[what]["is"] == "more" and verdicts[what]["low"] > 1, verdicts
     assert {"instructions", "cycles"} <= {finding["what"] for finding in result["findings"]}
+
+
+def run_specs(*specs, env=None):
+    client = "import socket; s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'x'); s.recv(1)"
+    return subprocess.run([NBBENCH, "run", *specs, "--json", "--quiet", "--repeat", "1", "--", "/usr/bin/python3", "-c", client],
+                          env=dict(os.environ, **env or {}), capture_output=True, text=True, timeout=TIMEOUT)
+
+
+@pytest.mark.parametrize("key, counts", [(",counters=yes", True), ("", False)])
+def test_a_spec_switches_the_counters_on(counting_cpu, key, counts):
+    (row,) = rows_of(json.loads(run_specs("echo,engine=epoll" + key, env=counting_cpu).stdout))
+    assert bool(row["values"]["instructions_per_operation"]["median"]) == counts
+
+
+def test_specs_of_one_daemon_give_counters_once():
+    done = run_specs("echo,counters=auto", "discard,counters=no")
+    assert done.returncode and "counters" in done.stderr and not done.stdout
