@@ -376,12 +376,17 @@ class Daemon:
     def freeze(self):
         """SIGSTOP, and until each thread has stopped: on a busy host that takes some time."""
         self.process.send_signal(signal.SIGSTOP)
-        stats = list(pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat"))
-        wait_until(lambda: all(s.read_text().rsplit(")", 1)[1].split()[0] == "T" for s in stats), "it has stopped")
+        wait_until(lambda: set(self.of_threads(lambda task: (task / "stat").read_text().rsplit(")", 1)[1].split()[0]).values())
+                   == {"T"}, "it has stopped")
+
+    def of_threads(self, read):
+        """{TID: read(its folder in /proc)}, without those that end meanwhile."""
+        return read_each(f"/proc/{self.pid}/task", read)
 
     def threads(self):
-        """{TID: name}, without those that end meanwhile."""
-        return read_each(f"/proc/{self.pid}/task", lambda task: (task / "comm").read_text().strip())
+        """{TID: name}.  Threads end on their own: the kernel's after some idle seconds, others a moment after they
+        were waited for.  So compare those that are there with those that may be."""
+        return self.of_threads(lambda task: (task / "comm").read_text().strip())
 
     def files(self):
         """{descriptor: what it is open for}, without those that it closes meanwhile."""

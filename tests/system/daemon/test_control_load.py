@@ -293,7 +293,7 @@ def test_a_doctor_is_about_the_configuration_in_force(beside_doctors):
     reports = [patient.receive_reply()[0] for patient in patients]
     text = root.receive_reply()[0].pop("text")
     assert all([one["name"] for one in report["listeners"]] == ["udp", "new"] for report in reports) and "new" in text
-    assert "doctor" not in daemon.threads().values()
+    wait_until(lambda: "doctor" not in daemon.threads().values(), "the thread ends")
 
 
 def test_a_doctor_that_hangs_does_not_make_the_end_a_failure(faulty):

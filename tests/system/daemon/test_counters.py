@@ -24,8 +24,7 @@ def server(counters):
 
 
 def perf_descriptors(daemon):
-    directory = f"/proc/{daemon.process.pid}/fd"
-    return sum(os.readlink(f"{directory}/{fd}") == "anon_inode:[perf_event]" for fd in os.listdir(directory))
+    return list(daemon.files().values()).count("anon_inode:[perf_event]")
 
 
 def doctor_row(tmp_path, **options):

@@ -243,17 +243,14 @@ def test_one_port_serves_many(start_daemon, engine):
 
 
 def test_a_thousand_tests_leave_nothing(daemon):
-    def descriptors():
-        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
-
-    before = descriptors()
+    before = daemon.descriptors()
     for _ in range(500):
         client = Client(daemon)
         assert client.transactions(1, 1, 1).transactions == 1
         assert client.stream(10).bytes_in == 10
         client.control.close()
     daemon.wait_closed("np")
-    wait_until(lambda: descriptors() <= before, "descriptors are closed")
+    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
     test = daemon.stats("np")["operations"]["test"]
     assert (test["count"], test["errors"]) == (1000, 0)
 

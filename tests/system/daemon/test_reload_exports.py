@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import pathlib
 import random
 import re
 import subprocess
@@ -126,7 +125,7 @@ def flushes_fail(daemon):
     command = [requires("strace"), "-f", "-qq", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
     tracer = subprocess.Popen([*command, "-o", "/dev/null", "-p", str(daemon.pid)], stderr=subprocess.PIPE, text=True)
     wait_until(lambda: tracer.poll() is not None
-               or all("TracerPid:\t0\n" not in pathlib.Path(f"/proc/{tid}/status").read_text() for tid in daemon.threads()),
+               or not any(daemon.of_threads(lambda task: "TracerPid:\t0\n" in (task / "status").read_text()).values()),
                "strace is attached")
     if tracer.poll() is not None:
         pytest.skip(f"strace cannot attach: {tracer.stderr.read()}")

@@ -3,8 +3,6 @@ nothing, connecting to one that is replaced always works, one that is removed fi
 and afterwards everything is as before."""
 
 import json
-import os
-import pathlib
 import signal
 import subprocess
 import threading
@@ -132,8 +130,7 @@ def reload(daemon, text):
 
 def threads(daemon):
     """{thread's name: its TID}"""
-    folder = f"/proc/{daemon.pid}/task"
-    return {pathlib.Path(folder, tid, "comm").read_text(): tid for tid in os.listdir(folder)}
+    return {name: tid for tid, name in daemon.threads().items()}
 
 
 def reload_in_a_row(daemon, engine, count):
@@ -193,8 +190,8 @@ def test_reloads_under_load(start_daemon, engine):
     descriptors, accepted = daemon.descriptors(), daemon.stats("same")["connections"]["accepted"]
     run_under_load(daemon, engine, RELOADS)
     wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
-    wait_until(lambda: len(threads(daemon)) == len(before), "threads are left")
-    for worker in ["same/0\n", "disk/0\n"]:
+    wait_until(lambda: len(threads(daemon)) <= len(before), "threads are left")
+    for worker in ["same/0", "disk/0"]:
         assert threads(daemon)[worker] == before[worker]
     assert daemon.stats("same")["connections"]["accepted"] > accepted
     # The memory that malloc() keeps varies; a listener that was not freed would be 200 KiB and more.

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import pathlib
 import re
 import subprocess
 import time
@@ -320,14 +319,10 @@ def test_an_idle_daemon_does_nothing(start_daemon):
 
     def switches():  # a sanitizer has a thread of its own
         return {
-            (tid, name, key): int(value)
-            for tid, name in daemon.threads().items()
-            if tid == daemon.pid or "/" in name
-            for key, value in re.findall(
-                r"^(\w+_ctxt_switches):\s+(\d+)$",
-                pathlib.Path(f"/proc/{daemon.pid}/task/{tid}/status").read_text(),
-                re.M,
-            )
+            (tid, key): int(value)
+            for tid, status in daemon.of_threads(lambda task: (task / "status").read_text()).items()
+            if tid == daemon.pid or "/" in status.splitlines()[0]
+            for key, value in re.findall(r"^(\w+_ctxt_switches):\s+(\d+)$", status, re.M)
         }
 
     def is_idle():
