@@ -471,12 +471,16 @@ def rows_of(document):
     return [row for group in document["groups"] for row in group["rows"]]
 
 
-def twin_address():
-    """One on loopback whose port is free for TCP and for UDP."""
+# Below the ports that the kernel gives to clients and to sockets that ask for none: those that are free stay so.
+NAMED_PORTS = range(10000, 30000)
+
+
+def twin_address(host="127.0.0.1"):
+    """One whose port is free for TCP and for UDP."""
     while True:
         with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
             try:
+                tcp.bind((host, random.SystemRandom().choice(NAMED_PORTS)))
                 udp.bind(tcp.getsockname())
             except OSError:
                 continue
@@ -563,7 +567,7 @@ def loopback_ports():
     """(host, port): a loopback address of this test's own, on which ports from there on are free."""
     chosen = random.SystemRandom()
     host = "127." + ".".join(str(chosen.randrange(1, 255)) for _ in range(3))
-    return host, chosen.randrange(10000, 30000)
+    return host, chosen.choice(NAMED_PORTS)
 
 
 # A user's limit counts what all of the user's processes have locked, these tests' daemons together.

@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 import pytest
-from conftest import LATER, NBCTL, TIMEOUT, listener, requires, wait_until
+from conftest import LATER, NBCTL, TIMEOUT, listener, requires, twin_address, wait_until
 from test_fdstore import names, start_keeping
 from test_udp import WHOLE, client, settled, stats_of, udp
 
@@ -102,9 +102,7 @@ def test_groups_of_other_sockets_are_not_received(start_daemon, engine):
 
 def test_each_port_has_the_groups(start_daemon):
     """Two addresses with one port have them once."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = int(twin_address().split(":")[1])
     addresses = [f"127.0.0.1:{port}", f"[::1]:{port}", "127.0.0.1:0"]
     daemon = start_daemon(udp("echo", address=addresses, groups=[f"{GROUP}%lo", f"{SIX}%lo"]))
     other = daemon.addresses("echo")[2][1]

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, wait_until
+from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, twin_address, wait_until
 from test_options import affinity_of
 
 MINUTES = 1.7
@@ -179,13 +179,8 @@ def test_discard_answers_nothing(start_daemon, engine):
 
 def test_no_reflector_is_answered(start_daemon, engine):
     """Neither is a port of this daemon: two listeners would answer each other for ever."""
-    daemon = start_daemon(udp("one", engine=engine) + udp("other", engine=engine))
+    daemon = start_daemon(udp("one", engine=engine) + udp("other", engine=engine, address=twin_address()))
     one, other = (daemon.addresses(name)[0] for name in ("one", "other"))
-    daemon.stop()
-    daemon = start_daemon(
-        udp("one", engine=engine, address="127.0.0.1:%d" % one[1])
-        + udp("other", engine=engine, address="127.0.0.1:%d" % other[1])
-    )
     with client(one, source=("127.0.0.2", other[1])) as s:
         s.send(b"loop")
         nothing_comes(daemon, s, "one", refused=1)

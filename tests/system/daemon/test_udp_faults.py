@@ -393,14 +393,12 @@ def forged(seeded):
 def test_forged_datagrams_are_not_amplified(start_daemon, engine):
     """For every service, with all places taken, during reloads and a drain; and no other client is disturbed."""
     services = ["echo", "discard", "chargen", "sockperf", "iperf3", "netperf"]
-    host, seeded, ports = own_address(), random.Random(engine), {}
-    for service in services:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.bind(("0.0.0.0", 0))
-            ports[service] = s.getsockname()[1]
+    host, seeded = own_address(), random.Random(engine)
+    addresses = {service: twin_address("0.0.0.0") for service in services}
+    ports = {service: int(address.split(":")[1]) for service, address in addresses.items()}
 
     def config(buffers):
-        return "".join(udp(s, engine=engine, service=s, address=f"0.0.0.0:{ports[s]}", buffers=buffers,
+        return "".join(udp(s, engine=engine, service=s, address=addresses[s], buffers=buffers,
                            **{"buffer-size": "64K", "max-connections": 64}) for s in services)
 
     daemon = start_daemon(config(64))
