@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "config.h"
 #include "counters.h"
@@ -426,64 +425,6 @@ static void check_tls(json_t *checks)
 	}
 }
 
-/* ---- Clients that are parts of the kernel ---- */
-
-/* Is the module in this list of the kernel's (modules.dep, modules.builtin)? */
-static bool kernel_lists(const char *release, const char *list, const char *module)
-{
-	char path[256], line[1024], file[64];
-	FILE *f;
-	bool found = false;
-
-	snprintf(path, sizeof(path), "/lib/modules/%s/%s", release, list);
-	snprintf(file, sizeof(file), "/%s.ko", module);
-	f = fopen(path, "re");
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, ":\n")] = '\0';
-		found = strstr(line, file);
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
-
-/* Checks a module of the kernel that is needed only to attach disks on this host. */
-static void check_module(json_t *checks, const char *module, const char *loaded)
-{
-	struct utsname kernel;
-	char name[64], path[64];
-	const char *value = "no";
-
-	uname(&kernel);
-	snprintf(name, sizeof(name), "module %s", module);
-	snprintf(path, sizeof(path), "/sys/module/%s", loaded);
-	if (access(path, F_OK) == 0)
-		value = "loaded";
-	else if (kernel_lists(kernel.release, "modules.builtin", module) ||
-		 kernel_lists(kernel.release, "modules.dep", module))
-		value = "there: modprobe loads it";
-	doctor_add(checks, name, DOCTOR_OPTIONAL, strcmp(value, "no") != 0, value,
-		   "this host's kernel cannot connect to its own listeners of service nvme",
-		   "a kernel with it, or a client on another host");
-}
-
-static void check_modules(json_t *checks, const struct config *config)
-{
-	static const char *const modules[][3] = { { "tcp", "nvme-tcp", "nvme_tcp" },
-						  { "rdma", "nvme-rdma", "nvme_rdma" } };
-
-	for (unsigned m = 0; m < ARRAY_SIZE(modules); m++)
-		for (unsigned i = 0; i < config->listener_count; i++) {
-			const struct listener_config *l = &config->listeners[i];
-
-			if (strcmp(l->service->name, "nvme") != 0 ||
-			    strcmp(l->transport->name, modules[m][0]) != 0)
-				continue;
-			check_module(checks, modules[m][1], modules[m][2]);
-			break;
-		}
-}
-
 /* ---- The configuration's listeners ---- */
 
 static json_t *check_listener(const struct listener_config *lc, const json_t *checks)
@@ -601,7 +542,6 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 	check_counters(checks);
 	check_engines(checks, stop);
 	check_tls(checks);
-	check_modules(checks, config);
 	for (unsigned i = 0; i < config->listener_count && !is_to_stop(stop); i++)
 		json_array_append_new(listeners, check_listener(&config->listeners[i], checks));
 	exports = is_to_stop(stop) ? json_array() : check_exports(config);
