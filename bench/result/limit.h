@@ -4,7 +4,7 @@
 #include "result.h"
 
 struct limit {
-	char *text; /* as given; set and owned by the caller */
+	const char *text; /* as given; set and owned by the caller */
 	enum figure figure;
 	enum judged judged; /* in place of figure: the group's; JUDGED_COUNT: none */
 	bool below;         /* the row fails below it, not above it */

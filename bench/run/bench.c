@@ -35,12 +35,12 @@ struct bench_generator {
 	const char *command;
 };
 
-enum { BENCH_GENERATORS_MAX = 5 };
+enum { BENCH_GENERATORS_MAX = 5, BENCH_SPECS_MAX = 3 };
 struct bench {
 	const char *word;
-	const char *summary; /* what is measured */
-	const char *spec;    /* as of `nbbench run`, several with a space between */
-	bool needs_file;     /* {file} in `spec` stands for a new one */
+	const char *summary;                    /* what is measured */
+	const char *specs[BENCH_SPECS_MAX + 1]; /* as of `nbbench run`; ends with NULL */
+	bool needs_file;                        /* {file} in them stands for a new one */
 	struct bench_generator generators[BENCH_GENERATORS_MAX + 1]; /* ends with needs NULL */
 };
 
@@ -78,7 +78,8 @@ struct bench {
 static const struct bench benches[] = {
 	{ .word = "echo",
 	  .summary = "512 bytes, 50 connections, 16 deep",
-	  .spec = "echo,engine=all echo,engine=io_uring,sqpoll=yes,optional=yes,name=echo-sqpoll",
+	  .specs = { "echo,engine=all",
+		     "echo,engine=io_uring,sqpoll=yes,optional=yes,name=echo-sqpoll" },
 	  .generators = { { "redis-benchmark", "redis-tools", "redis", "redis-benchmark" REDIS },
 			  { "valkey-benchmark", "valkey-tools", "valkey",
 			    "valkey-benchmark" REDIS },
@@ -86,25 +87,25 @@ static const struct bench benches[] = {
 			    FIO_NET " --rw=write --pingpong=1 --bs=4k" FIO_TIMED } } },
 	{ .word = "disk",
 	  .summary = "random reads of 4 KiB of a cached file, 32 in flight",
-	  .spec = DISK("io_uring") ",size=64M " DISK("threads") " " DISK("blocking"),
+	  .specs = { DISK("io_uring") ",size=64M", DISK("threads"), DISK("blocking") },
 	  .needs_file = true,
 	  .generators = { { "fio", FIO_NBD_PACKAGES, FIO_NBD " --rw=randread" },
 			  { "qemu-img", QEMU_PACKAGES,
 			    "qemu-img bench -f raw -d 32 -c 10000 -S 36864 {uri}" } } },
 	{ .word = "tls",
 	  .summary = "GET without TLS and with it, 8 connections",
-	  .spec = "http,name=http http,tls=user,name=https",
+	  .specs = { "http,name=http", "http,tls=user,name=https" },
 	  .generators = { { "wrk", "wrk", "wrk", WRK " -c8 {uri}" },
 			  { "h2load", "nghttp2-client", "nghttp2",
 			    "h2load --h1 -n 20000 -c 8 {uri}" } } },
 	{ .word = "bulk",
 	  .summary = "receiving in bulk, 1 connection",
-	  .spec = "iperf3,engine=all",
+	  .specs = { "iperf3,engine=all" },
 	  .generators = { { "iperf3", "iperf3", "iperf3",
 			    "iperf3 -c {host} -p {port} -n 512M" } } },
 	{ .word = "http",
 	  .summary = "GET, 64 connections",
-	  .spec = "http,engine=all",
+	  .specs = { "http,engine=all" },
 	  .generators = { { "wrk", "wrk", "wrk", WRK " -c64 {uri}" },
 			  { "h2load", "nghttp2-client", "nghttp2",
 			    "h2load --h1 -n 20000 -c 64 {uri}" },
@@ -112,34 +113,34 @@ static const struct bench benches[] = {
 			    "ab -k -q -n 20000 -c 64 {uri}" } } },
 	{ .word = "nbd",
 	  .summary = "random blocks of 4 KiB, 32 in flight",
-	  .spec = "nbd,engine=all",
+	  .specs = { "nbd,engine=all" },
 	  .generators = { { "fio", FIO_NBD_PACKAGES, FIO_NBD " --rw=randrw" },
 			  { "qemu-img", QEMU_PACKAGES,
 			    "qemu-img bench -f raw -n -d 32 -c 10000 {uri}" },
 			  { "nbdcopy", "libnbd-bin", "libnbd", "nbdcopy {uri} null:" } } },
 	{ .word = "nvme",
 	  .summary = "random blocks of 4 KiB over NVMe/TCP, 32 in flight",
-	  .spec = "nvme,engine=all,size=16M,nqn=" NVME_NAME,
+	  .specs = { "nvme,engine=all,size=16M,nqn=" NVME_NAME },
 	  .generators = { { "fio nvme /dev/nvme-fabrics",
 			    "fio nvme-cli, then `modprobe nvme-tcp` as root (the client of "
 			    "NVMe/TCP is the kernel)",
 			    "fio nvme-cli", NVME } } },
 	{ .word = "netperf",
 	  .summary = "round trips of 1 byte, one at a time",
-	  .spec = "netperf,engine=all",
+	  .specs = { "netperf,engine=all" },
 	  .generators = { { "netperf", "netperf (in non-free)", NULL, NETPERF } } },
 	{ .word = "discard",
 	  .summary = "receiving in bulk, blocks of 64 KiB",
-	  .spec = "discard,engine=all",
+	  .specs = { "discard,engine=all" },
 	  .generators = { { "fio", FIO_PACKAGES, FIO_NET " --rw=write --bs=64k" FIO_TIMED } } },
 	{ .word = "sockperf",
 	  .summary = "round trips over TCP, one at a time",
-	  .spec = "sockperf,engine=all",
+	  .specs = { "sockperf,engine=all" },
 	  .generators = { { "sockperf", "sockperf", "sockperf",
 			    "sockperf ping-pong --tcp -i {host} -p {port} -t 1 --full-rtt" } } },
 	{ .word = "udp",
 	  .summary = "round trips over UDP, one at a time",
-	  .spec = "sockperf,transport=udp,engine=all",
+	  .specs = { "sockperf,transport=udp,engine=all" },
 	  .generators = { { "sockperf", "sockperf", "sockperf",
 			    "sockperf ping-pong -i {host} -p {port} -t 1 --full-rtt" } } },
 	{ .word = NULL },
@@ -223,7 +224,7 @@ enum { COMMAND_WORDS_MAX = 32 };
 
 /* The listeners, the command and the file of a word's measurement. */
 struct bench_run {
-	char *specs;                          /* lines */
+	char *specs[BENCH_SPECS_MAX + 1];     /* NULL-terminated */
 	char *texts;                          /* owns the words of `command` */
 	char *command[COMMAND_WORDS_MAX + 1]; /* NULL-terminated */
 	char *file;                           /* of a disk, removed at the end; NULL: none */
@@ -271,6 +272,18 @@ static bool choose_cpus(int *ret_server, int *ret_generator)
 	return false;
 }
 
+static void add_option(json_t *words, const struct ctl *ctl, unsigned i)
+{
+	const struct option_spec *o = &ctl->command->options[i];
+	char *const one[] = { (char *)ctl->values[i], NULL };
+
+	for (char *const *value = ctl->lists[i] ? ctl->lists[i] : one; *value; value++) {
+		json_array_append_new(words, json_sprintf("--%s", o->name));
+		if (o->kind != OPTION_FLAG)
+			json_array_append_new(words, json_string(*value));
+	}
+}
+
 /* Prints the equivalent `nbbench run`, for a user who wants to change a part of it. */
 static void print_command(const struct ctl *ctl)
 {
@@ -278,19 +291,11 @@ static void print_command(const struct ctl *ctl)
 	char *text;
 
 	assert(ctl->specs);
-	for (const char *spec = ctl->specs, *end; *spec; spec = end + (*end != '\0')) {
-		end = strchrnul(spec, '\n');
-		json_array_append_new(words, json_stringn(spec, (size_t)(end - spec)));
-	}
-	for (unsigned i = 0; i < COMMAND_OPTIONS_MAX; i++) {
-		const struct option_spec *o = &ctl->command->options[i];
-
-		if (!o->name || !ctl->values[i])
-			continue;
-		json_array_append_new(words, json_sprintf("--%s", o->name));
-		if (o->kind != OPTION_FLAG)
-			json_array_append_new(words, json_string(ctl->values[i]));
-	}
+	for (char **spec = ctl->specs; *spec; spec++)
+		json_array_append_new(words, json_string(*spec));
+	for (unsigned i = 0; i < COMMAND_OPTIONS_MAX; i++)
+		if (ctl->values[i])
+			add_option(words, ctl, i);
 	json_array_append_new(words, json_string("--"));
 	for (char **word = ctl->rest; *word; word++)
 		json_array_append_new(words, json_string(*word));
@@ -340,27 +345,21 @@ static char *next_word(char **rest)
 	return *word ? word : NULL;
 }
 
-/* The specs of a word as lines, with the file, and with the CPU unless it is negative. */
-static char *specs_new(const struct bench *b, const char *path, int cpu)
+/* The specs of a word, with the file, and with the CPU unless it is negative. */
+static void set_specs(struct bench_run *run, const struct bench *b, int cpu)
 {
-	char *words = text_new("%s", b->spec), *rest = words, *made = NULL;
-	FILE *to = text_open(&made);
-	const char *between = "";
+	char cpus[32] = "";
 
-	for (char *word; (word = next_word(&rest)); between = "\n") {
-		char *file = strstr(word, "{file}");
+	if (cpu >= 0)
+		snprintf(cpus, sizeof(cpus), ",cpus=%d", cpu);
+	for (unsigned i = 0; b->specs[i]; i++) {
+		const char *file = strstr(b->specs[i], "{file}");
 
-		if (file)
-			fprintf(to, "%s%.*s%s%s", between, (int)(file - word), word, path,
-				file + strlen("{file}"));
-		else
-			fprintf(to, "%s%s", between, word);
-		if (cpu >= 0)
-			fprintf(to, ",cpus=%d", cpu);
+		run->specs[i] =
+			file ? text_new("%.*s%s%s%s", (int)(file - b->specs[i]), b->specs[i],
+					run->file, file + strlen("{file}"), cpus)
+			     : text_new("%s%s", b->specs[i], cpus);
 	}
-	fclose(to);
-	free(words);
-	return made;
 }
 
 /* An exit code, with the error printed. */
@@ -377,7 +376,7 @@ static int prepare(struct bench_run *run, const struct bench *b, char **argv)
 	if (b->needs_file && !(run->file = make_file(argv)))
 		return CTL_REFUSED;
 	apart = choose_cpus(&server, &generator);
-	run->specs = specs_new(b, run->file, apart ? server : -1);
+	set_specs(run, b, apart ? server : -1);
 	run->texts = apart ? text_new("taskset -c %d %s", generator, g->command)
 			   : text_new("%s", g->command);
 	rest = run->texts;
@@ -393,7 +392,8 @@ static void bench_run_free(struct bench_run *run)
 	if (run->file)
 		unlink(run->file);
 	free(run->file);
-	free(run->specs);
+	for (char **spec = run->specs; *spec; spec++)
+		free(*spec);
 	free(run->texts);
 	free(run->label);
 	free(run->page);

@@ -285,8 +285,10 @@ static int run_compare(struct ctl *ctl)
  * chose? */
 static bool knows_a_listener(const struct ctl *ctl)
 {
-	return placeholders_used(ctl->rest) || strstr(ctl->specs, ",address=") ||
-	       strstr(ctl->specs, ",port=");
+	for (char **spec = ctl->specs; *spec; spec++)
+		if (strstr(*spec, ",address=") || strstr(*spec, ",port="))
+			return true;
+	return placeholders_used(ctl->rest);
 }
 
 int compare_serving(struct ctl *ctl)
@@ -331,28 +333,17 @@ int compare_page(const char *path, const char *rows)
 
 static int run_run(struct ctl *ctl)
 {
-	char *specs = NULL;
-	FILE *to = text_open(&specs);
-	int rc;
-
-	for (unsigned i = 0; i < ctl->word_count; i++)
-		fprintf(to, "%s%s", i ? "\n" : "", ctl->words[i]);
-	fclose(to);
-	ctl->specs = specs;
+	ctl->specs = ctl->words;
 	ctl->word_count = 0;
-	if (!ctl->rest) {
-		rc = ctl_usage(ctl, "expected a command behind `--`; `nbserved --run SPEC` serves "
-				    "without one");
-	} else {
-		if (*ctl->rest && !knows_a_listener(ctl))
-			ctl_warn(
-				"COMMAND has no {port}, {uri}, {host} or {listener}: it must know by "
-				"itself where to connect, or it may load another server at its "
-				"default port");
-		rc = compare_serving(ctl);
-	}
-	free(specs);
-	return rc;
+	if (!ctl->rest)
+		return ctl_usage(ctl,
+				 "expected a command behind `--`; `nbserved --run SPEC` serves "
+				 "without one");
+	if (*ctl->rest && !knows_a_listener(ctl))
+		ctl_warn(
+			"COMMAND has no {port}, {uri}, {host} or {listener}: it must know by itself "
+			"where to connect, or it may load another server at its default port");
+	return compare_serving(ctl);
 }
 
 static int run_show(struct ctl *ctl)
@@ -365,25 +356,9 @@ static int run_show(struct ctl *ctl)
 #define HOW_IT_MEASURES                                                                            \
 	"With {host}, {port}, {uri} or {listener} in COMMAND it visits one listener after the\n"   \
 	"other, in rounds of random order, until it is known which differ, or --time is over.\n"   \
-	"Each figure is the median of the visits.  Costs are compared by the ratios in the same\n" \
-	"rounds: the table has the estimate and what its interval tells, less, more, the same\n"   \
-	"within 5 %, or undecided.  Many visits of 0.1 to 0.3 s tell more than a few long ones.\n" \
-	"Ctrl-C shows the visits made so far.\n"                                                   \
+	"Many visits of 0.1 to 0.3 s tell more than a few long ones.  Ctrl-C shows the visits\n"   \
+	"made so far.  nbbench(1) says what each figure is.\n"                                     \
 	"\n"                                                                                       \
-	"What redis-benchmark, fio (--output-format=json), iperf3, wrk, h2load, ab,\n"             \
-	"sockperf and qemu-img bench print of their own run is understood and shown:\n"            \
-	"requests/s and round trips as the client saw them, and CPU time per request.\n"           \
-	"\n"                                                                                       \
-	"With -H the daemon is on another host; with --on COMMAND runs on another host, or\n"      \
-	"on several at once: --on c1,c2,c3.\n"                                                     \
-	"\n"                                                                                       \
-	"Operations, bytes, CPU time and system calls are counted; latency is sampled, and\n"      \
-	"the table says how many samples there were.  It runs from the moment a worker has a\n"    \
-	"request's bytes to the moment the kernel has taken the reply.  CPU time is that of\n"     \
-	"the listener's own threads and of the kernel's threads that work for them;\n"             \
-	"Linux charges interrupts to the threads that they interrupt.\n"                           \
-	"\n"
-#define EXIT_STATUS                                                                                \
 	"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n" \
 	"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"          \
 	"--timeout.  --against, --fail-if: 5 when a row got worse or fails, 6 when one may\n"      \
@@ -399,7 +374,7 @@ const struct command command_run = {
 		"Starts an nbserved for each round, which serves SPEC as `nbserved --run SPEC` does:\n"
 		"SERVICE[,KEY=VALUE]..., `nbserved --run help` lists services and engines.\n"
 		"\n"
-		HOW_IT_MEASURES EXIT_STATUS,
+		HOW_IT_MEASURES,
 	.example = "nbbench run echo,engine=all -- redis-benchmark -p {port} -t set -q\n"
 		   "nbbench -H server1 run http -- wrk -c8 {uri}",
 	.options = {
@@ -424,7 +399,7 @@ const struct command command_compare = {
 		"its run time in which there was load.  The first listener of each service is the\n"
 		"baseline: name them in the order you like.\n"
 		"\n"
-		HOW_IT_MEASURES EXIT_STATUS,
+		HOW_IT_MEASURES,
 	.example = "nbbench compare echo-epoll echo-uring -- redis-benchmark -p {port} -t set -q\n"
 		   "nbbench compare -- redis-benchmark -p 7008 -t ping_mbulk -n 200000 -q\n"
 		   "nbbench -H server1 compare -- redis-benchmark -h {host} -p {port} -t set -q\n"

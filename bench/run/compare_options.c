@@ -90,20 +90,18 @@ static int check_seed(struct ctl *ctl, struct compare *c)
  * as its arguments do. */
 static int check_pairs(struct ctl *ctl)
 {
-	const char *pair = ctl->values[VALUE_PAIR], *end;
 	unsigned count = 0;
 
-	for (; pair && *pair; pair = end + (*end != '\0')) {
-		const char *equals = strchr(pair, '=');
+	for (char **pair = ctl->lists[VALUE_PAIR]; pair && *pair; pair++) {
+		char *equals = strchr(*pair, '=');
 
-		end = strchrnul(pair, '\n');
-		if (!equals || equals == pair || equals >= end - 1)
-			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%.*s'",
-					 (int)(end - pair), pair);
+		if (!equals || equals == *pair || !equals[1])
+			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%s'",
+					 *pair);
 		ctl->words = must(
 			reallocarray(count ? ctl->words : NULL, count + 2, sizeof(*ctl->words)));
-		ctl->words[count++] = text_new("%.*s", (int)(equals - pair), pair);
-		ctl->words[count++] = text_new("%.*s", (int)(end - equals - 1), equals + 1);
+		ctl->words[count++] = must(strndup(*pair, (size_t)(equals - *pair)));
+		ctl->words[count++] = equals + 1;
 		ctl->word_count = count;
 	}
 	return CTL_DONE;
@@ -133,17 +131,12 @@ static int check_host(const struct ctl *ctl)
 	return CTL_DONE;
 }
 
-/* Does one of the specs, the lines of the text, have no address, so that it is served on loopback?
- * specs NULL: there are none. */
-static bool is_served_on_loopback(const char *specs)
+/* Does one of the specs have no address, so that it is served on loopback? */
+static bool is_served_on_loopback(char *const *specs)
 {
-	for (const char *end; specs && *specs; specs = end + (*end != '\0')) {
-		const char *address = strstr(specs, ",address=");
-
-		end = strchrnul(specs, '\n');
-		if (!address || address > end)
+	for (; specs && *specs; specs++)
+		if (!strstr(*specs, ",address="))
 			return true;
-	}
 	return false;
 }
 
@@ -217,24 +210,18 @@ static int check_command(struct ctl *ctl)
 	return CTL_DONE;
 }
 
-/* The values are lines of one text. */
 static int check_limits(struct ctl *ctl, struct compare *c)
 {
-	const char *line = ctl->values[VALUE_FAIL_IF], *end;
 	char error[LIMIT_ERROR_BYTES];
 
-	for (; line; line = *end ? end + 1 : NULL) {
-		char *text = must(strndup(line, (size_t)((end = strchrnul(line, '\n')) - line)));
+	for (char **text = ctl->lists[VALUE_FAIL_IF]; text && *text; text++) {
 		struct limit *list =
 			must(reallocarray(c->limit_list, c->limit_count + 1, sizeof(*list)));
 
 		c->limit_list = list;
-		if (!limit_parse(text, &list[c->limit_count], error)) {
-			ctl_usage(ctl, "--fail-if '%s': %s", text, error);
-			free(text);
-			return CTL_USAGE;
-		}
-		list[c->limit_count++].text = text;
+		if (!limit_parse(*text, &list[c->limit_count], error))
+			return ctl_usage(ctl, "--fail-if '%s': %s", *text, error);
+		list[c->limit_count++].text = *text;
 	}
 	return CTL_DONE;
 }
@@ -242,8 +229,6 @@ static int check_limits(struct ctl *ctl, struct compare *c)
 void compare_options_fini(struct compare *c)
 {
 	host_list_free(&c->hosts);
-	for (unsigned i = 0; i < c->limit_count; i++)
-		free(c->limit_list[i].text);
 	free(c->limit_list);
 	points_fini(&c->points);
 }
@@ -274,7 +259,7 @@ static int check_points(struct ctl *ctl, struct compare *c)
 	const char *unknown;
 	int bytes;
 
-	if (points_init(&c->points, ctl, ctl->values[VALUE_SWEEP], ctl->values[VALUE_LABEL]))
+	if (points_init(&c->points, ctl, ctl->lists[VALUE_SWEEP], ctl->values[VALUE_LABEL]))
 		return CTL_USAGE;
 	if (ctl->rest && (unknown = placeholders_unknown(c->points.list[0].command, &bytes)))
 		return ctl_usage(

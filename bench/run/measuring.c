@@ -634,7 +634,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	conditions_begin(&conditions, ctl);
 	if (ctl->specs && rc == CTL_DONE) {
 		c->serve = &serve;
-		rc = serve_init(&serve, ctl, ctl->specs, ctl->values[VALUE_BUILD]);
+		rc = serve_init(&serve, ctl, ctl->lists[VALUE_BUILD]);
 		serve.sweeps = &c->points.sweeps;
 	}
 	if (rc == CTL_DONE)

@@ -8,18 +8,14 @@
 #include "must.h"
 #include "text.h"
 
-static int add_sweeps(struct points *p, struct ctl *ctl, const char *lines)
+static int add_sweeps(struct points *p, struct ctl *ctl, char **sweeps)
 {
 	struct reason reason = { "" };
-	int rc = 0;
 
-	for (const char *end; lines && *lines && rc == 0; lines = end + (*end != '\0')) {
-		char *text = must(strndup(lines, (size_t)((end = strchrnul(lines, '\n')) - lines)));
-
-		rc = sweeps_add(&p->sweeps, text, &reason);
-		free(text);
-	}
-	return rc < 0 ? ctl_usage(ctl, "%s", reason.text) : CTL_DONE;
+	for (; sweeps && *sweeps; sweeps++)
+		if (sweeps_add(&p->sweeps, *sweeps, &reason) < 0)
+			return ctl_usage(ctl, "%s", reason.text);
+	return CTL_DONE;
 }
 
 static int count_points(struct points *p, struct ctl *ctl)
@@ -31,34 +27,39 @@ static int count_points(struct points *p, struct ctl *ctl)
 	return CTL_DONE;
 }
 
+/* Is the sweep's placeholder in any of the words?  words NULL: there are none. */
+static bool is_used(const struct sweeps *s, unsigned i, char *const *words)
+{
+	for (; words && *words; words++)
+		if (sweeps_names(s, i, *words))
+			return true;
+	return false;
+}
+
 /* Checks that each sweep's placeholder is used, and that the specs have no other placeholders. */
-static int check_names(const struct points *p, struct ctl *ctl, const char *serve)
+static int check_names(const struct points *p, struct ctl *ctl)
 {
 	const struct sweeps *s = &p->sweeps;
 	struct brace brace;
 	int rc = CTL_DONE;
-	char *filled;
 
-	for (unsigned i = 0; i < s->count; i++) {
-		bool used = serve && sweeps_names(s, i, serve);
-
-		for (char **word = ctl->rest; *word; word++)
-			used |= sweeps_names(s, i, *word);
-		if (!used)
+	for (unsigned i = 0; i < s->count; i++)
+		if (!is_used(s, i, ctl->specs) && !is_used(s, i, ctl->rest))
 			return ctl_usage(ctl, "--sweep %s: neither COMMAND nor a SPEC has {%s}",
 					 s->list[i].name, s->list[i].name);
+	for (char **spec = ctl->specs; spec && *spec && rc == CTL_DONE; spec++) {
+		char *filled = sweeps_fill(s, 0, *spec, false);
+
+		for (const char *at = filled; rc == CTL_DONE && brace_find(at, &brace);
+		     at = brace.text + brace.bytes)
+			if (!brace.doubled)
+				rc = ctl_usage(
+					ctl,
+					"a SPEC has %.*s: --sweep gives it no values; {%.*s} "
+					"stands for the text itself",
+					(int)brace.bytes, brace.text, (int)brace.bytes, brace.text);
+		free(filled);
 	}
-	if (!serve)
-		return CTL_DONE;
-	filled = sweeps_fill(s, 0, serve, false);
-	for (const char *at = filled; rc == CTL_DONE && brace_find(at, &brace);
-	     at = brace.text + brace.bytes)
-		if (!brace.doubled)
-			rc = ctl_usage(ctl,
-				       "a SPEC has %.*s: --sweep gives it no values; {%.*s} stands "
-				       "for the text itself",
-				       (int)brace.bytes, brace.text, (int)brace.bytes, brace.text);
-	free(filled);
 	return rc;
 }
 
@@ -105,7 +106,7 @@ static void point_init(struct point *point, const struct sweeps *s, unsigned com
 					 (int)combination, "values", values_of(s, combination));
 }
 
-int points_init(struct points *p, struct ctl *ctl, const char *sweeps, const char *label)
+int points_init(struct points *p, struct ctl *ctl, char **sweeps, const char *label)
 {
 	unsigned count;
 	int rc;
@@ -117,7 +118,7 @@ int points_init(struct points *p, struct ctl *ctl, const char *sweeps, const cha
 	if (rc == CTL_DONE)
 		rc = count_points(p, ctl);
 	if (rc == CTL_DONE)
-		rc = check_names(p, ctl, ctl->specs);
+		rc = check_names(p, ctl);
 	count = rc == CTL_DONE ? p->count : 0;
 	p->list = must(calloc(count + 1, sizeof(*p->list)));
 	p->count = count;

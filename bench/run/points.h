@@ -16,7 +16,7 @@ struct points {
 	unsigned count;
 };
 
-/* sweeps, label: the values of --sweep and --label; NULL: not given.  CTL_DONE, or CTL_USAGE with
- * the error printed.  points_fini() in both cases. */
-int points_init(struct points *p, struct ctl *ctl, const char *sweeps, const char *label);
+/* sweeps: the values of --sweep, NULL-terminated; label: of --label; NULL: not given.  CTL_DONE, or
+ * CTL_USAGE with the error printed.  points_fini() in both cases. */
+int points_init(struct points *p, struct ctl *ctl, char **sweeps, const char *label);
 void points_fini(struct points *p);

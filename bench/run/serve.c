@@ -14,19 +14,6 @@
 #include "text.h"
 #include "util.h"
 
-/* Cuts text at newlines into `list`, which has room for `max`.  Returns how many there are. */
-static unsigned cut_lines(char *text, char **list, unsigned max)
-{
-	unsigned count = 0;
-
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-		if (count < max)
-			list[count] = line;
-		count++;
-	}
-	return count;
-}
-
 static int add_build(struct serve *s, const char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -48,38 +35,28 @@ static int add_build(struct serve *s, const char *text)
 	return CTL_DONE;
 }
 
-int serve_init(struct serve *s, struct ctl *ctl, const char *specs, const char *builds)
+int serve_init(struct serve *s, struct ctl *ctl, char **builds)
 {
-	char *text = strdup(specs), *list[SERVE_BUILDS_MAX];
-	unsigned count;
+	unsigned count = 0;
 	int rc = CTL_DONE;
 
 	*s = (struct serve){ .ctl = ctl };
-	count = cut_lines(text, s->specs, SERVE_SPECS_MAX);
-	for (unsigned i = 0; i < MIN(count, (unsigned)SERVE_SPECS_MAX); i++)
-		s->specs[i] = strdup(s->specs[i]);
-	free(text);
-	if (count > SERVE_SPECS_MAX)
-		return ctl_usage(ctl, "at most %d listeners can be served", SERVE_SPECS_MAX);
 	if (!builds) {
 		s->builds[s->build_count++].path = process_program("nbserved");
 		return CTL_DONE;
 	}
-	text = strdup(builds);
-	count = cut_lines(text, list, SERVE_BUILDS_MAX);
+	while (builds[count])
+		count++;
 	if (count < 2 || count > SERVE_BUILDS_MAX)
-		rc = ctl_usage(ctl, "--build: expected two to %d, the first to compare with",
-			       SERVE_BUILDS_MAX);
+		return ctl_usage(ctl, "--build: expected two to %d, the first to compare with",
+				 SERVE_BUILDS_MAX);
 	for (unsigned i = 0; i < count && rc == CTL_DONE; i++)
-		rc = add_build(s, list[i]);
-	free(text);
+		rc = add_build(s, builds[i]);
 	return rc;
 }
 
 void serve_fini(struct serve *s)
 {
-	for (unsigned i = 0; i < SERVE_SPECS_MAX; i++)
-		free(s->specs[i]);
 	for (unsigned i = 0; i < SERVE_BUILDS_MAX; i++) {
 		free(s->builds[i].name);
 		free(s->builds[i].path);
@@ -138,11 +115,11 @@ static int start_there(struct serve *s, unsigned build, char *const *specs)
 
 int serve_start(struct serve *s, unsigned build)
 {
-	char *specs[SERVE_SPECS_MAX + 1] = { NULL };
+	char *specs[SERVED_SPECS_MAX + 1] = { NULL };
 	int rc;
 
-	for (unsigned i = 0; s->specs[i]; i++)
-		specs[i] = fill_spec(s, s->specs[i]);
+	for (unsigned i = 0; i < SERVED_SPECS_MAX && s->ctl->specs[i]; i++)
+		specs[i] = fill_spec(s, s->ctl->specs[i]);
 	rc = s->ctl->target.host ? start_there(s, build, specs) : start_here(s, build, specs);
 	for (char **spec = specs; *spec; spec++)
 		free(*spec);
@@ -154,7 +131,7 @@ static bool is_swept(const struct serve *s)
 	bool swept = false;
 
 	for (unsigned i = 0; s->sweeps && i < s->sweeps->count; i++)
-		for (char *const *spec = s->specs; *spec; spec++)
+		for (char *const *spec = s->ctl->specs; *spec; spec++)
 			swept |= sweeps_names(s->sweeps, i, *spec);
 	return swept;
 }

@@ -9,11 +9,10 @@
 #include "ctl.h"
 #include "served.h"
 
-enum { SERVE_SPECS_MAX = SERVED_SPECS_MAX, SERVE_BUILDS_MAX = 8 };
+enum { SERVE_BUILDS_MAX = 8 };
 
 struct serve {
-	struct ctl *ctl;
-	char *specs[SERVE_SPECS_MAX + 1]; /* each as of nbserved's --run; NULL-terminated */
+	struct ctl *ctl; /* whose specs, SERVED_SPECS_MAX at most, are served */
 	struct serve_build {
 		char *name; /* NULL: there is one build, without a name */
 		char *path; /* of nbserved, with -H on the other host */
@@ -25,9 +24,9 @@ struct serve {
 	bool there;                  /* it serves on the other host, with -H */
 };
 
-/* specs and builds (NULL: the nbserved beside this program): values of an OPTION_MANY, builds as
- * NAME=PATH.  CTL_DONE, or CTL_USAGE with the error printed.  serve_fini() in both cases. */
-int serve_init(struct serve *s, struct ctl *ctl, const char *specs, const char *builds);
+/* builds: NAME=PATH of each, NULL-terminated; NULL: the nbserved beside this program.  CTL_DONE, or
+ * CTL_USAGE with the error printed.  serve_fini() in both cases. */
+int serve_init(struct serve *s, struct ctl *ctl, char **builds);
 void serve_fini(struct serve *s);
 
 /* Starts the daemon of builds[build], and waits until it serves.  CTL_DONE; or the exit status of

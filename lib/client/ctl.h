@@ -33,7 +33,7 @@ enum option_kind {
 	OPTION_FLAG,
 	OPTION_VALUE,
 	OPTION_OPTIONAL, /* --name[=VALUE] */
-	OPTION_MANY,     /* may be given again: the values are lines of one text */
+	OPTION_MANY,     /* may be given again */
 };
 
 struct option_spec {
@@ -76,12 +76,12 @@ struct ctl {
 	/* Values by index in command->options: NULL when not given, "" for a flag and for a bare
 	 * --name of OPTION_OPTIONAL. */
 	const char *values[COMMAND_OPTIONS_MAX];
+	char **lists[COMMAND_OPTIONS_MAX]; /* of OPTION_MANY all values, NULL-terminated; or NULL */
 	char **words;
 	unsigned word_count;
-	const char *specs; /* of the daemons that the command starts, as lines; NULL: one runs
-			      already */
-	char **argv;       /* all that this process was started with, NULL-terminated */
-	char **rest;       /* the arguments after `--`, NULL-terminated; NULL without `--` */
+	char **specs; /* of the daemons that the command starts, NULL-terminated; NULL: one runs */
+	char **argv;  /* all that this process was started with, NULL-terminated */
+	char **rest;  /* the arguments after `--`, NULL-terminated; NULL without `--` */
 };
 
 /* Connects to the hosts of all `count` elements of the list at the same time, and keeps

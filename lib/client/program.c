@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
 #include "runtime.h"
-#include "text.h"
 #include "util.h"
 
 static const struct program *program; /* set by program_main() */
@@ -161,24 +161,15 @@ static int version(void)
 	return CTL_DONE;
 }
 
-static bool is_many(const struct ctl *ctl, int option)
+static void add_to_list(char ***list, char *value)
 {
-	return ctl->command->options[option - OWN_VALUE - GLOBAL_COUNT].kind == OPTION_MANY;
-}
+	unsigned count = 0;
 
-/* Appends a further value of an OPTION_MANY to the text with the earlier ones, as a line.  The
- * first text is an argument of main(); each longer one is made here and owned by `made`. */
-static void join_lines(const char **value, const char *next)
-{
-	static char *made[OPTIONS_MAX]; /* the last text of each option, until nbctl ends */
-	char *text = text_new("%s\n%s", *value, next);
-	unsigned i = 0;
-
-	while (made[i] && made[i] != *value)
-		i++;
-	free(made[i]);
-	made[i] = text;
-	*value = text;
+	while (*list && (*list)[count])
+		count++;
+	*list = must(reallocarray(*list, count + 2, sizeof(**list)));
+	(*list)[count] = value;
+	(*list)[count + 1] = NULL;
 }
 
 static int refuse_retired(const struct program_retired *r)
@@ -194,7 +185,7 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 {
 	struct option options[OPTIONS_MAX + RETIRED_MAX + 1];
 	char letters[LETTERS_MAX];
-	const char **value;
+	const struct option_spec *own;
 	int option;
 
 	make_options(ctl->command, options, letters);
@@ -227,15 +218,13 @@ static int read_options(struct ctl *ctl, int argc, char **argv, bool *ret_done)
 		default:
 			if (option >= RETIRED_VALUE)
 				return refuse_retired(&program->retired[option - RETIRED_VALUE]);
-			value = &ctl->values[option - OWN_VALUE - GLOBAL_COUNT];
-			if (*value && optarg && is_many(ctl, option)) {
-				join_lines(value, optarg);
-				break;
-			}
-			if (*value && optarg)
-				return ctl_usage(ctl, "--%s is given twice",
-						 ctl->command->options[value - ctl->values].name);
-			*value = optarg ? optarg : "";
+			option -= OWN_VALUE + GLOBAL_COUNT;
+			own = &ctl->command->options[option];
+			if (own->kind == OPTION_MANY)
+				add_to_list(&ctl->lists[option], optarg);
+			else if (ctl->values[option] && optarg)
+				return ctl_usage(ctl, "--%s is given twice", own->name);
+			ctl->values[option] = optarg ? optarg : "";
 		}
 	}
 	return CTL_DONE;
@@ -303,6 +292,7 @@ static int run_command(struct ctl *ctl, int argc, char **argv)
 		if (strcmp(argv[i], "--"))
 			continue;
 		ctl->rest = argv + i + 1;
+		argv[i] = NULL;
 		argc = i;
 		break;
 	}
