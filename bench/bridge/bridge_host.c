@@ -25,6 +25,7 @@
 #include "host.h"
 #include "leftovers.h"
 #include "must.h"
+#include "parse.h"
 #include "process.h"
 #include "served.h"
 #include "text.h"
@@ -202,12 +203,12 @@ static void run_output(void *context, bool errors, const char *data, size_t byte
 
 static json_t *child_to_json(const struct child *child)
 {
-	char cpus[256] = "";
+	char cpus[256];
 
-	host_cpus_text(&child->cpus, cpus, sizeof(cpus));
 	return json_pack("{s:i, s:b, s:I, s:o, s:s}", "status", child->status, "timed_out",
 			 child->timed_out, "wall_ns", (json_int_t)child->wall_ns, "use",
-			 use_to_json(&child->use), "cpus", cpus);
+			 use_to_json(&child->use), "cpus",
+			 format_cpus(&child->cpus, cpus, sizeof(cpus)));
 }
 
 /* Runs the command of a call of Run to its end, and reads `reader` meanwhile. */

@@ -133,6 +133,6 @@ void nic_link_set(struct measures *m, unsigned first, const json_t *readings,
 
 bool nic_link_is_limit(const struct measure *row)
 {
-	return fmax(figure_spread(row, FIGURE_LINK_RECEIVED).median,
-		    figure_spread(row, FIGURE_LINK_SENT).median) >= 0.95;
+	return fmax(figure_median(row, FIGURE_LINK_RECEIVED),
+		    figure_median(row, FIGURE_LINK_SENT)) >= 0.95;
 }

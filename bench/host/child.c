@@ -305,16 +305,6 @@ static void sink_read(struct sink *s)
 
 /* ---- Running ---- */
 
-/* Has the command ended?  For kernels without pidfd_open() (before Linux 5.3).  Neither waits nor
- * reaps the command: reap() does so, with its resource usage. */
-static bool has_ended(pid_t pid)
-{
-	siginfo_t info = { 0 };
-
-	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) < 0 ||
-	       info.si_pid == pid;
-}
-
 /* Runs the loop until the command has ended: reads its output, passes signals on, looks at its
  * threads, and calls the watcher.  Does not wait for the end of its output, as a descendant
  * that the command has left behind may keep a pipe open: child_run() kills these and then
@@ -339,7 +329,8 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 
 		poll(fds, ARRAY_SIZE(fds),
 		     MIN(CHILD_SAMPLE_MS, watcher->wait_ms(watcher->context)));
-		ended = pidfd < 0 ? has_ended(pid) : fds[0].revents != 0;
+		/* There is no pidfd_open() before Linux 5.3. */
+		ended = pidfd < 0 ? process_has_ended(pid) : fds[0].revents != 0;
 		if (fds[1].revents)
 			sink_read(out);
 		if (fds[2].revents)

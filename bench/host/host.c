@@ -13,24 +13,9 @@
 #include "cpus.h"
 #include "field.h"
 #include "interface.h"
+#include "parse.h"
 #include "text.h"
 #include "util.h"
-
-/* Reads the first line of a file that begins with `begin`, without its newline; false:
- * there is none. */
-static bool find_line(const char *path, const char *begin, char *line, int bytes)
-{
-	FILE *from = fopen(path, "re");
-	bool found = false;
-
-	while (from && !found && fgets(line, bytes, from))
-		found = !strncmp(line, begin, strlen(begin));
-	if (found)
-		line[strcspn(line, "\n")] = '\0';
-	if (from)
-		fclose(from);
-	return found;
-}
 
 /* Is CONFIG_IRQ_TIME_ACCOUNTING on?  Since 6.1 Linux has /proc/pressure/irq if it is.  With older
  * kernels, and without pressure stall information, the answer is not known. */
@@ -54,7 +39,7 @@ static uint64_t pressure_ns(void)
 	unsigned long long us = 0;
 	char line[128];
 
-	if (!find_line("/proc/pressure/cpu", "some ", line, sizeof(line)) ||
+	if (!text_find_line("/proc/pressure/cpu", "some ", line, sizeof(line)) ||
 	    sscanf(line, "some %*s %*s %*s total=%llu", &us) != 1)
 		return 0;
 	return us * NS_PER_US;
@@ -129,24 +114,6 @@ void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus)
 	}
 }
 
-bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes)
-{
-	size_t used = 0;
-
-	for (int cpu = 0; cpu < CPU_SETSIZE && used < bytes; cpu++) {
-		int first = cpu;
-
-		if (!CPU_ISSET((size_t)cpu, cpus))
-			continue;
-		while (cpu + 1 < CPU_SETSIZE && CPU_ISSET((size_t)cpu + 1, cpus))
-			cpu++;
-		used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? "," : "", first);
-		if (cpu > first && used < bytes)
-			used += (size_t)snprintf(text + used, bytes - used, "-%d", cpu);
-	}
-	return used > 0 && used < bytes;
-}
-
 /* ---- Description ---- */
 
 static void set_text(json_t *to, const char *name, const char *text)
@@ -193,7 +160,7 @@ static void describe_mitigations(json_t *to)
 
 	if (glob("/sys/devices/system/cpu/vulnerabilities/*", 0, NULL, &found) == 0) {
 		for (size_t i = 0; i < found.gl_pathc; i++)
-			if (find_line(found.gl_pathv[i], "", state, sizeof(state)) &&
+			if (text_file_line(found.gl_pathv[i], state, sizeof(state)) &&
 			    strcmp(state, "Not affected") != 0)
 				set_text(mitigations, strrchr(found.gl_pathv[i], '/') + 1, state);
 		json_object_set(to, "mitigations", mitigations);
@@ -211,7 +178,7 @@ static void describe_governor(json_t *to)
 	if (glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor", 0, NULL, &found))
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
-		if (find_line(found.gl_pathv[i], "", one, sizeof(one)) && !strstr(all, one))
+		if (text_file_line(found.gl_pathv[i], one, sizeof(one)) && !strstr(all, one))
 			text_append(all, sizeof(all), "%s%s", *all ? ", " : "", one);
 	globfree(&found);
 	set_text(to, "governor", all);
@@ -222,7 +189,7 @@ static void describe_hugepages(json_t *to)
 {
 	char line[128], *open, *close;
 
-	if (!find_line("/sys/kernel/mm/transparent_hugepage/enabled", "", line, sizeof(line)) ||
+	if (!text_file_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)) ||
 	    !(open = strchr(line, '[')) || !(close = strchr(open, ']')))
 		return;
 	*close = '\0';
@@ -234,9 +201,9 @@ static void describe_turbo(json_t *to)
 {
 	char line[16];
 
-	if (find_line("/sys/devices/system/cpu/intel_pstate/no_turbo", "", line, sizeof(line)))
+	if (text_file_line("/sys/devices/system/cpu/intel_pstate/no_turbo", line, sizeof(line)))
 		set_text(to, "turbo", *line == '0' ? "on" : "off");
-	else if (find_line("/sys/devices/system/cpu/cpufreq/boost", "", line, sizeof(line)))
+	else if (text_file_line("/sys/devices/system/cpu/cpufreq/boost", line, sizeof(line)))
 		set_text(to, "turbo", *line == '1' ? "on" : "off");
 }
 
@@ -268,8 +235,9 @@ static uint64_t read_counter(const char *path, const char *name)
 {
 	char line[128];
 
-	return find_line(path, name, line, sizeof(line)) ? strtoull(line + strlen(name), NULL, 10)
-							 : 0;
+	return text_find_line(path, name, line, sizeof(line))
+		       ? strtoull(line + strlen(name), NULL, 10)
+		       : 0;
 }
 
 /* cgroup v2: `0::/path` in /proc/PID/cgroup; nr_throttled in cpu.stat. */
@@ -278,7 +246,7 @@ static uint64_t cgroup_throttled(pid_t pid)
 	char path[512], line[256];
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	if (!find_line(path, "0::", line, sizeof(line)))
+	if (!text_find_line(path, "0::", line, sizeof(line)))
 		return 0;
 	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.stat", line + 3);
 	return read_counter(path, "nr_throttled ");
@@ -318,8 +286,8 @@ json_t *host_describe(void)
 				    json_integer((json_int_t)pages * page_bytes));
 	describe_governor(made);
 	describe_turbo(made);
-	if (find_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", "", clock,
-		      sizeof(clock)))
+	if (text_file_line("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+			   clock, sizeof(clock)))
 		set_text(made, "clocksource", clock);
 	describe_hugepages(made);
 	json_object_set_new(made, "numa_nodes",
@@ -355,7 +323,7 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 	if (pid <= 0)
 		return made;
 	json_object_set_new(made, "throttled", json_integer((json_int_t)throttled(pid)));
-	if (host_cpus_text(&cpus, list, sizeof(list)))
+	if (*format_cpus(&cpus, list, sizeof(list)))
 		json_object_set_new(made, "listener_cpus", json_string(list));
 	return made;
 }

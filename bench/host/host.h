@@ -18,9 +18,6 @@ struct measure_machine host_cpu_delta(const struct measure_machine *before,
 /* The CPUs on which any of the threads may run: an array of their ids, as GetStats has it. */
 void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus);
 
-/* Formats as "0-3,8"; false: the set is empty or does not fit into `bytes`. */
-bool host_cpus_text(const cpu_set_t *cpus, char *text, size_t bytes);
-
 /* Names this host and network namespace: "" if that cannot be read. */
 enum { HOST_NETWORK_BYTES = 96 };
 void host_network(char text[HOST_NETWORK_BYTES]);

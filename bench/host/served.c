@@ -46,13 +46,6 @@ static int open_notify(char name[static NOTIFY_NAME_BYTES])
 	return -1;
 }
 
-static bool has_ended(pid_t pid)
-{
-	siginfo_t info = { 0 };
-
-	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid;
-}
-
 /* Does a message have the line READY=1? */
 static bool is_ready(char *text)
 {
@@ -78,7 +71,7 @@ static bool await_serving(int notify, pid_t pid)
 		text[MAX(n, (ssize_t)0)] = '\0';
 		if (is_ready(text))
 			return true;
-		if (n < 0 && has_ended(pid))
+		if (n < 0 && process_has_ended(pid))
 			return false;
 	}
 	return false;

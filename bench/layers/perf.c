@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "must.h"
+#include "text.h"
 #include "util.h"
 
 const char *const perf_kind_names[] = { [PERF_CLOCK] = "cpu-clock", [PERF_CYCLES] = "cycles" };
@@ -45,14 +46,9 @@ static int open_event(int cpu, enum perf_kind kind)
 
 static int number_of(const char *path)
 {
-	FILE *from = fopen(path, "re");
-	int value = 0;
+	char line[32];
 
-	if (from && fscanf(from, "%d", &value) != 1)
-		value = 0;
-	if (from)
-		fclose(from);
-	return value;
+	return text_file_line(path, line, sizeof(line)) ? atoi(line) : 0;
 }
 
 static int refused(int error, struct reason *reason)

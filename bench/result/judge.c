@@ -63,7 +63,7 @@ enum figure judge_cost_figure(struct measure *const *rows, unsigned count)
 	bool counted = true;
 
 	for (unsigned i = 0; i < count; i++)
-		counted &= !isnan(figure_spread(rows[i], FIGURE_CPU_PER_REQUEST).median);
+		counted &= !isnan(figure_median(rows[i], FIGURE_CPU_PER_REQUEST));
 	if (counted)
 		return FIGURE_CPU_PER_REQUEST;
 	return differ_in_size(rows, count) ? FIGURE_CPU_PER_BYTE : FIGURE_CPU_PER_OP;
@@ -153,7 +153,7 @@ static bool is_same_work(const struct result_group *g)
 	for (unsigned i = 0; i < g->count; i++)
 		if (!*g->pair || !*first->visit.setup ||
 		    strcmp(g->rows[i].row->visit.setup, first->visit.setup) != 0 ||
-		    isnan(figure_spread(g->rows[i].row, FIGURE_GENERATOR_PER_REQUEST).median))
+		    isnan(figure_median(g->rows[i].row, FIGURE_GENERATOR_PER_REQUEST)))
 			return false;
 	return g->figures[JUDGED_COST] == FIGURE_CPU_PER_REQUEST;
 }

@@ -13,6 +13,7 @@
 #include "generator_host.h"
 #include "host.h"
 #include "must.h"
+#include "parse.h"
 #include "siphash.h"
 #include "util.h"
 
@@ -190,7 +191,7 @@ static void set_cpus(json_t *to, const char *name, const cpu_set_t *cpus)
 {
 	char text[256];
 
-	if (host_cpus_text(cpus, text, sizeof(text)))
+	if (*format_cpus(cpus, text, sizeof(text)))
 		json_object_set_new(to, name, json_string(text));
 }
 

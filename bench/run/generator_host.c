@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cpus.h"
 #include "field.h"
 #include "generator.h"
 #include "host.h"
 #include "kept.h"
 #include "must.h"
+#include "parse.h"
 #include "text.h"
 #include "util.h"
 #include "version.h"
@@ -462,7 +462,7 @@ static void set_child(struct child *child, const struct fars *all, bool keep)
 	child->status = (int)json_integer_value(field_get(last, "status"));
 	child->use = use_of(all);
 	if (all->count == 1)
-		cpus_parse(field_text(last, "cpus"), &child->cpus);
+		parse_cpus(field_text(last, "cpus"), &child->cpus);
 	for (unsigned i = 0; i < all->count; i++) {
 		child->timed_out |= field_bool(all->list[i].last, "timed_out");
 		child->wall_ns = MAX(child->wall_ns, field_uint(all->list[i].last, "wall_ns"));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parse.h"
 #include "text.h"
 #include "util.h"
 
@@ -27,31 +28,10 @@ int cpus_of(pid_t thread, cpu_set_t *ret_cpus)
 
 /* ---- Cores ---- */
 
-/* Adds the CPUs of a list such as "0-1,4". */
-static void add_listed(const char *list, cpu_set_t *cpus)
-{
-	char *at = (char *)list;
-
-	while (*at >= '0' && *at <= '9') {
-		unsigned long first = strtoul(at, &at, 10), last = first;
-
-		if (*at == '-')
-			last = strtoul(at + 1, &at, 10);
-		for (; first <= last && first < CPU_SETSIZE; first++)
-			CPU_SET(first, cpus);
-		at += *at == ',';
-	}
-}
-
-void cpus_parse(const char *text, cpu_set_t *ret)
-{
-	CPU_ZERO(ret);
-	add_listed(text, ret);
-}
-
 void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings)
 {
 	char path[80], list[256];
+	cpu_set_t listed;
 
 	CPU_ZERO(ret_siblings);
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -59,8 +39,8 @@ void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t
 			continue;
 		snprintf(path, sizeof(path),
 			 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-		if (text_file_line(path, list, sizeof(list)))
-			add_listed(list, ret_siblings);
+		if (text_file_line(path, list, sizeof(list)) && parse_cpus(list, &listed) == 0)
+			CPU_OR(ret_siblings, ret_siblings, &listed);
 	}
 	for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, cpus) || !CPU_ISSET(cpu, candidates))
@@ -139,16 +119,10 @@ static unsigned group_limit(const char *root, const char *group)
 /* The path of the group in `groups` that has no controllers of cgroup v1; "" if there is none. */
 static void find_group(const char *groups, char group[static PATH_MAX])
 {
-	FILE *file = fopen(groups, "re");
-
-	group[0] = '\0';
-	while (file && fgets(group, PATH_MAX, file) && strncmp(group, "0::/", 4) != 0)
-		group[0] = '\0';
-	if (file)
-		fclose(file);
-	if (group[0])
+	if (text_find_line(groups, "0::/", group, PATH_MAX))
 		memmove(group, group + 3, strlen(group + 3) + 1);
-	group[strcspn(group, "\n")] = '\0';
+	else
+		group[0] = '\0';
 }
 
 unsigned cpus_granted(const char *groups, const char *root)

@@ -8,9 +8,6 @@
  * empty.  Those from CPU_SETSIZE (1,024) on are counted, but are not in the set. */
 int cpus_of(pid_t thread, cpu_set_t *ret_cpus);
 
-/* The CPUs of a list such as "0-3,8"; what follows an invalid part is ignored. */
-void cpus_parse(const char *text, cpu_set_t *ret);
-
 /* The `candidates` that are other hardware threads of the cores of `cpus`; empty
  * also if that is not known. */
 void cpus_siblings(const cpu_set_t *cpus, const cpu_set_t *candidates, cpu_set_t *ret_siblings);

@@ -88,6 +88,14 @@ int process_start(char *const *argv, const struct process_how *how, pid_t *ret_p
 	return -error;
 }
 
+bool process_has_ended(pid_t pid)
+{
+	siginfo_t info = { 0 };
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+	       info.si_pid == pid;
+}
+
 /* Reads the list of children, up to its end or PROCESS_CHILDREN_MAX. */
 static unsigned children_of(pid_t pid, pid_t *children)
 {

@@ -25,6 +25,9 @@ struct process_how {
  * we ignore stay ignored.  0 or -errno. */
 int process_start(char *const *argv, const struct process_how *how, pid_t *ret_pid);
 
+/* Has this child ended?  Does not wait for it: another does, with its status. */
+bool process_has_ended(pid_t pid);
+
 /* The one child that process_kill_descendants() leaves alone, with what it has started; 0: none. */
 void process_spare(pid_t pid);
 

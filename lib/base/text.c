@@ -54,14 +54,21 @@ void text_append(char *text, size_t bytes, const char *format, ...)
 	va_end(arguments);
 }
 
-bool text_file_line(const char *path, char *text, int bytes)
+bool text_find_line(const char *path, const char *begin, char *text, int bytes)
 {
 	FILE *from = fopen(path, "re");
-	bool found = from && fgets(text, bytes, from);
+	bool found = false;
 
+	while (from && !found && fgets(text, bytes, from))
+		found = !strncmp(text, begin, strlen(begin));
 	if (found)
 		text[strcspn(text, "\n")] = '\0';
 	if (from)
 		fclose(from);
 	return found;
+}
+
+bool text_file_line(const char *path, char *text, int bytes)
+{
+	return text_find_line(path, "", text, bytes);
 }

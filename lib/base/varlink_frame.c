@@ -54,7 +54,7 @@ int varlink_reader_next(struct varlink_reader *r, const char **ret_text, size_t 
 	if (r->scanned < r->bytes)
 		nul = memchr(r->data + r->scanned, '\0', r->bytes - r->scanned);
 	length = (nul ? (size_t)(nul - r->data) : r->bytes) - r->start;
-	if (length > VARLINK_MESSAGE_MAX)
+	if (length > (r->max ? r->max : VARLINK_MESSAGE_MAX))
 		return -EMSGSIZE;
 	if (!nul) {
 		r->scanned = r->bytes;
@@ -69,7 +69,7 @@ int varlink_reader_next(struct varlink_reader *r, const char **ret_text, size_t 
 void varlink_reader_free(struct varlink_reader *r)
 {
 	free(r->data);
-	*r = (struct varlink_reader){ 0 };
+	*r = (struct varlink_reader){ .max = r->max };
 }
 
 /* Do brackets nest deeper than VARLINK_DEPTH_MAX?  Exact for valid JSON; jansson refuses invalid

@@ -18,6 +18,7 @@ struct varlink_reader {
 	size_t bytes, room;
 	size_t start;   /* where the next message begins */
 	size_t scanned; /* no NUL between start and this position */
+	size_t max;     /* bytes of a message; 0: VARLINK_MESSAGE_MAX */
 };
 
 /* Appends data.  To keep the buffer small, call it only after varlink_reader_next() has returned 0.
@@ -25,7 +26,7 @@ struct varlink_reader {
 int varlink_reader_append(struct varlink_reader *r, const void *data, size_t bytes);
 
 /* The next whole message, without its NUL: 1, and text that is valid until the next call of any
- * function on r; 0: none is complete; -EMSGSIZE: it is longer than VARLINK_MESSAGE_MAX. */
+ * function on r; 0: none is complete; -EMSGSIZE: it is longer than allowed. */
 int varlink_reader_next(struct varlink_reader *r, const char **ret_text, size_t *ret_bytes);
 
 /* True: unread messages, or the beginning of one, are left. */

@@ -14,6 +14,7 @@
 
 #include "remote.h"
 #include "util.h"
+#include "varlink_frame.h"
 
 enum {
 	CLIENT_SEND_TIMEOUT_MS = 5000,
@@ -25,8 +26,7 @@ struct client {
 	int fd;
 	const struct client_target *target;
 	struct remote remote; /* the ssh process of a daemon on another host */
-	char *buffer;         /* bytes received; the first `taken` of them are consumed */
-	size_t used, taken, room;
+	struct varlink_reader reader;
 };
 
 /* 0 or -errno. */
@@ -63,6 +63,7 @@ int client_open(const struct client_target *target, struct client **ret_client)
 	if (!c)
 		return -ENOMEM;
 	c->target = target;
+	c->reader.max = CLIENT_MESSAGE_MAX;
 	rc = target->host ? remote_open(target, &c->remote, &c->fd)
 			  : connect_here(target->socket, &c->fd);
 	if (rc < 0)
@@ -79,14 +80,26 @@ void client_close(struct client *c)
 	close(c->fd);
 	if (c->target->host)
 		remote_close(&c->remote);
-	free(c->buffer);
+	varlink_reader_free(&c->reader);
 	free(c);
+}
+
+/* The bytes received that no caller has taken. */
+static const char *unread_of(const struct client *c)
+{
+	return c->reader.bytes ? c->reader.data + c->reader.start : "";
+}
+
+/* The message that varlink_reader_next() has returned is found again by the next call. */
+static void put_back(struct client *c, const char *text)
+{
+	c->reader.start = c->reader.scanned = (size_t)(text - c->reader.data);
 }
 
 void client_explain(struct client *c, int error, char *text, size_t bytes)
 {
-	remote_explain(&c->remote, c->target, error, c->buffer ? c->buffer + c->taken : "",
-		       c->used - c->taken, text, bytes);
+	remote_explain(&c->remote, c->target, error, unread_of(c),
+		       c->reader.bytes - c->reader.start, text, bytes);
 }
 
 /* The daemon sends nothing between two calls: input can only be the end of the connection. */
@@ -173,34 +186,19 @@ int client_tell(struct client *c, const char *method, json_t *parameters)
 	return send_call(c, method, parameters, "oneway");
 }
 
-/* Reads some bytes, after making room for them.  0 or -errno; -EMSGSIZE: the message
- * is too long. */
+/* Reads some bytes.  0 or -errno. */
 static int fill(struct client *c, uint64_t deadline_ns)
 {
+	int rc = wait_for(c->fd, POLLIN, deadline_ns);
+	char data[CLIENT_READ];
 	ssize_t n;
-	int rc;
 
-	if (c->room - c->used < CLIENT_READ) {
-		/* Doubled, so that a message of any length is copied a constant number of
-		 * times per byte. */
-		size_t room = c->room * 2 + CLIENT_READ;
-		char *buffer = room > CLIENT_MESSAGE_MAX ? NULL : realloc(c->buffer, room);
-
-		if (!buffer)
-			return -EMSGSIZE;
-		c->buffer = buffer;
-		c->room = room;
-	}
-	rc = wait_for(c->fd, POLLIN, deadline_ns);
 	if (rc < 0)
 		return rc;
-	n = recv(c->fd, c->buffer + c->used, c->room - c->used, 0);
+	n = recv(c->fd, data, sizeof(data), 0);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	if (n == 0)
-		return -ECONNRESET;
-	c->used += (size_t)n;
-	return 0;
+	return n ? varlink_reader_append(&c->reader, data, (size_t)n) : -ECONNRESET;
 }
 
 /* Both results are new references; *ret_error is NULL if the call succeeded. */
@@ -227,36 +225,26 @@ static int parse_reply(const char *text, size_t bytes, json_t **ret_parameters, 
  * a brace.  Nothing more is read then, as such output may never end. */
 static bool is_talk(const struct client *c)
 {
-	return c->used && *c->buffer != '{' &&
-	       (c->used > CLIENT_READ || memchr(c->buffer, '\n', c->used));
+	size_t bytes = c->reader.bytes - c->reader.start;
+
+	return bytes && *unread_of(c) != '{' &&
+	       (bytes > CLIENT_READ || memchr(unread_of(c), '\n', bytes));
 }
 
 int client_receive_text(struct client *c, unsigned timeout_ms, const char **ret_text,
 			size_t *ret_bytes)
 {
 	uint64_t deadline_ns = clock_ns() + timeout_ms * (uint64_t)NS_PER_MS;
-	size_t seen =
-		0; /* bytes searched for a NUL, so that a long message is searched only once */
-	char *end;
 	int rc;
 
-	/* Drops the message before, whose text the caller no longer uses. */
-	c->used -= c->taken;
-	if (c->taken)
-		memmove(c->buffer, c->buffer + c->taken, c->used);
-	c->taken = 0;
-	while (!(end = c->used > seen ? memchr(c->buffer + seen, 0, c->used - seen) : NULL)) {
-		seen = c->used;
+	while ((rc = varlink_reader_next(&c->reader, ret_text, ret_bytes)) == 0) {
 		rc = fill(c, deadline_ns);
 		if (rc == 0 && is_talk(c))
 			rc = -EPROTO;
 		if (rc < 0)
-			return rc;
+			break;
 	}
-	*ret_text = c->buffer;
-	*ret_bytes = (size_t)(end - c->buffer);
-	c->taken = *ret_bytes + 1;
-	return 0;
+	return MIN(rc, 0);
 }
 
 bool client_has_reply(struct client *c)
@@ -265,7 +253,8 @@ bool client_has_reply(struct client *c)
 	size_t bytes;
 	int rc = client_receive_text(c, 0, &text, &bytes);
 
-	c->taken = 0; /* client_receive() finds it again */
+	if (rc == 0)
+		put_back(c, text);
 	return rc != -ETIMEDOUT;
 }
 
@@ -276,9 +265,10 @@ int client_receive(struct client *c, unsigned timeout_ms, json_t **ret_parameter
 	size_t bytes;
 	int rc = client_receive_text(c, timeout_ms, &text, &bytes);
 
-	if (rc == 0)
-		rc = parse_reply(text, bytes, ret_parameters, ret_error, ret_continues);
-	if (rc == -EPROTO)
-		c->taken = 0; /* client_explain() shows it */
+	if (rc < 0)
+		return rc;
+	rc = parse_reply(text, bytes, ret_parameters, ret_error, ret_continues);
+	if (rc < 0)
+		put_back(c, text); /* for client_explain() */
 	return rc;
 }

@@ -166,20 +166,16 @@ unsigned figure_values(const struct measure *row, enum figure figure, double *va
 	return count;
 }
 
-struct spread figure_spread(const struct measure *row, enum figure figure)
+double figure_median(const struct measure *row, enum figure figure)
 {
-	double *values = must(calloc(measure_visits(row), sizeof(*values)));
-	struct spread s = { NAN, NAN, NAN, 0 };
-	unsigned count;
+	double *values, median;
 
-	count = figure_values(row, figure, values);
-	s.median = numbers_median(values, count);
-	if (count > 0)
-		s = (struct spread){ s.median, values[0], values[count - 1], count };
 	if (figures[figure].pooled)
-		s.median = figure_value(row, figure);
+		return figure_value(row, figure);
+	values = must(calloc(measure_visits(row), sizeof(*values)));
+	median = numbers_median(values, figure_values(row, figure, values));
 	free(values);
-	return s;
+	return median;
 }
 
 struct human figure_text(enum figure figure, double value)

@@ -44,12 +44,8 @@ double figure_value(const struct measure *row, enum figure figure);
  * each visit; returns how many are known. */
 unsigned figure_values(const struct measure *row, enum figure figure, double *values);
 
-/* A figure over the visits of a row. */
-struct spread {
-	double median, low, high; /* NaN: unknown */
-	unsigned count;           /* visits, or blocks of them, for which it is known */
-};
-struct spread figure_spread(const struct measure *row, enum figure figure);
+/* Its median over the visits of a row; NaN: unknown. */
+double figure_median(const struct measure *row, enum figure figure);
 
 /* A value in the unit of the figure's column; "": unknown (NaN). */
 struct human figure_text(enum figure figure, double value);

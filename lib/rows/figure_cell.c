@@ -5,7 +5,7 @@
 
 void figure_cell(struct table *t, const struct measure *row, enum figure figure)
 {
-	struct human text = figure_text(figure, figure_spread(row, figure).median);
+	struct human text = figure_text(figure, figure_median(row, figure));
 	char bounds[HOSTS_BOUNDS_BYTES];
 
 	if (hosts_bounds(row, figure, bounds))

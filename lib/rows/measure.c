@@ -12,7 +12,8 @@
 #include "text.h"
 #include "util.h"
 
-void measures_append(struct measures *m, struct measure *row)
+/* m takes ownership of it. */
+static void measures_append(struct measures *m, struct measure *row)
 {
 	m->rows = must(reallocarray(m->rows, m->count + 1, sizeof(*m->rows)));
 	m->rows[m->count++] = row;

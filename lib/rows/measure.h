@@ -127,9 +127,6 @@ struct measures {
 void measures_free(struct measures *m);
 void measure_free(struct measure *row); /* one that has been taken out of its list */
 
-/* Appends a row, of which m takes ownership. */
-void measures_append(struct measures *m, struct measure *row);
-
 /* An empty row at the end, which m owns. */
 struct measure *measures_add(struct measures *m);
 

@@ -15,6 +15,16 @@ static bool same(const struct measure *a, const struct measure *b)
 	       !strcmp(a->visit.setup, b->visit.setup) && !strcmp(a->visit.build, b->visit.build);
 }
 
+/* Adds the other operation of the same interval, and frees it. */
+static void join(struct measure *to, struct measure *row)
+{
+	to->batch |= row->batch;
+	to->count += row->count;
+	to->errors += row->errors;
+	histogram_sum_add(&to->latency, &row->latency);
+	measure_free(row);
+}
+
 void measures_merge_operations(struct measures *m)
 {
 	unsigned kept = 0;
@@ -27,11 +37,7 @@ void measures_merge_operations(struct measures *m)
 			continue;
 		}
 		last->operation = "";
-		last->batch |= row->batch;
-		last->count += row->count;
-		last->errors += row->errors;
-		histogram_sum_add(&last->latency, &row->latency);
-		measure_free(row);
+		join(last, row);
 	}
 	m->count = kept;
 }
@@ -97,15 +103,6 @@ static bool is_of_visit(const struct measure *a, const struct measure *b)
 	       a->visit.round == b->visit.round && a->visit.position == b->visit.position &&
 	       !strcmp(a->label, b->label) && !strcmp(a->listener, b->listener) &&
 	       !strcmp(a->service, b->service);
-}
-
-static void join(struct measure *to, struct measure *row)
-{
-	to->batch |= row->batch;
-	to->count += row->count;
-	to->errors += row->errors;
-	histogram_sum_add(&to->latency, &row->latency);
-	measure_free(row);
 }
 
 /* Operations of the load that the listener has done: "read+write". */

@@ -77,22 +77,17 @@ TEST(softirqs_in_threads_time_are_not_taken_off_twice)
 	assert_true(isnan(other_of(IRQ_TIME_IN_THREADS, softirq, 1200 * NS_PER_MS)));
 }
 
-TEST(figures_are_medians_with_their_spread)
+TEST(figures_are_medians_of_the_visits)
 {
 	static const int cost[] = { 900, 1100, 1000 };
 	CLEANUP(measures_free) struct measures m = {};
-	struct spread s;
 
 	add_visits(&m, "a", 3, cost);
 	measures_merge(&m);
 	assert_int_equal(m.count, 1);
 	assert_int_equal(m.rows[0]->visit_count, 3);
-	s = figure_spread(m.rows[0], FIGURE_CPU_PER_OP);
-	assert_float_equal(s.median, 1000, 0.01);
-	assert_float_equal(s.low, 900, 0.01);
-	assert_float_equal(s.high, 1100, 0.01);
-	s = figure_spread(m.rows[0], FIGURE_CPU_PER_REQUEST);
-	assert_true(isnan(s.median) && s.count == 0);
+	assert_float_equal(figure_median(m.rows[0], FIGURE_CPU_PER_OP), 1000, 0.01);
+	assert_true(isnan(figure_median(m.rows[0], FIGURE_CPU_PER_REQUEST)));
 }
 
 TEST(trips_are_medians_as_other_figures_are)
