@@ -3,10 +3,8 @@
 
 #include "top_case.h"
 
-TEST_WITH(rows_are_those_of_the_last_interval, setup, teardown, NULL)
+TOP_TEST(rows_are_those_of_the_last_interval)
 {
-	struct top *top = *state;
-
 	feed_seconds(top, 1, 4);
 	assert_int_equal(top->rows.count, 3);
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
@@ -18,10 +16,8 @@ TEST_WITH(rows_are_those_of_the_last_interval, setup, teardown, NULL)
 	assert_true(isnan(top_value(top->rows.rows[2], TOP_P50)));
 }
 
-TEST_WITH(every_column_sorts_and_unknown_goes_last, setup, teardown, NULL)
+TOP_TEST(every_column_sorts_and_unknown_goes_last)
 {
-	struct top *top = *state;
-
 	feed_seconds(top, 1, 2);
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
 		top->reverse = false;
@@ -46,10 +42,8 @@ TEST_WITH(every_column_sorts_and_unknown_goes_last, setup, teardown, NULL)
 	assert_int_equal(top->sort, TOP_LISTENER);
 }
 
-TEST_WITH(selection_stays_with_its_listener, setup, teardown, NULL)
+TOP_TEST(selection_stays_with_its_listener)
 {
-	struct top *top = *state;
-
 	feed_seconds(top, 1, 2);
 	assert_string_equal(top->selected, "b");
 	top_key(top, TOP_KEY_DOWN);
@@ -68,9 +62,8 @@ TEST_WITH(selection_stays_with_its_listener, setup, teardown, NULL)
 	assert_string_equal(top->selected, "c");
 }
 
-TEST_WITH(another_listener_is_selected_when_the_selected_one_is_removed, setup, teardown, NULL)
+TOP_TEST(another_listener_is_selected_when_the_selected_one_is_removed)
 {
-	struct top *top = *state;
 	json_t *stats;
 
 	feed_seconds(top, 1, 2);
@@ -92,9 +85,8 @@ static void type(struct top *top, const char *text)
 		assert_true(top_key(top, *text));
 }
 
-TEST_WITH(a_filter_shows_what_has_its_text, setup, teardown, NULL)
+TOP_TEST(a_filter_shows_what_has_its_text)
 {
-	struct top *top = *state;
 	char *text;
 
 	feed_seconds(top, 1, 2);
@@ -119,9 +111,8 @@ TEST_WITH(a_filter_shows_what_has_its_text, setup, teardown, NULL)
 	assert_false(top_key(top, 'q'));
 }
 
-TEST_WITH(pause_keeps_the_screen, setup, teardown, NULL)
+TOP_TEST(pause_keeps_the_screen)
 {
-	struct top *top = *state;
 	char *before, *after;
 
 	feed_seconds(top, 1, 3);
@@ -138,9 +129,8 @@ TEST_WITH(pause_keeps_the_screen, setup, teardown, NULL)
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 1000, 0.01);
 }
 
-TEST_WITH(a_restart_is_reported, setup, teardown, NULL)
+TOP_TEST(a_restart_is_reported)
 {
-	struct top *top = *state;
 	char *text;
 
 	feed_seconds(top, 10, 13);
@@ -155,10 +145,8 @@ TEST_WITH(a_restart_is_reported, setup, teardown, NULL)
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
 }
 
-TEST_WITH(keys_go_in_and_out, setup, teardown, NULL)
+TOP_TEST(keys_go_in_and_out)
 {
-	struct top *top = *state;
-
 	feed_seconds(top, 1, 2);
 	top_key(top, '?');
 	assert_true(top->help);
@@ -180,10 +168,8 @@ static json_t *by_worker(int at)
 	return stats;
 }
 
-TEST_WITH(rows_by_worker_begin_with_their_own_documents, setup, teardown, NULL)
+TOP_TEST(rows_by_worker_begin_with_their_own_documents)
 {
-	struct top *top = *state;
-
 	feed_seconds(top, 1, 3);
 	top_key(top, 'w');
 	assert_true(top->by_worker);

@@ -2,9 +2,8 @@
 #include "top_case.h"
 #include "util.h"
 
-TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
+TOP_TEST(the_table_has_a_row_for_each_listener)
 {
-	struct top *top = *state;
 	const char *text;
 
 	feed_seconds(top, 1, 5);
@@ -19,10 +18,8 @@ TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
 }
 
 /* At every size screen_of() checks that no line is too wide; the sanitizers check the memory. */
-TEST_WITH(any_size_is_drawn, setup, teardown, NULL)
+TOP_TEST(any_size_is_drawn)
 {
-	struct top *top = *state;
-
 	for (unsigned what = 0; what < 3; what++) {
 		top->help = what == 2;
 		for (unsigned width = 1; width < 220; width += 7)
@@ -34,9 +31,8 @@ TEST_WITH(any_size_is_drawn, setup, teardown, NULL)
 	top->help = false;
 }
 
-TEST_WITH(the_table_scrolls_with_the_selection, setup, teardown, NULL)
+TOP_TEST(the_table_scrolls_with_the_selection)
 {
-	struct top *top = *state;
 	char *text;
 
 	for (int at = 1; at <= 2; at++) {
@@ -61,9 +57,8 @@ TEST_WITH(the_table_scrolls_with_the_selection, setup, teardown, NULL)
 	assert_has_not(text, "\nx22 ");
 }
 
-TEST_WITH(at_80_columns_the_engine_stays, setup, teardown, NULL)
+TOP_TEST(at_80_columns_the_engine_stays)
 {
-	struct top *top = *state;
 	const char *text;
 
 	for (int at = 1; at <= 2; at++) {
@@ -92,10 +87,8 @@ static char *titles_of(char *text)
 }
 
 /* Whatever the rows are sorted by, and whichever of them are on the screen. */
-TEST_WITH(columns_stay_where_they_are, setup, teardown, NULL)
+TOP_TEST(columns_stay_where_they_are)
 {
-	struct top *top = *state;
-
 	for (int at = 1; at <= 2; at++) {
 		json_t *stats = document(at), *list = json_object_get(stats, "listeners");
 
@@ -125,11 +118,10 @@ TEST_WITH(columns_stay_where_they_are, setup, teardown, NULL)
 }
 
 /* Also by a column that has no room. */
-TEST_WITH(the_column_that_sorts_the_rows_is_marked, setup, teardown, NULL)
+TOP_TEST(the_column_that_sorts_the_rows_is_marked)
 {
 	static const char *const titles[] = { "listener", "engine", "conns", "ops", "MB", "p50",
 					      "p99",      "CPU/op", "calls", "ops", "CPU" };
-	struct top *top = *state;
 
 	feed_seconds(top, 1, 3);
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
@@ -149,9 +141,8 @@ TEST_WITH(the_column_that_sorts_the_rows_is_marked, setup, teardown, NULL)
 	}
 }
 
-TEST_WITH(the_keys_fit_80x24, setup, teardown, NULL)
+TOP_TEST(the_keys_fit_80x24)
 {
-	struct top *top = *state;
 	const char *narrow, *wide;
 
 	feed_seconds(top, 1, 3);
@@ -162,10 +153,8 @@ TEST_WITH(the_keys_fit_80x24, setup, teardown, NULL)
 	assert_has(narrow, "\nu                                sort by server's CPU\n\n");
 }
 
-TEST_WITH(without_utf8_all_is_ascii, setup, teardown, NULL)
+TOP_TEST(without_utf8_all_is_ascii)
 {
-	struct top *top = *state;
-
 	feed_seconds(top, 1, 5);
 	for (unsigned what = 0; what < 2; what++) {
 		const char *text;
@@ -177,9 +166,8 @@ TEST_WITH(without_utf8_all_is_ascii, setup, teardown, NULL)
 	}
 }
 
-TEST_WITH(a_listener_that_is_not_served_says_so, setup, teardown, NULL)
+TOP_TEST(a_listener_that_is_not_served_says_so)
 {
-	struct top *top = *state;
 	const char *text;
 
 	for (int at = 1; at <= 2; at++) {

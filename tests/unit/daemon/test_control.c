@@ -81,6 +81,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define CONTROL_TEST(name) TEST_OF(struct world *w, name, setup, teardown, NULL)
+
 static void pump(struct world *w)
 {
 	while (sd_event_run(w->server.event, 0) > 0)
@@ -119,9 +121,8 @@ static void answer(struct world *w, unsigned worker)
 
 #define LIST "{\"method\":\"org.nbserved.Control.ListConnections\"}"
 
-TEST_WITH(workers_are_asked_one_after_the_other, setup, teardown, NULL)
+CONTROL_TEST(workers_are_asked_one_after_the_other)
 {
-	struct world *w = *state;
 	int fd;
 
 	w->listener.workers[0].stats.open = 2;
@@ -136,9 +137,8 @@ TEST_WITH(workers_are_asked_one_after_the_other, setup, teardown, NULL)
 	close(fd);
 }
 
-TEST_WITH(a_worker_that_does_not_answer_is_an_error, setup, teardown, NULL)
+CONTROL_TEST(a_worker_that_does_not_answer_is_an_error)
 {
-	struct world *w = *state;
 	int fd = ask(w, LIST);
 
 	assert_int_equal(sd_event_run(w->server.event, 6 * 1000 * 1000), 1);
@@ -151,10 +151,8 @@ TEST_WITH(a_worker_that_does_not_answer_is_an_error, setup, teardown, NULL)
 	close(fd);
 }
 
-TEST_WITH(an_answer_for_a_client_that_left_is_dropped, setup, teardown, NULL)
+CONTROL_TEST(an_answer_for_a_client_that_left_is_dropped)
 {
-	struct world *w = *state;
-
 	close(ask(w, LIST));
 	pump(w);
 	answer(w, 0);
@@ -162,9 +160,8 @@ TEST_WITH(an_answer_for_a_client_that_left_is_dropped, setup, teardown, NULL)
 	pump(w);
 }
 
-TEST_WITH(a_reload_meanwhile_is_an_error, setup, teardown, NULL)
+CONTROL_TEST(a_reload_meanwhile_is_an_error)
 {
-	struct world *w = *state;
 	int fd = ask(w, LIST);
 
 	w->server.generation++;
@@ -173,9 +170,8 @@ TEST_WITH(a_reload_meanwhile_is_an_error, setup, teardown, NULL)
 	close(fd);
 }
 
-TEST_WITH(unanswered_requests_to_workers_are_limited, setup, teardown, NULL)
+CONTROL_TEST(unanswered_requests_to_workers_are_limited)
 {
-	struct world *w = *state;
 	unsigned calls = 0;
 	int fd;
 
@@ -199,9 +195,8 @@ TEST_WITH(unanswered_requests_to_workers_are_limited, setup, teardown, NULL)
 	close(fd);
 }
 
-TEST_WITH(counters_saturate_and_sum_over_workers, setup, teardown, NULL)
+CONTROL_TEST(counters_saturate_and_sum_over_workers)
 {
-	struct world *w = *state;
 	json_t *stats, *l;
 
 	w->listener.workers[0].stats.bytes_in = UINT64_MAX;

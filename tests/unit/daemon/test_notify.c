@@ -52,6 +52,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define NOTIFY_TEST(name) TEST_OF(struct manager *m, name, setup, teardown, NULL)
+
 /* One message, with at most one descriptor (-1: none); false: there is none. */
 static bool hear(struct manager *m, char text[static 64], int *ret_fd)
 {
@@ -121,9 +123,8 @@ static ino_t inode(int fd)
 }
 
 /* The caller's may be closed meanwhile, and none is left behind. */
-TEST_WITH(descriptors_are_copied_while_they_wait, setup, teardown, NULL)
+NOTIFY_TEST(descriptors_are_copied_while_they_wait)
 {
-	struct manager *m = *state;
 	int ends[2], fd, next = dup(m->fd);
 	ino_t expected;
 
@@ -148,9 +149,8 @@ TEST_WITH(descriptors_are_copied_while_they_wait, setup, teardown, NULL)
 	close(fd);
 }
 
-TEST_WITH(a_repetition_waits_once, setup, teardown, NULL)
+NOTIFY_TEST(a_repetition_waits_once)
 {
-	struct manager *m = *state;
 	unsigned count;
 	int fd;
 
@@ -168,9 +168,8 @@ TEST_WITH(a_repetition_waits_once, setup, teardown, NULL)
 	assert_true(is_silent(m));
 }
 
-TEST_WITH(too_many_are_refused, setup, teardown, NULL)
+NOTIFY_TEST(too_many_are_refused)
 {
-	struct manager *m = *state;
 	int i = 0, rc;
 
 	do
@@ -180,10 +179,8 @@ TEST_WITH(too_many_are_refused, setup, teardown, NULL)
 	assert_int_equal(m->notify.count, 8192);
 }
 
-TEST_WITH(a_manager_that_is_gone_ends_the_wait, setup, teardown, NULL)
+NOTIFY_TEST(a_manager_that_is_gone_ends_the_wait)
 {
-	struct manager *m = *state;
-
 	fill(m);
 	close(m->fd);
 	m->fd = -1;
@@ -193,10 +190,8 @@ TEST_WITH(a_manager_that_is_gone_ends_the_wait, setup, teardown, NULL)
 	assert_int_equal(notify(&m->notify, "READY=1"), -ECONNREFUSED);
 }
 
-TEST_WITH(without_a_manager_nothing_is_to_be_told, setup, teardown, NULL)
+NOTIFY_TEST(without_a_manager_nothing_is_to_be_told)
 {
-	struct manager *m = *state;
-
 	unsetenv("NOTIFY_SOCKET");
 	assert_int_equal(notify(&m->notify, "READY=1"), 0);
 	notify_barrier(&m->notify, UINT64_MAX);
@@ -221,9 +216,8 @@ static void *read_all(void *context)
 	return NULL;
 }
 
-TEST_WITH(a_barrier_ends_when_all_messages_were_read, setup, teardown, NULL)
+NOTIFY_TEST(a_barrier_ends_when_all_messages_were_read)
 {
-	struct manager *m = *state;
 	pthread_t thread;
 
 	fill(m);
