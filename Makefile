@@ -197,9 +197,8 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | packages
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC) -c -o $@ $<
 
-# Texts that are assembled into an object (daemon/base/embed.h).
+# Its text is assembled into the object.
 $(BUILD)/daemon/control/control_idl.o: daemon/control/org.nbserved.Control.varlink
-$(BUILD)/daemon/varlink/varlink.o: daemon/varlink/org.varlink.service.varlink
 
 # The files of the daemon, by which --layers tells its services from its engines.
 LAYERS_SOURCES := $(BUILD)/bench/layers/sources.inc

@@ -90,10 +90,13 @@ bench_vm_two_cpus = -p 2
 bench_vm_claims = -i
 bench_vm_nvme = -i
 bench_vm_scaling = -i -p 4
-bench_vm = tests/vm/vm.sh -t 1800 $(bench_vm_$(1)) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
-	pytest -p no:cacheprovider -s -q --no-header --tb=short $(addprefix tests/vm/inside_,speed.py claims.py nvme_speed.py scaling.py) -k $(1)
-bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, NVMe/TCP beside the kernel's, and some published claims, in VMs
-	@tools/deps.sh build test vm
+bench_vm_bypass = -i -n
+# Linux 6.12 has no zero-copy AF_XDP for virtio's cards.
+bench_vm_suite_bypass = NBSERVED_VM_SUITE=trixie-backports
+bench_vm = $(bench_vm_suite_$(1)) tests/vm/vm.sh -t 1800 $(bench_vm_$(1)) $(BUILD)/vm/speed env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B -m \
+	pytest -p no:cacheprovider -s -q --no-header --tb=short $(addprefix tests/vm/inside_,speed.py claims.py nvme_speed.py scaling.py bypass.py) -k $(1)
+bench-vm: ## as root: RDMA beside the servers of rping, fio and perftest, NVMe/TCP beside the kernel's, and some published claims, in VMs (BENCH_VM=bypass: UDP beside AF_XDP and DPDK)
+	@tools/deps.sh build test vm $(filter bypass,$(BENCH_VM))
 	$(AGAIN) $(JOBS) all vm-client bench-programs
 	@mkdir -p $(BUILD)/vm/speed
 	$(Q)status=0; $(foreach vm,$(BENCH_VM),$(call bench_vm,$(vm)) || status=1;) exit $$status

@@ -84,6 +84,7 @@ table() {
 	vm        nvme-cli             nvme-cli                  nvme-cli
 	vm        dmsetup              device-mapper             device-mapper
 	vm        xfsprogs             xfsprogs                  xfsprogs
+	bypass    dpdk-dev             dpdk                      dpdk
 	long      openssh-server       openssh-server            openssh
 	long      bash-completion      bash-completion           bash-completion
 	long      fish                 fish                      fish

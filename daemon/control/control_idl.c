@@ -7,13 +7,17 @@
 #include <stdio.h>
 
 #include "control.h"
-#include "embed.h"
 #include "statistics.h"
 #include "util.h"
 
 /* All but these types: the text of org.nbserved.Control.varlink. */
 extern const char control_interface[];
-EMBED_TEXT(control_interface, "daemon/control/org.nbserved.Control.varlink");
+__asm__(".pushsection .rodata\n"
+	".globl control_interface\n"
+	"control_interface:\n"
+	".incbin \"daemon/control/org.nbserved.Control.varlink\"\n"
+	".byte 0\n"
+	".popsection");
 
 /* ---- The types of the schema ---- */
 

@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "embed.h"
 #include "log.h"
 #include "reserve.h"
 #include "util.h"
@@ -510,8 +509,31 @@ void varlink_charge_wait(const struct varlink_call *call, uint64_t since_ns)
 
 #define SERVICE "org.varlink.service"
 
-extern const char varlink_service_text[];
-EMBED_TEXT(varlink_service_text, "daemon/varlink/org.varlink.service.varlink");
+static const char description[] =
+	"# Describes a Varlink service; every service implements it.\n"
+	"interface " SERVICE "\n"
+	"\n"
+	"# The vendor of this service, and its interfaces.\n"
+	"method GetInfo() -> (\n"
+	"  vendor: string,\n"
+	"  product: string,\n"
+	"  version: string,\n"
+	"  url: string,\n"
+	"  interfaces: []string\n"
+	")\n"
+	"\n"
+	"# The definition of one of its interfaces.\n"
+	"method GetInterfaceDescription(interface: string) -> (description: string)\n"
+	"\n"
+	"error InterfaceNotFound(interface: string)\n"
+	"error MethodNotFound(method: string)\n"
+	"# The definition has it, this version of the service does not.\n"
+	"error MethodNotImplemented(method: string)\n"
+	"# Missing, unknown, of the wrong type or out of range.\n"
+	"error InvalidParameter(parameter: string)\n"
+	"error PermissionDenied()\n"
+	"# The method answers with a stream: call it with `more`.\n"
+	"error ExpectedMore()\n";
 
 /* Answers org.varlink.service.NAME with one parameter, or none (key == NULL). */
 static void service_error(struct varlink_call *call, const char *name, const char *key,
@@ -571,7 +593,7 @@ static const struct varlink_method methods[] = {
 	{ 0 },
 };
 
-static const struct varlink_interface service = { SERVICE, varlink_service_text, methods };
+static const struct varlink_interface service = { SERVICE, description, methods };
 
 /* ---- The socket, and dispatching ---- */
 

@@ -32,6 +32,7 @@ import varlink_client  # isort: skip
 
 MARKS = ("<!-- claims -->\n", "<!-- /claims -->\n")
 VM_ROWS = "vm/speed/claims.jsonl"  # in BUILD; inside_claims.py writes them
+BYPASS_COSTS = "vm/speed/bypass.json"  # inside_bypass.py writes them
 VISIT_SECONDS = 60  # of one visit, at the most
 MINUTES = 45  # of all loads
 
@@ -193,8 +194,7 @@ def write_report(build, rows, judged, when):
     (build / "claims.html").write_text(page.replace("<main>\n", "<main>\n" + section, 1))
 
 
-def load_extra(build):
-    path = build / "claims-extra.json"
+def load_json(path):
     return json.loads(path.read_text()) if path.exists() else {}
 
 
@@ -212,7 +212,7 @@ def main():
     unknown = set(only) - {s.name for s in scenes()}
     if unknown:
         parser.error(f"no scene {', '.join(unknown)}; there are {', '.join(s.name for s in scenes())}")
-    rows, extra = build / "claims.jsonl", load_extra(build)
+    rows, extra = build / "claims.jsonl", load_json(build / "claims-extra.json")
     end = time.monotonic() + options.seconds
     loads = sum(len(s.loads) for s in scenes() if s.name in only)
     load_seconds = load_time(options.minutes, loads)
@@ -224,7 +224,7 @@ def main():
             extra["call_ns"] = call_ns()
     (build / "claims-extra.json").write_text(json.dumps(extra) + "\n")
     read = Rows(build / "nbbench", rows, build / VM_ROWS)
-    read.extra = extra
+    read.extra = {**extra, "bypass": load_json(build / BYPASS_COSTS)}
     judged = list(judge(read))
     for claim, _, _, verdict, seen in judged:
         print(f"\n{verdict}: {claim}\n    {seen}")

@@ -88,3 +88,15 @@ def test_an_interval_that_holds_1_refutes_nothing():
     assert claims_table.decide_by(close, SAME)[0] == claims_table.HOLDS
     assert claims_table.decide_no_better([*close, worse])[0] == claims_table.HOLDS
     assert claims_table.decide_no_better([*close, better])[0] == claims_table.FAILS
+
+
+def test_near_dpdk_is_at_most_twice_its_instructions_under_each_load():
+    def decide(loaded):
+        rows = Rows("nbctl")
+        rows.extra["bypass"] = {name: {"1 in flight": [30000, 1500], "64 in flight": [20000, thread]} for name, thread in (
+            ("nbserved, io_uring", loaded), ("DPDK", 1000), ("AF_XDP, zero-copy, bare", 4000))}
+        return rows.decide(claims_table.near_dpdk)[0]
+
+    assert [decide(thread) for thread in (2000, 2001)] == [claims_table.HOLDS, claims_table.FAILS]
+    with pytest.raises(claims_rows.Missing):
+        claims_table.near_dpdk(Rows("nbctl"))

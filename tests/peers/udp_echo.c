@@ -1,5 +1,6 @@
 /* The yardsticks for datagrams: echo servers of one thread and one socket, as bare as can be.
- * `batch`: as many as have come by one recvmmsg(), back by one sendmmsg(); `plain`: one by one. */
+ * `batch`: as many as have come by one recvmmsg(), back by one sendmmsg(); `plain`: one by one.  On
+ * the loopback, or at ADDRESS. */
 #include "bench.h"
 
 enum { BATCH = 64, DATAGRAM_MAX = 65536 };
@@ -49,17 +50,22 @@ int main(int argc, char **argv)
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	socklen_t bytes = sizeof(sa);
 
+	if (argc == 4) {
+		if (inet_pton(AF_INET, argv[2], &sa.sin_addr) != 1)
+			errx(2, "expected an IPv4 address, got '%s'", argv[2]);
+		sa.sin_port = htons((uint16_t)option_uint("PORT", argv[3], 0, UINT16_MAX));
+	}
 	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, bytes) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&sa, &bytes) < 0)
 		err(1, "socket");
 	set_option(fd, SOL_SOCKET, SO_RCVBUF, 4 << 20);
 	printf("port %d\n", ntohs(sa.sin_port));
 	fflush(stdout);
-	if (argc == 2 && strcmp(argv[1], "batch") == 0)
+	if (argc > 1 && strcmp(argv[1], "batch") == 0)
 		echo_batch(fd);
-	else if (argc == 2 && strcmp(argv[1], "plain") == 0)
+	else if (argc > 1 && strcmp(argv[1], "plain") == 0)
 		echo_plain(fd);
 	else
-		errx(2, "usage: udp_echo batch|plain");
+		errx(2, "usage: udp_echo batch|plain [ADDRESS PORT]");
 	err(1, "receive");
 }

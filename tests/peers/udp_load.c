@@ -1,9 +1,11 @@
-/* Load of datagrams on the loopback, of one thread; the result is a line of JSON.
+/* Load of datagrams on the loopback, or to the server at -a, of one thread; the result is a line of
+ * JSON.
  *
- * `echo`: peers of an echo server, each with an address of 127/8 of its own but all of one socket,
- * so that a call moves many: what comes back is sent again.  Datagrams are sockperf's messages.
- * `send`: one way, over sockets that the caller has connected (-F), with iperf3's numbers in them,
- * as many as go, merged by UDP_SEGMENT if -g says how many. */
+ * `echo`: peers of an echo server, each with an address of its own in the server's /8 (127.1.0.0
+ * and up; this host must have them) but all of one socket, so that a call moves many: what comes
+ * back is sent again.  Datagrams are sockperf's messages. `send`: one way, over sockets that the
+ * caller has connected (-F), with iperf3's numbers in them, as many as go, merged by UDP_SEGMENT if
+ * -g says how many. */
 #include <getopt.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -25,6 +27,7 @@ enum {
 };
 
 struct load {
+	struct in_addr server;
 	uint16_t port;
 	uint32_t peers, window, size, merged;
 	uint64_t ms;
@@ -64,11 +67,11 @@ static int open_wildcard(void)
 /* Message i goes to the server, from the n-th peer. */
 static void address(const struct load *load, unsigned i, uint32_t n)
 {
-	struct in_addr from = { htonl((INADDR_LOOPBACK & 0xff000000) + 0x10000 + n) };
+	struct in_addr from = { htonl((ntohl(load->server.s_addr) & 0xff000000) + 0x10000 + n) };
 
 	names[i] = (struct sockaddr_in){ .sin_family = AF_INET,
 					 .sin_port = htons(load->port),
-					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+					 .sin_addr = load->server };
 	controls[i] = (struct control){
 		.bytes = CMSG_LEN(sizeof(struct in_pktinfo)),
 		.level = IPPROTO_IP,
@@ -233,14 +236,19 @@ static void send_one_way(const struct load *load)
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: udp_load [-p PORT] [-P PEERS] [-w WINDOW] [-s BYTES] [-t MS]\n"
-			"                [-g MERGED] [-F DESCRIPTOR]... echo|send\n");
+	fprintf(stderr,
+		"usage: udp_load [-a ADDRESS] [-p PORT] [-P PEERS] [-w WINDOW] [-s BYTES] [-t MS]\n"
+		"                [-g MERGED] [-F DESCRIPTOR]... echo|send\n");
 	exit(2);
 }
 
 static void option_take(struct load *load, int option)
 {
 	switch (option) {
+	case 'a':
+		if (inet_pton(AF_INET, optarg, &load->server) != 1)
+			errx(2, "-a: expected an IPv4 address, got '%s'", optarg);
+		break;
 	case 'p':
 		load->port = (uint16_t)option_uint("-p", optarg, 1, UINT16_MAX);
 		break;
@@ -274,7 +282,8 @@ int main(int argc, char **argv)
 	static struct load load = { .peers = 1, .window = 1, .size = 64, .ms = 500 };
 	int option;
 
-	while ((option = getopt(argc, argv, "p:P:w:s:t:g:F:")) != -1)
+	load.server.s_addr = htonl(INADDR_LOOPBACK);
+	while ((option = getopt(argc, argv, "a:p:P:w:s:t:g:F:")) != -1)
 		option_take(&load, option);
 	if (optind + 1 != argc || (uint64_t)load.merged * load.size > UINT16_MAX - 28)
 		usage();

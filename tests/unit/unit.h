@@ -31,26 +31,13 @@ static inline void unit_add(struct CMUnitTest test)
 	unit.tests[unit.count++] = test;
 }
 
-#define UNIT_ADD(name, test, setup, teardown, initial)                                             \
-	static __attribute__((constructor(1000 + __LINE__))) void add_##name(void)                 \
-	{                                                                                          \
-		unit_add((struct CMUnitTest){ #name, test, setup, teardown, (void *)(initial) });  \
-	}
-
 #define TEST_WITH(name, setup, teardown, initial)                                                  \
 	static void name(void **state);                                                            \
-	UNIT_ADD(name, name, setup, teardown, initial)                                             \
-	static void name(__attribute__((unused)) void **state)
-
-/* The test has the state as its parameter, such as `struct world *w`. */
-#define TEST_OF(parameter, name, setup, teardown, initial)                                         \
-	static void name(parameter);                                                               \
-	static void run_##name(void **state)                                                       \
+	static __attribute__((constructor(1000 + __LINE__))) void add_##name(void)                 \
 	{                                                                                          \
-		name(*state);                                                                      \
+		unit_add((struct CMUnitTest){ #name, name, setup, teardown, (void *)(initial) });  \
 	}                                                                                          \
-	UNIT_ADD(name, run_##name, setup, teardown, initial)                                       \
-	static void name(__attribute__((unused)) parameter)
+	static void name(__attribute__((unused)) void **state)
 
 #define TEST(name) TEST_WITH(name, NULL, NULL, NULL)
 

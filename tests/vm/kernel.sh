@@ -16,7 +16,7 @@ cannot() {
 	exit 77
 }
 
-MODULES="virtio_pci virtio_console virtio_rng virtio_net 9p 9pnet_virtio overlay veth dummy sch_netem
+MODULES="virtio_pci virtio_console virtio_rng virtio_net uio_pci_generic 9p 9pnet_virtio overlay veth dummy sch_netem
 	null_blk rdma_rxe ib_uverbs rdma_ucm ib_umad iw_cm nbd nvme_tcp nvme_rdma nvmet_tcp nvmet_rdma ext4 xfs configfs dm_log_writes
 	tls gcm ctr ghash_generic aesni_intel ghash_clmulni_intel chacha20poly1305 chacha_generic chacha_x86_64
 	poly1305_generic poly1305_x86_64

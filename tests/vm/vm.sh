@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-k WORDS] [-i] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
+# vm.sh [-t SECONDS] [-p CPUS] [-m MEBIBYTES] [-k WORDS] [-i] [-n] [-S] DIR COMMAND... : runs COMMAND as root in a VM.
 #
 # -i: its clock counts instructions, a nanosecond each, and follows the host's only while all wait:
 #     what it measures hardly depends on what else the host does.  -S: under this host's systemd as the first process, as a unit.
+# -n: with two network cards, 52:54:00:00:00:01 and :02, each at an end of one cable.
 # -k: more words of the kernel's command line, in place of those that switch audit and AppArmor off.
 #
 # The VM's root is this host's, with whatever it changes kept in memory: what was built here runs
@@ -11,14 +12,15 @@
 # 125 when the VM died.  The CPU is emulated (TCG), so no host needs to lend its own.
 set -euo pipefail
 
-seconds=300 cpus=1 memory=1536 systemd='' threads=multi words='audit=0 apparmor=0' clock=()
-while getopts t:p:m:k:iS option; do
+seconds=300 cpus=1 memory=1536 systemd='' threads=multi words='audit=0 apparmor=0' clock=() cards=()
+while getopts t:p:m:k:inS option; do
 	case $option in
 	t) seconds=$OPTARG ;;
 	p) cpus=$OPTARG ;;
 	m) memory=$OPTARG ;;
 	k) words=$OPTARG ;;
 	i) threads=single clock=(-icount "shift=0,sleep=on") ;;
+	n) cards=(1 2) ;;
 	S) systemd=yes ;;
 	*) exit 2 ;;
 	esac
@@ -82,6 +84,11 @@ share() { # TAG ID PATH OPTIONS
 	echo "-fsdev local,id=$2,path=$3,security_model=none,multidevs=remap$4" \
 		"-device virtio-9p-pci,disable-legacy=on,fsdev=$2,mount_tag=$1"
 }
+# iommu_platform: of such a card the kernel gives AF_XDP the memory for its own DMA, so without a copy.
+card() { # NUMBER
+	echo "-netdev hubport,id=n$1,hubid=0" \
+		"-device virtio-net-pci,netdev=n$1,mac=52:54:00:00:00:0$1,disable-legacy=on,iommu_platform=on"
+}
 status=0
 for attempt in 1 2 3; do
 	status=0
@@ -96,6 +103,7 @@ cryptomgr.notests raid=noautodetect rcupdate.rcu_expedited=1 \
 vm_version=${modules##*/} vm_modules=$modules $words" \
 		-serial "file:$directory/console" -serial stdio -device virtio-rng-pci \
 		$(share root r / ,readonly=on) $(share shared s "$directory" "") \
+		$(for number in "${cards[@]}"; do card "$number"; done) \
 		</dev/null | stdbuf -oL tr -d '\r' || status=$?
 	if [ -e "$directory/started" ] || [ "$status" = 124 ]; then
 		break

@@ -2,7 +2,6 @@
  * several noises, made until it is known, as `nbbench compare` makes them. */
 #include <math.h>
 
-#include "chance.h"
 #include "ctl.h"
 #include "result.h"
 #include "rounds.h"
@@ -16,6 +15,19 @@ enum { LISTENERS = 3, GROUPS = 400 };
 void ctl_warn(const char *format, ...)
 {
 	(void)format;
+}
+
+static uint64_t state_of_chance;
+
+static double uniform(void)
+{
+	state_of_chance = state_of_chance * 6364136223846793005U + 1442695040888963407U;
+	return ((double)(state_of_chance >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(void)
+{
+	return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform());
 }
 
 /* ---- Noises: the logarithm of a cost; drift is that of the machine, from visit to visit ---- */

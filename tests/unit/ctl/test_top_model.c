@@ -3,8 +3,10 @@
 
 #include "top_case.h"
 
-TOP_TEST(rows_are_those_of_the_last_interval)
+TEST_WITH(rows_are_those_of_the_last_interval, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	feed_seconds(top, 1, 4);
 	assert_int_equal(top->rows.count, 3);
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
@@ -16,8 +18,10 @@ TOP_TEST(rows_are_those_of_the_last_interval)
 	assert_true(isnan(top_value(top->rows.rows[2], TOP_P50)));
 }
 
-TOP_TEST(every_column_sorts_and_unknown_goes_last)
+TEST_WITH(every_column_sorts_and_unknown_goes_last, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	feed_seconds(top, 1, 2);
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
 		top->reverse = false;
@@ -42,8 +46,10 @@ TOP_TEST(every_column_sorts_and_unknown_goes_last)
 	assert_int_equal(top->sort, TOP_LISTENER);
 }
 
-TOP_TEST(selection_stays_with_its_listener)
+TEST_WITH(selection_stays_with_its_listener, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	feed_seconds(top, 1, 2);
 	assert_string_equal(top->selected, "b");
 	top_key(top, TOP_KEY_DOWN);
@@ -62,8 +68,9 @@ TOP_TEST(selection_stays_with_its_listener)
 	assert_string_equal(top->selected, "c");
 }
 
-TOP_TEST(another_listener_is_selected_when_the_selected_one_is_removed)
+TEST_WITH(another_listener_is_selected_when_the_selected_one_is_removed, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	json_t *stats;
 
 	feed_seconds(top, 1, 2);
@@ -85,8 +92,9 @@ static void type(struct top *top, const char *text)
 		assert_true(top_key(top, *text));
 }
 
-TOP_TEST(a_filter_shows_what_has_its_text)
+TEST_WITH(a_filter_shows_what_has_its_text, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	char *text;
 
 	feed_seconds(top, 1, 2);
@@ -111,8 +119,9 @@ TOP_TEST(a_filter_shows_what_has_its_text)
 	assert_false(top_key(top, 'q'));
 }
 
-TOP_TEST(pause_keeps_the_screen)
+TEST_WITH(pause_keeps_the_screen, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	char *before, *after;
 
 	feed_seconds(top, 1, 3);
@@ -129,8 +138,9 @@ TOP_TEST(pause_keeps_the_screen)
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 1000, 0.01);
 }
 
-TOP_TEST(a_restart_is_reported)
+TEST_WITH(a_restart_is_reported, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	char *text;
 
 	feed_seconds(top, 10, 13);
@@ -145,8 +155,10 @@ TOP_TEST(a_restart_is_reported)
 	assert_float_equal(top_value(top->rows.rows[0], TOP_RATE), 3000, 0.01);
 }
 
-TOP_TEST(keys_go_in_and_out)
+TEST_WITH(keys_go_in_and_out, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	feed_seconds(top, 1, 2);
 	top_key(top, '?');
 	assert_true(top->help);
@@ -168,8 +180,10 @@ static json_t *by_worker(int at)
 	return stats;
 }
 
-TOP_TEST(rows_by_worker_begin_with_their_own_documents)
+TEST_WITH(rows_by_worker_begin_with_their_own_documents, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	feed_seconds(top, 1, 3);
 	top_key(top, 'w');
 	assert_true(top->by_worker);

@@ -2,8 +2,9 @@
 #include "top_case.h"
 #include "util.h"
 
-TOP_TEST(the_table_has_a_row_for_each_listener)
+TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	const char *text;
 
 	feed_seconds(top, 1, 5);
@@ -18,8 +19,10 @@ TOP_TEST(the_table_has_a_row_for_each_listener)
 }
 
 /* At every size screen_of() checks that no line is too wide; the sanitizers check the memory. */
-TOP_TEST(any_size_is_drawn)
+TEST_WITH(any_size_is_drawn, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	for (unsigned what = 0; what < 3; what++) {
 		top->help = what == 2;
 		for (unsigned width = 1; width < 220; width += 7)
@@ -31,8 +34,9 @@ TOP_TEST(any_size_is_drawn)
 	top->help = false;
 }
 
-TOP_TEST(the_table_scrolls_with_the_selection)
+TEST_WITH(the_table_scrolls_with_the_selection, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	char *text;
 
 	for (int at = 1; at <= 2; at++) {
@@ -57,8 +61,9 @@ TOP_TEST(the_table_scrolls_with_the_selection)
 	assert_has_not(text, "\nx22 ");
 }
 
-TOP_TEST(at_80_columns_the_engine_stays)
+TEST_WITH(at_80_columns_the_engine_stays, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	const char *text;
 
 	for (int at = 1; at <= 2; at++) {
@@ -87,8 +92,10 @@ static char *titles_of(char *text)
 }
 
 /* Whatever the rows are sorted by, and whichever of them are on the screen. */
-TOP_TEST(columns_stay_where_they_are)
+TEST_WITH(columns_stay_where_they_are, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	for (int at = 1; at <= 2; at++) {
 		json_t *stats = document(at), *list = json_object_get(stats, "listeners");
 
@@ -118,10 +125,11 @@ TOP_TEST(columns_stay_where_they_are)
 }
 
 /* Also by a column that has no room. */
-TOP_TEST(the_column_that_sorts_the_rows_is_marked)
+TEST_WITH(the_column_that_sorts_the_rows_is_marked, setup, teardown, NULL)
 {
 	static const char *const titles[] = { "listener", "engine", "conns", "ops", "MB", "p50",
 					      "p99",      "CPU/op", "calls", "ops", "CPU" };
+	struct top *top = *state;
 
 	feed_seconds(top, 1, 3);
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
@@ -141,8 +149,9 @@ TOP_TEST(the_column_that_sorts_the_rows_is_marked)
 	}
 }
 
-TOP_TEST(the_keys_fit_80x24)
+TEST_WITH(the_keys_fit_80x24, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	const char *narrow, *wide;
 
 	feed_seconds(top, 1, 3);
@@ -153,8 +162,10 @@ TOP_TEST(the_keys_fit_80x24)
 	assert_has(narrow, "\nu                                sort by server's CPU\n\n");
 }
 
-TOP_TEST(without_utf8_all_is_ascii)
+TEST_WITH(without_utf8_all_is_ascii, setup, teardown, NULL)
 {
+	struct top *top = *state;
+
 	feed_seconds(top, 1, 5);
 	for (unsigned what = 0; what < 2; what++) {
 		const char *text;
@@ -166,8 +177,9 @@ TOP_TEST(without_utf8_all_is_ascii)
 	}
 }
 
-TOP_TEST(a_listener_that_is_not_served_says_so)
+TEST_WITH(a_listener_that_is_not_served_says_so, setup, teardown, NULL)
 {
+	struct top *top = *state;
 	const char *text;
 
 	for (int at = 1; at <= 2; at++) {

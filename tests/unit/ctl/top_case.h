@@ -93,5 +93,3 @@ static inline int teardown(void **state)
 	free(*state);
 	return 0;
 }
-
-#define TOP_TEST(name) TEST_OF(struct top *top, name, setup, teardown, NULL)

@@ -49,7 +49,7 @@ static inline int stop(void **state)
 	return 0;
 }
 
-#define CONN_TEST(name, start, service) TEST_OF(struct fake *f, name, start, stop, &(service))
+#define CONN_TEST(name, start, service) TEST_WITH(name, start, stop, &(service))
 
 static inline int fill_data(void **state)
 {

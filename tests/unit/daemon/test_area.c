@@ -44,8 +44,6 @@ static int stop(void **state)
 	return 0;
 }
 
-#define AREA_TEST(name) TEST_OF(struct area_case *t, name, start, stop, NULL)
-
 static uint32_t collect(struct area_case *t)
 {
 	return area_collect(&t->area, given, t);
@@ -60,8 +58,9 @@ static void fill(struct area_case *t, struct bufq *q, uint64_t offset, uint32_t 
 	bufq_push(q, view_new(&t->pool, k, t->memory + offset, bytes));
 }
 
-AREA_TEST(a_page_goes_back_once_for_each_time_it_was_filled)
+TEST_WITH(a_page_goes_back_once_for_each_time_it_was_filled, start, stop, NULL)
 {
+	struct area_case *t = *state;
 	struct bufq q = { 0 };
 
 	fill(t, &q, 3 * PAGE, 1448);
@@ -84,8 +83,9 @@ AREA_TEST(a_page_goes_back_once_for_each_time_it_was_filled)
 	assert_int_equal(t->pool.free_count, PAGES); /* and none went to the pool */
 }
 
-AREA_TEST(a_page_whose_view_was_split_waits_for_both_halves)
+TEST_WITH(a_page_whose_view_was_split_waits_for_both_halves, start, stop, NULL)
 {
+	struct area_case *t = *state;
 	struct bufq q = { 0 }, sent = { 0 };
 
 	fill(t, &q, 0, PAGE);
@@ -97,8 +97,9 @@ AREA_TEST(a_page_whose_view_was_split_waits_for_both_halves)
 	assert_int_equal(t->given[0], 1);
 }
 
-AREA_TEST(looking_is_due_when_a_quarter_went_out)
+TEST_WITH(looking_is_due_when_a_quarter_went_out, start, stop, NULL)
 {
+	struct area_case *t = *state;
 	struct bufq held = { 0 }, q = { 0 };
 
 	for (unsigned round = 0; round < 3; round++) {
@@ -140,8 +141,9 @@ static void small_input(struct service_case *s, char byte, uint32_t bytes)
 }
 
 /* Behind it is another page, which may be another connection's. */
-AREA_TEST(nothing_is_written_behind_a_view_in_a_page)
+TEST_WITH(nothing_is_written_behind_a_view_in_a_page, start, stop, NULL)
 {
+	struct area_case *t = *state;
 	struct service_case *s = case_new(&keeping, PAGES, 4 * PAGE);
 	struct chunk *k = area_filled(&t->area, 0);
 
@@ -158,8 +160,9 @@ AREA_TEST(nothing_is_written_behind_a_view_in_a_page)
 }
 
 /* Others wait for pages: little input moves to the pool, and its page is free. */
-AREA_TEST(a_little_input_leaves_its_page_when_others_wait)
+TEST_WITH(a_little_input_leaves_its_page_when_others_wait, start, stop, NULL)
 {
+	struct area_case *t = *state;
 	CLEANUP(case_free_p) struct service_case *s = case_new(&keeping, PAGES, 4 * PAGE);
 	struct chunk *k = area_filled(&t->area, PAGE);
 

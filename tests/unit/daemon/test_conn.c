@@ -39,6 +39,8 @@ static const struct service refusing = {
 
 CONN_TEST(half_close_answers_everything, start, answering)
 {
+	struct fake *f = *state;
+
 	for (unsigned completion = 0; completion < 2; completion++) {
 		struct fake_peer *p = fake_connect(f);
 
@@ -68,6 +70,7 @@ CONN_TEST(half_close_answers_everything, start, answering)
 
 CONN_TEST(half_close_waits_for_operations_in_flight, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	fake_hold(p);
@@ -82,6 +85,7 @@ CONN_TEST(half_close_waits_for_operations_in_flight, start, answering)
 
 CONN_TEST(close_is_idempotent_and_the_first_reason_stays, start, hanging)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	fake_hold(p);
@@ -101,6 +105,7 @@ CONN_TEST(close_is_idempotent_and_the_first_reason_stays, start, hanging)
 
 CONN_TEST(it_is_freed_only_when_nothing_is_pending, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	fake_hold(p);
@@ -122,6 +127,7 @@ CONN_TEST(it_is_freed_only_when_nothing_is_pending, start, answering)
 
 CONN_TEST(a_reset_while_sending_frees_what_was_queued, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	f->completion = true;
@@ -140,6 +146,7 @@ CONN_TEST(a_reset_while_sending_frees_what_was_queued, start, answering)
 
 CONN_TEST(a_connection_is_uncounted_after_it_released_everything, start, keeping)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	fake_send(f, p, data, CHUNK);
@@ -154,6 +161,7 @@ CONN_TEST(a_connection_is_uncounted_after_it_released_everything, start, keeping
 
 CONN_TEST(input_after_the_end_is_counted_and_dropped, start, keeping)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	fake_hold(p);
@@ -166,6 +174,7 @@ CONN_TEST(input_after_the_end_is_counted_and_dropped, start, keeping)
 
 CONN_TEST(a_service_that_does_not_open_drops_the_connection, start, refusing)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	assert_null(p->conn);
@@ -178,6 +187,8 @@ CONN_TEST(a_service_that_does_not_open_drops_the_connection, start, refusing)
 
 CONN_TEST(a_refused_connection_is_not_released, start, answering)
 {
+	struct fake *f = *state;
+
 	f->admit = -EUSERS;
 	assert_null(fake_connect(f)->conn);
 	f->admit = -EACCES;
@@ -194,6 +205,8 @@ CONN_TEST(a_refused_connection_is_not_released, start, answering)
 
 CONN_TEST(a_source_runs_again_when_tx_has_drained, start, pouring)
 {
+	struct fake *f = *state;
+
 	for (unsigned completion = 0; completion < 2; completion++) {
 		struct fake_peer *p;
 
@@ -212,6 +225,7 @@ CONN_TEST(a_source_runs_again_when_tx_has_drained, start, pouring)
 
 CONN_TEST(drain_answers_what_was_received, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	p->room = 0;
@@ -233,6 +247,7 @@ CONN_TEST(drain_answers_what_was_received, start, answering)
 
 CONN_TEST(the_drain_deadline_ends_even_a_busy_connection, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	p->room = 0;
@@ -271,6 +286,7 @@ TEST(a_silent_connection_ends_after_its_idle_timeout)
 
 CONN_TEST(an_idle_timeout_that_is_set_later_counts, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	fake_settle(f);
@@ -283,6 +299,7 @@ CONN_TEST(an_idle_timeout_that_is_set_later_counts, start, answering)
 
 CONN_TEST(without_timers_the_worker_sleeps_for_ever, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	fake_send(f, p, data, 100);

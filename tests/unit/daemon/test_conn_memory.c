@@ -31,6 +31,7 @@ static int start_large(void **state)
 
 CONN_TEST(a_closing_connection_that_starves_is_freed_at_once, start, hoarding)
 {
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
 	greedy->room = p->room = 0;
@@ -49,6 +50,7 @@ CONN_TEST(a_closing_connection_that_starves_is_freed_at_once, start, hoarding)
 
 CONN_TEST(input_is_paused_at_held_max_and_resumed_at_half, start_large, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t sent;
 
@@ -73,6 +75,7 @@ CONN_TEST(input_is_paused_at_held_max_and_resumed_at_half, start_large, answerin
 
 CONN_TEST(many_small_views_pause_input_too, start_large, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t sent;
 
@@ -87,6 +90,7 @@ CONN_TEST(many_small_views_pause_input_too, start_large, answering)
 
 CONN_TEST(a_paused_client_that_ends_is_answered, start_large, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t sent;
 
@@ -103,6 +107,7 @@ CONN_TEST(a_paused_client_that_ends_is_answered, start_large, answering)
 
 CONN_TEST(single_bytes_that_the_service_keeps_share_chunks, start, keeping)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	assert_int_equal(fake_send_all(f, p, data, CHUNK, 1), CHUNK);
@@ -115,6 +120,7 @@ CONN_TEST(single_bytes_that_the_service_keeps_share_chunks, start, keeping)
 
 CONN_TEST(packing_never_writes_into_a_shared_chunk, start, keeping)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	struct bufq front = { 0 };
 
@@ -131,6 +137,7 @@ CONN_TEST(packing_never_writes_into_a_shared_chunk, start, keeping)
 
 CONN_TEST(starved_connections_continue_when_the_pool_recovers, start, hoarding)
 {
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
 	greedy->room = 0;
@@ -151,6 +158,7 @@ CONN_TEST(starved_connections_continue_when_the_pool_recovers, start, hoarding)
 
 CONN_TEST(a_starved_service_runs_again_without_new_input, start, hoarding)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	p->room = 0;
@@ -168,6 +176,7 @@ CONN_TEST(a_starved_service_runs_again_without_new_input, start, hoarding)
 
 CONN_TEST(an_exhausted_pool_lets_the_worker_sleep, start, hoarding)
 {
+	struct fake *f = *state;
 	struct fake_peer *peers[8];
 
 	/* Also at exactly the quarter at which connections are fed. */
@@ -186,6 +195,7 @@ CONN_TEST(an_exhausted_pool_lets_the_worker_sleep, start, hoarding)
 
 CONN_TEST(chunks_that_the_kernel_holds_feed_no_service, start, hoarding)
 {
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 	struct chunk *lent[CHUNKS / 2];
 
@@ -211,6 +221,7 @@ CONN_TEST(chunks_that_the_kernel_holds_feed_no_service, start, hoarding)
  * count. */
 CONN_TEST(receives_wait_for_the_pages_of_an_area, start, keeping)
 {
+	struct fake *f = *state;
 	struct fake_peer *p[3];
 
 	f->worker.area = (struct worker_area){ .pages = CHUNKS };
@@ -233,6 +244,7 @@ CONN_TEST(receives_wait_for_the_pages_of_an_area, start, keeping)
 
 CONN_TEST(one_connection_cannot_hold_the_whole_pool, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
 	greedy->room = 0;
@@ -245,6 +257,7 @@ CONN_TEST(one_connection_cannot_hold_the_whole_pool, start, answering)
 
 CONN_TEST(one_byte_messages_cannot_hold_the_whole_pool, start, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *greedy = fake_connect(f), *p = fake_connect(f);
 
 	greedy->room = 0;
@@ -255,6 +268,7 @@ CONN_TEST(one_byte_messages_cannot_hold_the_whole_pool, start, answering)
 
 CONN_TEST(slow_readers_leave_room_for_others, start_large, answering)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 
 	for (unsigned i = 0; i < 20; i++) {
@@ -271,6 +285,7 @@ CONN_TEST(slow_readers_leave_room_for_others, start_large, answering)
 
 CONN_TEST(writes_are_sent_in_order_and_packed, start, keeping)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	size_t written = 0;
 
@@ -289,6 +304,7 @@ CONN_TEST(writes_are_sent_in_order_and_packed, start, keeping)
 
 CONN_TEST(an_exhausted_pool_writes_nothing_rather_than_a_part, start, keeping)
 {
+	struct fake *f = *state;
 	struct fake_peer *p = fake_connect(f);
 	struct chunk *taken[CHUNKS];
 	unsigned count = 0;

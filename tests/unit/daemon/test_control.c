@@ -81,8 +81,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define CONTROL_TEST(name) TEST_OF(struct world *w, name, setup, teardown, NULL)
-
 static void pump(struct world *w)
 {
 	while (sd_event_run(w->server.event, 0) > 0)
@@ -121,8 +119,9 @@ static void answer(struct world *w, unsigned worker)
 
 #define LIST "{\"method\":\"org.nbserved.Control.ListConnections\"}"
 
-CONTROL_TEST(workers_are_asked_one_after_the_other)
+TEST_WITH(workers_are_asked_one_after_the_other, setup, teardown, NULL)
 {
+	struct world *w = *state;
 	int fd;
 
 	w->listener.workers[0].stats.open = 2;
@@ -137,8 +136,9 @@ CONTROL_TEST(workers_are_asked_one_after_the_other)
 	close(fd);
 }
 
-CONTROL_TEST(a_worker_that_does_not_answer_is_an_error)
+TEST_WITH(a_worker_that_does_not_answer_is_an_error, setup, teardown, NULL)
 {
+	struct world *w = *state;
 	int fd = ask(w, LIST);
 
 	assert_int_equal(sd_event_run(w->server.event, 6 * 1000 * 1000), 1);
@@ -151,8 +151,10 @@ CONTROL_TEST(a_worker_that_does_not_answer_is_an_error)
 	close(fd);
 }
 
-CONTROL_TEST(an_answer_for_a_client_that_left_is_dropped)
+TEST_WITH(an_answer_for_a_client_that_left_is_dropped, setup, teardown, NULL)
 {
+	struct world *w = *state;
+
 	close(ask(w, LIST));
 	pump(w);
 	answer(w, 0);
@@ -160,8 +162,9 @@ CONTROL_TEST(an_answer_for_a_client_that_left_is_dropped)
 	pump(w);
 }
 
-CONTROL_TEST(a_reload_meanwhile_is_an_error)
+TEST_WITH(a_reload_meanwhile_is_an_error, setup, teardown, NULL)
 {
+	struct world *w = *state;
 	int fd = ask(w, LIST);
 
 	w->server.generation++;
@@ -170,8 +173,9 @@ CONTROL_TEST(a_reload_meanwhile_is_an_error)
 	close(fd);
 }
 
-CONTROL_TEST(unanswered_requests_to_workers_are_limited)
+TEST_WITH(unanswered_requests_to_workers_are_limited, setup, teardown, NULL)
 {
+	struct world *w = *state;
 	unsigned calls = 0;
 	int fd;
 
@@ -195,8 +199,9 @@ CONTROL_TEST(unanswered_requests_to_workers_are_limited)
 	close(fd);
 }
 
-CONTROL_TEST(counters_saturate_and_sum_over_workers)
+TEST_WITH(counters_saturate_and_sum_over_workers, setup, teardown, NULL)
 {
+	struct world *w = *state;
 	json_t *stats, *l;
 
 	w->listener.workers[0].stats.bytes_in = UINT64_MAX;

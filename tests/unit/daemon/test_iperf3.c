@@ -57,8 +57,6 @@ static int scene_stop(void **state)
 	return 0;
 }
 
-#define IPERF3_TEST(name) TEST_OF(struct scene *s, name, scene_start, scene_stop, NULL)
-
 static void expect_state(struct scene *s, uint8_t expected)
 {
 	settle(s);
@@ -149,7 +147,7 @@ static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsig
 }
 
 /* A client may read a whole block before it handles any other event. */
-IPERF3_TEST(senders_send_whole_blocks)
+TEST_WITH(senders_send_whole_blocks, scene_start, scene_stop, NULL)
 {
 	static const char *const params[] = {
 		"{\"reverse\":true,\"parallel\":2,\"num\":1,\"len\":1000}",
@@ -159,6 +157,7 @@ IPERF3_TEST(senders_send_whole_blocks)
 	};
 	static const unsigned total[] = { 1000, 334 * 3001, 7 * 300000, 2 * 2000 };
 	static const unsigned len[] = { 1000, 3001, 300000, 2000 };
+	struct scene *s = *state;
 	uint64_t bytes[2];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(params); i++) {
@@ -170,8 +169,10 @@ IPERF3_TEST(senders_send_whole_blocks)
 	}
 }
 
-IPERF3_TEST(a_client_that_does_not_read_costs_one_queue)
+TEST_WITH(a_client_that_does_not_read_costs_one_queue, scene_start, scene_stop, NULL)
 {
+	struct scene *s = *state;
+
 	s->fake->room = 1000;
 	run(s, "{\"reverse\":true}", 1, 37);
 	assert_int_equal(s->streams[0]->out_bytes, 1000);
@@ -180,13 +181,14 @@ IPERF3_TEST(a_client_that_does_not_read_costs_one_queue)
 }
 
 /* However little is due at a time: here a byte each microsecond, and all at once. */
-IPERF3_TEST(small_blocks_share_views)
+TEST_WITH(small_blocks_share_views, scene_start, scene_stop, NULL)
 {
 	static const char *const params[] = {
 		"{\"reverse\":true,\"len\":1,\"bandwidth\":8000000}",
 		"{\"reverse\":true,\"len\":1,\"bandwidth\":8000000000000}",
 		"{\"reverse\":true,\"len\":1,\"burst\":7,\"bandwidth\":8000000000000}",
 	};
+	struct scene *s = *state;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(params); i++) {
 		s->fake->room = 1000;
@@ -202,8 +204,10 @@ IPERF3_TEST(small_blocks_share_views)
 	}
 }
 
-IPERF3_TEST(data_before_the_start_ends_the_stream)
+TEST_WITH(data_before_the_start_ends_the_stream, scene_start, scene_stop, NULL)
 {
+	struct scene *s = *state;
+
 	set_up(s, "{\"parallel\":2}", 37);
 	expect_state(s, IPERF3_CREATE_STREAMS);
 	open_stream(s, 37);
@@ -213,8 +217,9 @@ IPERF3_TEST(data_before_the_start_ends_the_stream)
 	assert_int_equal(stat_load(s->fake->worker.stats.closed_protocol), 1);
 }
 
-IPERF3_TEST(bidir_without_data_ends)
+TEST_WITH(bidir_without_data_ends, scene_start, scene_stop, NULL)
 {
+	struct scene *s = *state;
 	uint64_t bytes[2];
 
 	run(s, "{\"bidirectional\":true}", 2, 37);
@@ -231,8 +236,10 @@ static void pass_step(struct scene *s)
 }
 
 /* Each stream has the time limit, as a far client opens one after the other. */
-IPERF3_TEST(streams_may_come_one_by_one)
+TEST_WITH(streams_may_come_one_by_one, scene_start, scene_stop, NULL)
 {
+	struct scene *s = *state;
+
 	set_up(s, "{\"parallel\":4}", 37);
 	expect_state(s, IPERF3_CREATE_STREAMS);
 	for (unsigned i = 0; i < 3; i++) {
@@ -245,9 +252,10 @@ IPERF3_TEST(streams_may_come_one_by_one)
 	assert_int_equal(stat_load(s->fake->worker.stats.operations[0].errors), 1);
 }
 
-IPERF3_TEST(states_that_arrive_together_are_all_handled)
+TEST_WITH(states_that_arrive_together_are_all_handled, scene_start, scene_stop, NULL)
 {
 	static const uint8_t states[] = { IPERF3_TEST_START, IPERF3_TEST_START, IPERF3_TEST_END };
+	struct scene *s = *state;
 
 	run(s, "{}", 1, 37);
 	fake_send_all(s->fake, s->control, states, sizeof(states), sizeof(states));
@@ -263,8 +271,9 @@ IPERF3_TEST(states_that_arrive_together_are_all_handled)
 
 /* Nothing comes for longer than a drain waits for idle connections: the client gets no CPU, or its
  * rate is low. */
-IPERF3_TEST(a_drain_lets_a_silent_test_end)
+TEST_WITH(a_drain_lets_a_silent_test_end, scene_start, scene_stop, NULL)
 {
+	struct scene *s = *state;
 	struct worker *w = &s->fake->worker;
 	uint64_t bytes;
 
@@ -281,9 +290,10 @@ IPERF3_TEST(a_drain_lets_a_silent_test_end)
 }
 
 /* Streams may be accepted in another order than they were opened. */
-IPERF3_TEST(streams_are_told_apart_by_the_bytes_sent)
+TEST_WITH(streams_are_told_apart_by_the_bytes_sent, scene_start, scene_stop, NULL)
 {
 	static const char data[5000];
+	struct scene *s = *state;
 	uint64_t bytes[3];
 
 	run(s, "{\"parallel\":3}", 3, 37);
@@ -299,8 +309,9 @@ IPERF3_TEST(streams_are_told_apart_by_the_bytes_sent)
 	assert_int_equal(bytes[2], 4000);
 }
 
-IPERF3_TEST(lost_streams_keep_their_count)
+TEST_WITH(lost_streams_keep_their_count, scene_start, scene_stop, NULL)
 {
+	struct scene *s = *state;
 	uint64_t bytes[2];
 
 	run(s, "{\"parallel\":2}", 2, 37);
@@ -318,8 +329,9 @@ IPERF3_TEST(lost_streams_keep_their_count)
 }
 
 /* However many tests a client begins, it does not get the places of others: see test_session.c. */
-IPERF3_TEST(a_client_without_a_place_is_denied)
+TEST_WITH(a_client_without_a_place_is_denied, scene_start, scene_stop, NULL)
 {
+	struct scene *s = *state;
 	struct worker *w = &s->fake->worker;
 	struct conn client = { .worker = w,
 			       .fd = -1 }; /* without an address, as those of the fake */

@@ -28,11 +28,6 @@ struct message {
 	size_t bytes;
 };
 
-static void message_free(struct message *m)
-{
-	free(m->data);
-}
-
 static void put(struct message *m, const void *data, size_t bytes)
 {
 	m->data = realloc(m->data, m->bytes + bytes + 1);
@@ -211,7 +206,7 @@ static struct service_case *serve(struct disk *d, const struct message *m, unsig
 
 TEST(written_data_is_read_back_at_every_split)
 {
-	CLEANUP(message_free) struct message m = hello(false);
+	struct message m = hello(false);
 
 	put_request(&m, 0, NBD_CMD_WRITE, 1, 4096, 100000);
 	put_pattern(&m, 100000, 5);
@@ -236,13 +231,14 @@ TEST(written_data_is_read_back_at_every_split)
 		hear_simple(&e, 5, 0);
 		assert_int_equal(e.at, t->out_bytes);
 	}
+	free(m.data);
 }
 
 TEST(a_read_larger_than_the_pool_is_sent_in_order)
 {
-	CLEANUP(message_free) struct message m = hello(false), read = { 0 };
-	CLEANUP(disk_close) struct disk d;
-	CLEANUP(case_free_p) struct service_case *t;
+	struct message m = hello(false), read = { 0 };
+	struct disk d;
+	struct service_case *t;
 	struct ear e;
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -272,13 +268,17 @@ TEST(a_read_larger_than_the_pool_is_sent_in_order)
 	hear_simple(&e, 12, 0);
 	hear_pattern(&e, 1000, 1);
 	assert_int_equal(e.at, t->out_bytes);
+	case_free(t);
+	disk_close(&d);
+	free(m.data);
+	free(read.data);
 }
 
 TEST(a_read_that_waited_for_room_continues)
 {
-	CLEANUP(message_free) struct message m = hello(true), read = { 0 };
-	CLEANUP(disk_close) struct disk d;
-	CLEANUP(case_free_p) struct service_case *t = case_new(&service_nbd, 256, 16384);
+	struct message m = hello(true), read = { 0 };
+	struct service_case *t = case_new(&service_nbd, 256, 16384);
+	struct disk d;
 	size_t before;
 
 	disk_open(&d, t);
@@ -292,13 +292,17 @@ TEST(a_read_that_waited_for_room_continues)
 	for (unsigned i = 0; i < 1000 && t->conn->tx.bytes; i++)
 		case_take(t, 1000000);
 	assert_in_range(t->out_bytes - before, SIZE, SIZE + SIZE / 100);
+	case_free(t);
+	disk_close(&d);
+	free(m.data);
+	free(read.data);
 }
 
 TEST(holes_are_sent_as_holes)
 {
-	CLEANUP(message_free) struct message m = hello(true);
-	CLEANUP(disk_close) struct disk d;
-	CLEANUP(case_free_p) struct service_case *t;
+	struct message m = hello(true);
+	struct disk d;
+	struct service_case *t;
 	struct ear e;
 
 	put_request(&m, 0, NBD_CMD_READ, 1, 65536, 8192);
@@ -313,6 +317,9 @@ TEST(holes_are_sent_as_holes)
 	assert_int_equal(hear_number(&e, 8), 65536);
 	assert_int_equal(hear_number(&e, 4), 8192);
 	assert_int_equal(e.at, t->out_bytes);
+	case_free(t);
+	disk_close(&d);
+	free(m.data);
 }
 
 static void put_extended(struct message *m, uint16_t flags, uint16_t type, uint64_t cookie,
@@ -340,7 +347,7 @@ static void hear_extended(struct ear *e, uint16_t flags, uint16_t type, uint64_t
 TEST(extended_headers_carry_64_bit_lengths)
 {
 	static const char query[] = "base:allocation";
-	CLEANUP(message_free) struct message m = { 0 }, set = { 0 };
+	struct message m = { 0 }, set = { 0 };
 
 	put32(&set, 0); /* the default export */
 	put32(&set, 1);
@@ -386,12 +393,14 @@ TEST(extended_headers_carry_64_bit_lengths)
 		assert_int_equal(hear_number(&e, 8), NBD_STATE_HOLE | NBD_STATE_ZERO);
 		assert_int_equal(e.at, t->out_bytes);
 	}
+	free(m.data);
+	free(set.data);
 }
 
 TEST(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not)
 {
 	const uint64_t second = NS_PER_S;
-	CLEANUP(message_free) struct message m = hello(false);
+	struct message m = hello(false);
 
 	put_request(&m, 0, NBD_CMD_WRITE, 1, 0, 1000);
 	for (size_t bytes = 0; bytes <= m.bytes; bytes++) {
@@ -408,6 +417,7 @@ TEST(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not)
 		assert_int_equal(t->conn != NULL, rests);
 		assert_int_equal(t->ends[CONN_END_PROTOCOL], !rests);
 	}
+	free(m.data);
 }
 
 /* The client sends m at `rate` bytes a second.  Returns the seconds after which it was closed, 0:
@@ -435,7 +445,7 @@ static unsigned drip(const struct message *m, size_t first, size_t rate)
 
 TEST(a_dripping_client_is_closed_like_a_silent_one)
 {
-	CLEANUP(message_free) struct message m = hello(false);
+	struct message m = hello(false);
 	size_t served = m.bytes;
 
 	put_request(&m, 0, NBD_CMD_WRITE, 1, 0, 1000);
@@ -445,11 +455,12 @@ TEST(a_dripping_client_is_closed_like_a_silent_one)
 	assert_in_range(drip(&m, served, 1), 30, 31);
 	assert_in_range(drip(&m, served + 28, 1), 30, 31);
 	assert_int_equal(drip(&m, served, 40), 0);
+	free(m.data);
 }
 
 TEST(each_request_has_its_time)
 {
-	CLEANUP(message_free) struct message m = hello(false);
+	struct message m = hello(false);
 	size_t served = m.bytes;
 
 	for (unsigned i = 0; i < 50; i++) {
@@ -457,6 +468,7 @@ TEST(each_request_has_its_time)
 		put_pattern(&m, 100, i);
 	}
 	assert_int_equal(drip(&m, served, 77), 0); /* always within one */
+	free(m.data);
 }
 
 TEST(a_long_payload_has_the_time_that_it_needs_and_no_more)
@@ -464,19 +476,20 @@ TEST(a_long_payload_has_the_time_that_it_needs_and_no_more)
 	enum { LENGTH = SIZE / 2 };
 
 	for (unsigned refused = 0; refused < 2; refused++) {
-		CLEANUP(message_free) struct message m = hello(false);
+		struct message m = hello(false);
 		size_t served = m.bytes;
 
 		put_request(&m, 0, NBD_CMD_WRITE, 1, refused * SIZE, LENGTH);
 		put_pattern(&m, LENGTH, 1);
 		assert_int_equal(drip(&m, served, BLOCK_PART_MAX / 25), 0);
 		assert_in_range(drip(&m, served, BLOCK_PART_MAX / 40), 30, 31);
+		free(m.data);
 	}
 }
 
 TEST(a_refused_write_s_payload_is_dropped)
 {
-	CLEANUP(message_free) struct message m = hello(false);
+	struct message m = hello(false);
 
 	put_request(&m, 0, NBD_CMD_WRITE, 1, SIZE - 10, 50000);
 	put_pattern(&m, 50000, 1);
@@ -498,13 +511,14 @@ TEST(a_refused_write_s_payload_is_dropped)
 		assert_null(t->conn);
 		assert_int_equal(t->ends[CONN_END_PEER], 1);
 	}
+	free(m.data);
 }
 
 TEST(a_refusal_follows_the_payload)
 {
-	CLEANUP(message_free) struct message m = hello(false);
-	CLEANUP(disk_close) struct disk d;
-	CLEANUP(case_free_p) struct service_case *t;
+	struct message m = hello(false);
+	struct disk d;
+	struct service_case *t;
 	size_t heard;
 
 	put_request(&m, 0, NBD_CMD_WRITE, 1, SIZE - 10, 50000);
@@ -514,4 +528,7 @@ TEST(a_refusal_follows_the_payload)
 	case_input(t, m.data + m.bytes - 1, 1, 1);
 	assert_int_equal(t->out_bytes, heard + 16);
 	hear_simple(&(struct ear){ .t = t, .at = heard }, 1, NBD_ENOSPC);
+	case_free(t);
+	disk_close(&d);
+	free(m.data);
 }

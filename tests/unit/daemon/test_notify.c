@@ -52,8 +52,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define NOTIFY_TEST(name) TEST_OF(struct manager *m, name, setup, teardown, NULL)
-
 /* One message, with at most one descriptor (-1: none); false: there is none. */
 static bool hear(struct manager *m, char text[static 64], int *ret_fd)
 {
@@ -123,8 +121,9 @@ static ino_t inode(int fd)
 }
 
 /* The caller's may be closed meanwhile, and none is left behind. */
-NOTIFY_TEST(descriptors_are_copied_while_they_wait)
+TEST_WITH(descriptors_are_copied_while_they_wait, setup, teardown, NULL)
 {
+	struct manager *m = *state;
 	int ends[2], fd, next = dup(m->fd);
 	ino_t expected;
 
@@ -149,8 +148,9 @@ NOTIFY_TEST(descriptors_are_copied_while_they_wait)
 	close(fd);
 }
 
-NOTIFY_TEST(a_repetition_waits_once)
+TEST_WITH(a_repetition_waits_once, setup, teardown, NULL)
 {
+	struct manager *m = *state;
 	unsigned count;
 	int fd;
 
@@ -168,8 +168,9 @@ NOTIFY_TEST(a_repetition_waits_once)
 	assert_true(is_silent(m));
 }
 
-NOTIFY_TEST(too_many_are_refused)
+TEST_WITH(too_many_are_refused, setup, teardown, NULL)
 {
+	struct manager *m = *state;
 	int i = 0, rc;
 
 	do
@@ -179,8 +180,10 @@ NOTIFY_TEST(too_many_are_refused)
 	assert_int_equal(m->notify.count, 8192);
 }
 
-NOTIFY_TEST(a_manager_that_is_gone_ends_the_wait)
+TEST_WITH(a_manager_that_is_gone_ends_the_wait, setup, teardown, NULL)
 {
+	struct manager *m = *state;
+
 	fill(m);
 	close(m->fd);
 	m->fd = -1;
@@ -190,8 +193,10 @@ NOTIFY_TEST(a_manager_that_is_gone_ends_the_wait)
 	assert_int_equal(notify(&m->notify, "READY=1"), -ECONNREFUSED);
 }
 
-NOTIFY_TEST(without_a_manager_nothing_is_to_be_told)
+TEST_WITH(without_a_manager_nothing_is_to_be_told, setup, teardown, NULL)
 {
+	struct manager *m = *state;
+
 	unsetenv("NOTIFY_SOCKET");
 	assert_int_equal(notify(&m->notify, "READY=1"), 0);
 	notify_barrier(&m->notify, UINT64_MAX);
@@ -216,8 +221,9 @@ static void *read_all(void *context)
 	return NULL;
 }
 
-NOTIFY_TEST(a_barrier_ends_when_all_messages_were_read)
+TEST_WITH(a_barrier_ends_when_all_messages_were_read, setup, teardown, NULL)
 {
+	struct manager *m = *state;
 	pthread_t thread;
 
 	fill(m);

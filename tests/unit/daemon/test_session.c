@@ -43,8 +43,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define SESSION_TEST(name) TEST_OF(struct worker *w, name, setup, teardown, NULL)
-
 /* Begins sessions until `client` is refused; returns their number, the members hold them. */
 static unsigned begin_all(struct conn *client, struct session_member **members)
 {
@@ -67,8 +65,9 @@ static unsigned begin_all(struct conn *client, struct session_member **members)
 	return count;
 }
 
-SESSION_TEST(one_client_leaves_places_for_others)
+TEST_WITH(one_client_leaves_places_for_others, setup, teardown, NULL)
 {
+	struct worker *w = *state;
 	struct session_member **members = calloc(2 * SESSIONS_MAX, sizeof(struct session_member *));
 	struct conn clients[] = { { .worker = w, .fd = -1, .id = 1 },
 				  { .worker = w, .fd = -1, .id = 2 } };
@@ -89,9 +88,10 @@ SESSION_TEST(one_client_leaves_places_for_others)
 
 /* A call that is posted to the control connection when that leaves must not use a twin's table any
  * more: the twin's listener may have been freed when the call arrives. */
-SESSION_TEST(calls_outlive_twins)
+TEST_WITH(calls_outlive_twins, setup, teardown, NULL)
 {
 	static const struct service service = { .name = "any" };
+	struct worker *w = *state;
 	struct sockaddr_storage local = { .ss_family = AF_INET };
 	socklen_t length = sizeof(local);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -122,7 +122,7 @@ SESSION_TEST(calls_outlive_twins)
 
 /* A listener that has replaced another one has its sessions, and keeps its own places when that one
  * ends. */
-SESSION_TEST(a_replaced_listener_leaves_its_sessions)
+TEST_WITH(a_replaced_listener_leaves_its_sessions, setup, teardown, NULL)
 {
 	static const struct service service = { .name = "any" };
 	struct sockaddr_storage local = { .ss_family = AF_INET };

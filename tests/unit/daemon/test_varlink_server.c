@@ -124,8 +124,6 @@ static int fresh(void **state)
 	return 0;
 }
 
-#define SERVER_TEST(name) TEST_OF(struct world *w, name, fresh, teardown, &interface)
-
 #define SERVICE "org.varlink.service"
 
 /* The calls of a method without parameters. */
@@ -136,9 +134,10 @@ static int fresh(void **state)
 /* ---- Calls ---- */
 
 /* More calls than one turn handles, and the client does not wait for them. */
-SERVER_TEST(oneway_calls_of_a_client_that_left_are_done)
+TEST_WITH(oneway_calls_of_a_client_that_left_are_done, fresh, teardown, &interface)
 {
 	static const char text[] = ONEWAY("Once");
+	struct world *w = *state;
 	int fd = dial(w);
 
 	for (unsigned i = 0; i < 100; i++)
@@ -148,9 +147,10 @@ SERVER_TEST(oneway_calls_of_a_client_that_left_are_done)
 	assert_int_equal(onces, 100);
 }
 
-SERVER_TEST(pipelined_calls_are_answered_in_order)
+TEST_WITH(pipelined_calls_are_answered_in_order, fresh, teardown, &interface)
 {
 	static const char deferred_call[] = CALL("Later");
+	struct world *w = *state;
 	char text[128], answers[8192];
 	int fd = dial(w), bytes, length = 0;
 
@@ -173,8 +173,9 @@ SERVER_TEST(pipelined_calls_are_answered_in_order)
 	assert_int_equal(cancelled, 0);
 }
 
-SERVER_TEST(a_client_that_leaves_cancels_its_call)
+TEST_WITH(a_client_that_leaves_cancels_its_call, fresh, teardown, &interface)
 {
+	struct world *w = *state;
 	int fd = dial(w);
 
 	say(w, fd, CALL("Later"));
@@ -184,8 +185,9 @@ SERVER_TEST(a_client_that_leaves_cancels_its_call)
 	assert_int_equal(cancelled, 1);
 }
 
-SERVER_TEST(the_end_of_the_server_cancels_its_calls)
+TEST_WITH(the_end_of_the_server_cancels_its_calls, fresh, teardown, &interface)
 {
+	struct world *w = *state;
 	int fd = dial(w);
 
 	say(w, fd, CALL("Later"));
@@ -195,12 +197,13 @@ SERVER_TEST(the_end_of_the_server_cancels_its_calls)
 	w->varlink = start(w);
 }
 
-SERVER_TEST(half_closed_clients_get_their_answers)
+TEST_WITH(half_closed_clients_get_their_answers, fresh, teardown, &interface)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Echo\"}\0"
 				   "{\"method\":\"org.example.Test.Later\"}\0" CALL("Echo");
 	static const char answers[] = "{\"parameters\":{}}\n\0{\"parameters\":{}}\n\0"
 				      "{\"parameters\":{}}\n";
+	struct world *w = *state;
 	int fd = dial(w);
 
 	assert_int_equal(send(fd, text, sizeof(text), 0), sizeof(text));
@@ -213,11 +216,12 @@ SERVER_TEST(half_closed_clients_get_their_answers)
 
 /* ---- Streams ---- */
 
-SERVER_TEST(a_stream_continues_until_its_reply)
+TEST_WITH(a_stream_continues_until_its_reply, fresh, teardown, &interface)
 {
 	static const char parts[] = "{\"parameters\":{},\"continues\":true}\n\0"
 				    "{\"parameters\":{},\"continues\":true}\n\0"
 				    "{\"parameters\":{\"last\":true}}\n";
+	struct world *w = *state;
 	int fd = dial(w);
 
 	say(w, fd, MORE("Stream"));
@@ -230,8 +234,9 @@ SERVER_TEST(a_stream_continues_until_its_reply)
 	close(fd);
 }
 
-SERVER_TEST(a_stream_holds_one_part_for_a_client_that_does_not_read)
+TEST_WITH(a_stream_holds_one_part_for_a_client_that_does_not_read, fresh, teardown, &interface)
 {
+	struct world *w = *state;
 	int fd = dial(w);
 	unsigned parts = 0;
 	char *answer = malloc(ANSWER_MAX);
@@ -256,8 +261,9 @@ SERVER_TEST(a_stream_holds_one_part_for_a_client_that_does_not_read)
 
 /* ---- Input that ends a connection ---- */
 
-SERVER_TEST(an_answer_above_the_bound_ends_the_connection)
+TEST_WITH(an_answer_above_the_bound_ends_the_connection, fresh, teardown, &interface)
 {
+	struct world *w = *state;
 	int fd = dial(w);
 	char text[128];
 
@@ -268,11 +274,12 @@ SERVER_TEST(an_answer_above_the_bound_ends_the_connection)
 }
 
 /* It gets its answers when it begins to read; until then only one is held. */
-SERVER_TEST(nothing_is_read_from_a_client_that_does_not_read)
+TEST_WITH(nothing_is_read_from_a_client_that_does_not_read, fresh, teardown, &interface)
 {
 	static const char text[] = "{\"method\":\"org.example.Test.Large\","
 				   "\"parameters\":{\"bytes\":1000000}}";
 	static const char once_text[] = CALL("Once");
+	struct world *w = *state;
 	int fd = dial(w);
 	char *answer = malloc(ANSWER_MAX);
 	ssize_t bytes;
@@ -289,9 +296,10 @@ SERVER_TEST(nothing_is_read_from_a_client_that_does_not_read)
 }
 
 /* The user's share returns between any two readings of the clock while a call has arrived. */
-SERVER_TEST(a_call_is_answered_whenever_the_share_returns)
+TEST_WITH(a_call_is_answered_whenever_the_share_returns, fresh, teardown, &interface)
 {
 	static const char call[] = CALL("Echo");
+	struct world *w = *state;
 	int other = dial(w), fd = dial(w);
 
 	for (unsigned after = 1; after <= 12; after++) {
@@ -310,9 +318,10 @@ SERVER_TEST(a_call_is_answered_whenever_the_share_returns)
 
 /* The server stands still for longer than its clients may take for a step.  They have made
  * theirs. */
-SERVER_TEST(clients_do_not_pay_for_a_pause_of_the_server)
+TEST_WITH(clients_do_not_pay_for_a_pause_of_the_server, fresh, teardown, &interface)
 {
 	static const char call[] = CALL("Echo");
+	struct world *w = *state;
 	int fds[VARLINK_USER_CLIENTS_MAX];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
