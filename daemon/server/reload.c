@@ -451,7 +451,8 @@ static bool apply(struct next *n, json_t *lines)
 /* ---- The result ---- */
 
 /* Takes ownership of time and errors. */
-static json_t *result_new(const struct server *s, const char *state, json_t *time, json_t *errors)
+static json_t *reload_result(const struct server *s, const char *state, json_t *time,
+			     json_t *errors)
 {
 	return json_pack("{s:o, s:b, s:s, s:o, s:o}", "generation", json_count(s->generation), "ok",
 			 !s->reload.refused, "state", state, "time", time, "errors", errors);
@@ -460,7 +461,7 @@ static json_t *result_new(const struct server *s, const char *state, json_t *tim
 json_t *reload_document(const struct server *s)
 {
 	return s->reload.result ? json_incref(s->reload.result)
-				: result_new(s, "none", json_string(""), json_array());
+				: reload_result(s, "none", json_string(""), json_array());
 }
 
 /* ---- Texts ---- */
@@ -488,7 +489,7 @@ static void remember(struct server *s, bool refused, json_t *errors)
 {
 	json_decref(s->reload.result);
 	s->reload.refused = refused;
-	s->reload.result = result_new(s, refused ? "refused" : "done", json_time(), errors);
+	s->reload.result = reload_result(s, refused ? "refused" : "done", json_time(), errors);
 	server_notify_ready(s);
 }
 
