@@ -211,19 +211,12 @@ static void render_service(struct output *out, const struct result *r, const cha
 
 /* ---- Sentences ---- */
 
-/* Frees the text; NULL: there is nothing to say. */
-static void say(struct output *out, enum style style, char *text)
+/* Frees the text, of one of several groups; NULL: there is nothing to say.  title NULL: of all. */
+static void say(struct output *out, enum style style, const char *title, char *text)
 {
 	if (text)
-		output_wrapped(out, style, 2, "%s", text);
-	free(text);
-}
-
-/* Of one of several groups. */
-static void say_of(struct output *out, enum style style, const char *title, char *text)
-{
-	if (text)
-		output_wrapped(out, style, 2, "%s: %s", title, text);
+		output_wrapped(out, style, 2, "%s%s%s", title ? title : "", title ? ": " : "",
+			       text);
 	free(text);
 }
 
@@ -232,13 +225,11 @@ static void render_group_sentences(struct output *out, const struct result *r)
 	for (unsigned i = 0; i < r->group_count; i++) {
 		const struct result_group *g = &r->groups[i];
 
-		if (r->group_count > 1) {
-			say_of(out, STYLE_PLAIN, g->title, words_users(g));
-			say_of(out, STYLE_PLAIN, g->title, words_sides(g, 0));
-		} else { /* what a run ends in has the counts */
-			say(out, STYLE_PLAIN, words_users(g));
-			say(out, STYLE_PLAIN, words_sides(g, JUDGED_FAMILIES));
-		}
+		bool several = r->group_count > 1; /* of one, what a run ends in has the counts */
+
+		say(out, STYLE_PLAIN, several ? g->title : NULL, words_users(g));
+		say(out, STYLE_PLAIN, several ? g->title : NULL,
+		    words_sides(g, several ? 0 : JUDGED_FAMILIES));
 	}
 }
 
@@ -278,8 +269,8 @@ void print_answer(struct output *out, const struct result *r)
 	if (!judged)
 		return;
 	for (unsigned i = 0; i < r->finding_count; i++)
-		say(out, STYLE_BOLD, words_finding(r, i));
-	say(out, STYLE_PLAIN, words_open(r));
+		say(out, STYLE_BOLD, NULL, words_finding(r, i));
+	say(out, STYLE_PLAIN, NULL, words_open(r));
 	if (r->comparisons)
 		output_wrapped(
 			out, STYLE_DIM, 2,
@@ -309,7 +300,7 @@ void print_result(struct output *out, const struct result *r, const struct measu
 	print_hosts(out, r);
 	render_group_sentences(out, r);
 	for (unsigned i = 0; i < r->curve_count; i++)
-		say_of(out, STYLE_BOLD, r->curves[i].title, curve_text(&r->curves[i]));
+		say(out, STYLE_BOLD, r->curves[i].title, curve_text(&r->curves[i]));
 	render_warnings(out, r, false);
 	render_idle(out, r, m);
 	out->width = width;

@@ -99,62 +99,24 @@ static char *host_value(const struct result *r, const char *name, const char *co
 
 /* ---- Of rows and visits ---- */
 
-static bool was_throttled(const struct measure *visit)
-{
-	return field_uint(visit->conditions, "throttled") > 0;
-}
-
-static bool was_on_other_nodes(const struct measure *visit)
-{
-	return field_bool(visit->conditions, "other_nodes");
-}
-
-static bool has_refused(const struct measure *visit)
-{
-	return visit->generator.refused_requests > 0;
-}
-
-static bool is_elsewhere(const struct result_row *row)
-{
-	return row->row->generator.elsewhere;
-}
-
-static bool is_by_ssh(const struct result_row *row)
-{
-	return is_elsewhere(row) && *field_text(row->row->conditions, "host_by_ssh");
-}
-
-static bool shares_cpu(const struct result_row *row)
-{
-	return row->row->generator.shared_cpus > 0;
-}
-
-static bool shares_core(const struct result_row *row)
-{
-	return row->row->generator.sibling_cpus > 0;
-}
-
-static bool is_link_limit(const struct result_row *row)
-{
-	return row->link_limit;
-}
-
-static bool is_generator_limit(const struct result_row *row)
-{
-	return row->generator_limit;
-}
-
-static bool is_saturated(const struct result_row *row)
-{
-	return !isnan(figure_value(row->row, FIGURE_TURN_P99));
-}
-
-static bool does_not_add_up(const struct result_row *row)
-{
-	return row->row->generator.wall_ns && row->row->machine.total_ns &&
-	       row->row->machine.irq_time != IRQ_TIME_UNKNOWN &&
-	       isnan(figure_value(row->row, FIGURE_OTHER));
-}
+/* clang-format off */
+#define VISIT_IS(name, condition) \
+	static bool name(const struct measure *visit) { return (condition); }
+#define ROW_IS(name, condition) \
+	static bool name(const struct result_row *r) { return (condition); }
+VISIT_IS(was_throttled, field_uint(visit->conditions, "throttled") > 0)
+VISIT_IS(was_on_other_nodes, field_bool(visit->conditions, "other_nodes"))
+VISIT_IS(has_refused, visit->generator.refused_requests > 0)
+ROW_IS(is_elsewhere, r->row->generator.elsewhere)
+ROW_IS(is_by_ssh, is_elsewhere(r) && *field_text(r->row->conditions, "host_by_ssh"))
+ROW_IS(shares_cpu, r->row->generator.shared_cpus > 0)
+ROW_IS(shares_core, r->row->generator.sibling_cpus > 0)
+ROW_IS(is_link_limit, r->link_limit)
+ROW_IS(is_generator_limit, r->generator_limit)
+ROW_IS(is_saturated, !isnan(figure_value(r->row, FIGURE_TURN_P99)))
+ROW_IS(does_not_add_up, r->row->generator.wall_ns && r->row->machine.total_ns &&
+       r->row->machine.irq_time != IRQ_TIME_UNKNOWN && isnan(figure_value(r->row, FIGURE_OTHER)))
+/* clang-format on */
 
 static unsigned failed(const struct result_at *at, unsigned *ret_all)
 {

@@ -1,19 +1,9 @@
-/* The conditions of a measurement: host, versions, configuration of the listener, command, CPUs.
- * Each row has its own, so that rows saved on another machine keep theirs:
- *
- * { "date": "2026-11-22T05:28:03Z", "nbserved": "0.1.0", "nbbench": "0.1.0",
- *   "host": { "kernel": ..., see host_describe() }, "listener": { "engine": "epoll", ... the keys
- *   that are not default }, "exports": { "disk0": {...} }, "listener_cpus": "0",
- *   "generator": "redis-benchmark 7.0.15", "command": ["redis-benchmark", ...],
- *   "host_by_ssh": "10.0.0.1", {host} where it is ssh's address of the listener's host,
- *   "command_given": the same with its placeholders, "generator_cpus": "1",
- *   "sweep": { "label": that of --label, "place": 2, "values": { "c": "10" } }, if there was one,
- *   "invocation": ["nbbench", "compare", ...],
- *   "other_nodes": true, if generator and listener were only on different NUMA nodes,
- *   "throttled": 3, the number of times that CPUs were throttled meanwhile,
- *   "generator_host": as "host", if it is another one, "generator_hosts": an array of them, if
- * there are several, "on": ["c1"], their names, "nic": interface_describe() of the interface of the
- * listener's clients, unless it was loopback } */
+/* The conditions of a measurement, an object that each row has, so that rows saved on another
+ * machine keep theirs: date, nbserved, nbbench (versions), host (see host_describe()), listener
+ * (the keys that are not default), exports, listener_cpus, generator, command, command_given (with
+ * its placeholders), generator_cpus, host_by_ssh, sweep ({ label, place, values }), invocation,
+ * other_nodes, throttled (how often meanwhile), generator_host, generator_hosts, on (their names),
+ * nic (interface_describe() of that of the listener's clients). */
 #pragma once
 #include <sys/types.h>
 

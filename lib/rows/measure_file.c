@@ -208,7 +208,7 @@ static json_t *visit_to_json(const struct measure_visit *v)
 
 json_t *measure_to_json(const struct measure *row)
 {
-	bool absent = measure_unavailable(row), one = row->visit_count == 0;
+	bool absent = measure_unavailable(row), one = row->visit_count <= 1;
 	json_t *saved = json_pack(
 		"{s:s, s:s, s:s, s:s, s:s, s:i, s:s*, s:s*, s:s*, s:b, s:o, s:o, s:o*}", "label",
 		row->label, "listener", row->listener, "engine", row->engine, "service",

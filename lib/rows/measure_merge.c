@@ -186,40 +186,6 @@ static void add_visit(struct measure *row, struct measure *visit)
 	row->visits[row->visit_count++] = visit;
 }
 
-/* Takes ownership of `visit`; a row that is a single interval first gets itself as a visit. */
-static void merge_visit(struct measure *row, struct measure *visit)
-{
-	if (row->visit_count == 0) {
-		struct measure *first = must(malloc(sizeof(*first)));
-
-		*first = *row;
-		json_incref(first->source);
-		add_visit(row, first);
-	}
-	measure_add(row, visit);
-	add_visit(row, visit);
-}
-
-void measures_merge(struct measures *m)
-{
-	unsigned kept = 0;
-
-	measures_take_unavailable(m);
-	join_operations(m);
-	for (unsigned i = 0; i < m->count; i++) {
-		struct measure *row = m->rows[i];
-		unsigned j = 0;
-
-		while (j < kept && !same(m->rows[j], row))
-			j++;
-		if (j < kept)
-			merge_visit(m->rows[j], row);
-		else
-			m->rows[kept++] = row;
-	}
-	m->count = kept;
-}
-
 /* A row for the sum of the visits to come, of which `visit` is the first. */
 static struct measure *add_sum(struct measures *to, const struct measure *visit)
 {
@@ -230,6 +196,18 @@ static struct measure *add_sum(struct measures *to, const struct measure *visit)
 	row->visits = NULL;
 	row->visit_count = 0;
 	return row;
+}
+
+void measures_merge(struct measures *m)
+{
+	struct measures merged;
+
+	measures_take_unavailable(m);
+	join_operations(m);
+	merged = measures_merged(m);
+	free(m->rows);
+	m->rows = merged.rows;
+	m->count = merged.count;
 }
 
 struct measures measures_merged(const struct measures *m)
