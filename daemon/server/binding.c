@@ -341,19 +341,12 @@ static int open_groups(struct binding *sockets, struct listener *l, unsigned cou
 int binding_open(struct binding *sockets, struct listener *l, struct listener *const *going,
 		 struct reason *reason)
 {
-	unsigned count = listener_address_count(l->config);
-	struct sockaddr_storage *wanted = calloc(count, sizeof(*wanted));
+	struct sockaddr_storage wanted;
 	int rc = 0;
 
-	if (!wanted)
-		return reason_set(reason, -ENOMEM, "no memory");
-	listener_address_list(l->config, wanted);
-	for (unsigned i = 0; rc == 0 && i < count; i++)
-		rc = open_address(sockets, l, &wanted[i], going, reason);
-	free(wanted);
-	if (rc == 0)
-		rc = open_groups(sockets, l, l->address_count, going, reason);
-	return rc;
+	for (unsigned i = 0; rc == 0 && listener_address_at(l->config, i, &wanted); i++)
+		rc = open_address(sockets, l, &wanted, going, reason);
+	return rc < 0 ? rc : open_groups(sockets, l, l->address_count, going, reason);
 }
 
 int binding_start(const struct listener *l, struct reason *reason)

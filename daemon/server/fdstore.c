@@ -81,29 +81,20 @@ static const char *fdstore_refuse(struct fdstore_socket *s)
  * block its address for others. */
 static bool fdstore_has_use(const struct fdstore_socket *s, const struct config *config)
 {
-	struct socket_name wants;
-	bool found = false;
-
-	for (unsigned i = 0; i < config->listener_count && !found; i++) {
+	for (unsigned i = 0; i < config->listener_count; i++) {
 		const struct listener_config *lc = &config->listeners[i];
-		unsigned count = listener_address_count(lc);
-		struct sockaddr_storage *list = calloc(count, sizeof(*list));
+		struct socket_name wants = { .type = lc->transport->socket_type };
 
-		if (!list || !lc->transport->socket_type) {
-			free(list);
+		if (!wants.type)
 			continue;
-		}
 		strcpy(wants.listener, lc->name);
-		wants.type = lc->transport->socket_type;
-		listener_address_list(lc, list);
-		for (unsigned j = 0; j < count && !found; j++) {
-			wants.wanted = list[j];
-			found = socket_name_fits(&wants, &s->name, &s->sa);
-		}
-		found = found || (wants.type == s->name.type && listener_multicast_has(lc, &s->sa));
-		free(list);
+		for (unsigned j = 0; listener_address_at(lc, j, &wants.wanted); j++)
+			if (socket_name_fits(&wants, &s->name, &s->sa))
+				return true;
+		if (wants.type == s->name.type && listener_multicast_has(lc, &s->sa))
+			return true;
 	}
-	return found;
+	return false;
 }
 
 /* Makes the service manager drop its duplicates of the sockets with s's name. */

@@ -20,16 +20,21 @@ unsigned listener_address_max(const struct listener_config *config)
 	return listener_address_count(config) * (1 + config->group_count);
 }
 
-void listener_address_list(const struct listener_config *config, struct sockaddr_storage *list)
+bool listener_address_at(const struct listener_config *config, unsigned index,
+			 struct sockaddr_storage *ret_sa)
 {
 	for (unsigned i = 0; i < config->address_count; i++) {
 		const struct address *a = &config->addresses[i];
+		unsigned ports = 1U + a->port_last - a->port_first;
 
-		for (unsigned port = a->port_first; port <= a->port_last; port++) {
-			*list = a->sa;
-			sockaddr_set_port(list++, (uint16_t)port);
+		if (index < ports) {
+			*ret_sa = a->sa;
+			sockaddr_set_port(ret_sa, (uint16_t)(a->port_first + index));
+			return true;
 		}
+		index -= ports;
 	}
+	return false;
 }
 
 static bool is_same_socket(int a, int b)

@@ -300,7 +300,8 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 	rc = listener_multicast_list(l->config, l->groups, reason);
 	if (rc < 0)
 		return rc;
-	listener_address_list(l->config, l->endpoints);
+	for (unsigned i = 0; i < count; i++)
+		listener_address_at(l->config, i, &l->endpoints[i]);
 	for (; going && *going; going++)
 		if (listener_must_wait(l, *going))
 			return reason_set(reason, -EADDRINUSE,
