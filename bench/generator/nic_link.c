@@ -10,6 +10,7 @@
 #include "figure.h"
 #include "human.h"
 #include "must.h"
+#include "numbers.h"
 #include "text.h"
 #include "util.h"
 
@@ -36,13 +37,6 @@ static uint64_t grown(const json_t *before, const json_t *after, const char *cou
 	return now > then ? now - then : 0;
 }
 
-static int compare_rates(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static const json_t *counters_of(const json_t *reading, const char *name)
 {
 	return json_object_get(field_get(reading, "interfaces"), name);
@@ -54,7 +48,7 @@ static uint64_t median_rate(const json_t *readings, const char *name, const stru
 			    uint64_t mtu)
 {
 	size_t count = json_array_size(readings), rates = 0;
-	uint64_t *list = must(calloc(count + 1, sizeof(*list))), median;
+	double *list = must(calloc(count + 1, sizeof(*list))), median;
 
 	for (size_t i = 1; i < count; i++) {
 		const json_t *before = json_array_get(readings, i - 1);
@@ -64,15 +58,13 @@ static uint64_t median_rate(const json_t *readings, const char *name, const stru
 
 		if (!then || !now || ns == 0)
 			continue;
-		list[rates++] =
-			(uint64_t)((double)nic_link_bits(grown(then, now, d->bytes),
-							 grown(then, now, d->packets), mtu) *
-				   NS_PER_S / (double)ns);
+		list[rates++] = (double)nic_link_bits(grown(then, now, d->bytes),
+						      grown(then, now, d->packets), mtu) *
+				NS_PER_S / (double)ns;
 	}
-	qsort(list, rates, sizeof(*list), compare_rates);
-	median = rates ? list[rates / 2] : 0;
+	median = rates ? numbers_median(list, rates) : 0;
 	free(list);
-	return median;
+	return (uint64_t)median;
 }
 
 /* The interface with the most bytes, if these are at least `least`; NULL: there is none. */

@@ -37,14 +37,6 @@ static bool has_pairs(const struct ctl *ctl)
 	return !ctl->values[VALUE_AGAINST] && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]);
 }
 
-static void show_json(struct ctl *ctl, const struct result *r, const struct measures *m)
-{
-	json_t *document = print_json(r, m);
-
-	output_json(&ctl->out, document, false);
-	json_decref(document);
-}
-
 static bool is_stdout(const char *path)
 {
 	return path && !strcmp(path, "-");
@@ -55,6 +47,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct result *
 		 const struct measures *m)
 {
 	struct output beside = ctl->out;
+	json_t *document;
 
 	if (is_stdout(ctl->values[VALUE_HTML]) || is_stdout(ctl->values[VALUE_SVG])) {
 		if (is_stdout(ctl->values[VALUE_HTML]))
@@ -63,7 +56,8 @@ static void show(struct ctl *ctl, const struct compare *c, const struct result *
 			report_svg(ctl->out.file, r);
 		beside.file = stderr;
 	} else if (ctl->out.json) {
-		show_json(ctl, r, m);
+		output_json(&ctl->out, document = print_json(r, m), false);
+		json_decref(document);
 		beside.file = stderr;
 	} else {
 		print_result(&ctl->out, r, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns);

@@ -109,14 +109,12 @@ static int check_pairs(struct ctl *ctl)
 
 static int check_served(struct ctl *ctl, const struct compare *c)
 {
-	if (ctl->values[VALUE_BUILD] && !c->visits)
-		return ctl_usage(ctl,
-				 "--build is about visits: COMMAND needs {port}, {host}, {uri} or "
-				 "{listener}");
-	if ((ctl->values[VALUE_PAIR] || ctl->values[VALUE_SEED]) && !c->visits)
-		return ctl_usage(
-			ctl,
-			"--pair and --seed are about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
+	bool about_visits =
+		ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR] || ctl->values[VALUE_SEED];
+
+	if (about_visits && !c->visits)
+		return ctl_usage(ctl, "--build, --pair and --seed are about visits: COMMAND needs "
+				      "{port}, {host}, {uri} or {listener}");
 	if (ctl->values[VALUE_PAIR] && ctl->word_count)
 		return ctl_usage(ctl, "--pair names the listeners: leave out other names");
 	return CTL_DONE;

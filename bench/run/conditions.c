@@ -61,19 +61,6 @@ void conditions_begin(struct conditions *ret, struct ctl *ctl)
 	ret->generator = ctl->rest ? generator_host_version(ctl) : NULL;
 }
 
-/* The command that measures the same again. */
-static json_t *invocation_of(const struct ctl *ctl)
-{
-	json_t *words = json_array();
-
-	for (char **word = ctl->argv; *word; word++) {
-		json_t *made = json_string(*word);
-
-		json_array_append_new(words, made ? made : json_string("(no UTF-8)"));
-	}
-	return words;
-}
-
 /* Refuses a socket that is forwarded from another host, as by `ssh -L`: its pid and its host's
  * /proc would be looked up on this host. */
 static int check_place(const struct ctl *ctl, const json_t *status)
@@ -147,7 +134,7 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 			json_object_set(c->common, "generator_hosts", generators);
 		if (ctl->on)
 			json_object_set_new(c->common, "on", names_of(ctl));
-		json_object_set_new(c->common, "invocation", invocation_of(ctl));
+		json_object_set_new(c->common, "invocation", field_words(ctl->argv));
 	}
 	json_decref(now);
 	json_decref(generators);
