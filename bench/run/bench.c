@@ -13,7 +13,6 @@
 
 #include "child.h"
 #include "compare.h"
-#include "compare_options.h"
 #include "cpus.h"
 #include "field.h"
 #include "guard.h"

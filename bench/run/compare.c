@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "compare.h"
-#include "compare_options.h"
 #include "ctl.h"
 #include "leftovers.h"
 #include "measure.h"

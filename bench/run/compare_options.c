@@ -1,5 +1,5 @@
-/* See compare_options.h. */
-#include "compare_options.h"
+/* See compare.h. */
+#include "compare.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "human.h"
 #include "measure.h"
 #include "openmetrics.h"
-#include "reasons.h"
 #include "text.h"
 #include "util.h"
 #include "workers.h"
@@ -18,6 +17,23 @@
 enum { WATCH_INTERVAL_MS = 1000, WATCH_HEADER_LINES = 24 };
 
 enum { VALUE_ACTIVE, VALUE_OPENMETRICS, VALUE_WATCH, VALUE_BY_WORKER };
+
+/* The names of listeners that this host cannot serve. */
+static void render_unavailable(struct output *out, const json_t *listeners)
+{
+	json_t *names = json_array(), *listener;
+	char *text;
+	size_t i;
+
+	json_array_foreach(listeners, i, listener)
+		json_array_append(names, field_get(listener, "name"));
+	text = field_show(names);
+	if (*text)
+		output_wrapped(out, STYLE_DIM, 2, "Unavailable: %s (`nbctl status` says why).",
+			       text);
+	free(text);
+	json_decref(names);
+}
 
 /* ---- The table since the start ---- */
 
@@ -189,7 +205,7 @@ static void render(struct output *out, const json_t *document, bool active)
 		output_text(out, STYLE_PLAIN, active ? "No operations.\n" : "No listeners.\n");
 	render_footer(out, &m);
 	render_troubles(out, stats);
-	reasons_render_names(out, m.unavailable);
+	render_unavailable(out, m.unavailable);
 	measures_free(&m);
 	json_decref(stats);
 }
@@ -265,7 +281,7 @@ static void print_interval(struct watch *w, const json_t *stats, uint64_t interv
 	measures_delta(&m, w->before, stats, interval_ns, "");
 	measures_take_unavailable(&m);
 	if (w->lines == 0)
-		reasons_render_names(&w->ctl->out, m.unavailable);
+		render_unavailable(&w->ctl->out, m.unavailable);
 	measures_drop_idle(&m);
 	/* Listeners named by the user are shown even without operations. */
 	if (w->ctl->word_count == 0)

@@ -41,19 +41,3 @@ void reasons_render(struct output *out, const json_t *listeners)
 		json_decref(names);
 	}
 }
-
-void reasons_render_names(struct output *out, const json_t *listeners)
-{
-	json_t *names = json_array(), *listener;
-	char *text;
-	size_t i;
-
-	json_array_foreach(listeners, i, listener)
-		json_array_append(names, field_get(listener, "name"));
-	text = field_show(names);
-	if (*text)
-		output_wrapped(out, STYLE_DIM, 2, "Unavailable: %s (`nbctl status` says why).",
-			       text);
-	free(text);
-	json_decref(names);
-}

@@ -7,6 +7,3 @@
 /* Of an array of listeners, those with a reason: each reason once, with the names of all listeners
  * that have it. */
 void reasons_render(struct output *out, const json_t *listeners);
-
-/* The names of those listeners alone, in one line, for tables that are printed again and again. */
-void reasons_render_names(struct output *out, const json_t *listeners);
