@@ -11,8 +11,7 @@ HLEN = {ICREQ: 128, ICRESP: 128, H2C_TERM: 24, C2H_TERM: 24, COMMAND: 72, RSP: 2
         C2H_DATA: 24, R2T: 24}
 HDGST, DDGST, LAST, SUCCESS = 1, 2, 4, 8
 FLUSH, WRITE, READ, WRITE_ZEROES, DSM = 0, 1, 2, 8, 9
-GET_LOG, IDENTIFY, ABORT, SET_FEATURES, GET_FEATURES, AER, KEEP_ALIVE, FABRICS = (
-    2, 6, 8, 9, 10, 12, 0x18, 0x7F)
+GET_LOG, IDENTIFY, ABORT, SET_FEATURES, GET_FEATURES, AER, KEEP_ALIVE, FABRICS = (2, 6, 8, 9, 10, 12, 0x18, 0x7F)
 CAP, VS, CC, CSTS = 0, 8, 0x14, 0x1C
 ENABLE, SHUT_DOWN = 0x460001, 0x464001
 DNR = 0x4000
@@ -234,8 +233,7 @@ class Queue(Wire):
 
     def log(self, lid, size, offset=0):
         dwords = size // 4 - 1
-        return self.run(GET_LOG, 0xFFFFFFFF, [lid | (dwords & 0xFFFF) << 16, dwords >> 16, offset],
-                        read=size)[0]
+        return self.run(GET_LOG, 0xFFFFFFFF, [lid | (dwords & 0xFFFF) << 16, dwords >> 16, offset], read=size)[0]
 
 
 class Host:

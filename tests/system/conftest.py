@@ -97,9 +97,8 @@ SKIPPED_FOR = (
 
 def skipped_line(reasons, units):
     """One line: how many tests were skipped, what for, and what makes them run."""
-    counts = collections.Counter(
-        next(what for pattern, what in SKIPPED_FOR if re.search(pattern, reason)) for reason in reasons
-    )
+    counts = collections.Counter(next(what for pattern, what in SKIPPED_FOR if re.search(pattern, reason))
+                                 for reason in reasons)
     counts[SKIPPED_FOR[-1][1]] += units
     each = ", ".join(f"{count} for {what}" for what, count in counts.most_common() if count)
     return f"skipped {sum(counts.values())}: {each}; PYTEST_ADDOPTS=-rs names them" if each else ""
@@ -199,9 +198,6 @@ def read_each(folder, read):
     return found
 
 
-LATER = 3  # the exit status of a start that fails for a reason that may pass
-
-
 class Store(list):
     """Pairs of a name and a descriptor, as systemd keeps them: a socket once, under its first name."""
 
@@ -225,18 +221,8 @@ def program_of(arguments):
 class Daemon:
     """One running nbserved with a directory, a control socket and a log of its own."""
 
-    def __init__(
-        self,
-        config,
-        directory,
-        options=(),
-        nofile=None,
-        ready=True,
-        env=None,
-        preexec=None,
-        inherit=(),
-        program=NBSERVED,
-    ):
+    def __init__(self, config, directory, options=(), nofile=None, ready=True, env=None, preexec=None, inherit=(),
+                 program=NBSERVED):
         self.directory = pathlib.Path(directory)
         self.control = str(self.directory / "control.sock")
         self.config_path = self.directory / "nbserved.ini"
@@ -354,15 +340,8 @@ class Daemon:
 
     def nbctl(self, *arguments, check=True, program=None, **options):
         """Runs nbctl, or nbbench for its commands."""
-        return subprocess.run(
-            [str(program or program_of(arguments)), "-s", self.control, *arguments],
-            check=check,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT,
-            **options,
-        )
+        return subprocess.run([str(program or program_of(arguments)), "-s", self.control, *arguments], check=check,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT, **options)
 
     def wait_closed(self, name, count=0, accepted=0):
         """Until the listener has seen `accepted` connections and has only count of them open."""
@@ -456,6 +435,27 @@ def start_daemon(request):
     assert not expected, "\n".join(expected)
 
 
+LATER = 3  # the exit status of a start that fails for a reason that may pass
+
+
+def failed_start(start_daemon, config, status=LATER, **options):
+    """The log of a daemon that must not start."""
+    daemon = start_daemon(config, ready=False, **options)
+    daemon.may_fail = True
+    assert daemon.process.wait(TIMEOUT) == status, daemon.log()
+    assert not os.path.exists(daemon.control)
+    return daemon.log()
+
+
+def check_config(folder, config, program=NBSERVED, **options):
+    """(exit status, errors) of --check-config."""
+    path = pathlib.Path(folder, "check.ini")
+    path.write_bytes(config if isinstance(config, bytes) else config.encode())
+    done = subprocess.run([program, "-c", path, "--check-config"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=TIMEOUT, **options)
+    return done.returncode, done.stderr
+
+
 def listener(name, service="echo", engine="epoll", **keys):
     """A [listener] section on a port that the kernel chooses."""
     lines = [f"[listener {name}]", f"service = {service}", f"engine = {engine}"]
@@ -464,6 +464,20 @@ def listener(name, service="echo", engine="epoll", **keys):
         values = value if isinstance(value, list) else [value]
         lines += [f"{key.replace('_', '-')} = {v}" for v in values]
     return "\n".join(lines) + "\n"
+
+
+def export(name="disk", store="io_uring", **keys):
+    """An [export] section; with a path of a file."""
+    lines = [f"[export {name}]", f"store = {store}", *(f"{key.replace('_', '-')} = {value}" for key, value in keys.items())]
+    return "\n".join(lines) + "\n"
+
+
+def run(*command, **options):
+    """The output of a program, both streams, which must succeed."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
+    done = subprocess.run(["timeout", "-k", "5", str(TIMEOUT), *map(str, command)], **options)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def rows_of(document):
@@ -485,6 +499,29 @@ def twin_address(host="127.0.0.1"):
             except OSError:
                 continue
             return "%s:%d" % tcp.getsockname()
+
+
+@pytest.fixture
+def daemon(request, start_daemon):
+    """Of the module's CONFIG; without one, with an echo listener of each engine."""
+    return start_daemon(getattr(request.module, "CONFIG", "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)))
+
+
+def make_certificate(directory, name, days=90, algorithm="ec"):
+    """A self-signed certificate for loopback and its key, in one file; its path."""
+    how = {"ec": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["rsa:2048"]}[algorithm]
+    key, certificate, both = (directory / f"{name}.{end}" for end in ["key", "crt", "pem"])
+    subprocess.run(
+        [*["openssl", "req", "-x509", "-newkey", *how, "-nodes", "-keyout", key, "-out", certificate, "-days", str(days)],
+         *["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]], check=True, stderr=-3)
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    both.chmod(0o600)
+    return both
+
+
+@pytest.fixture(scope="session")
+def pem(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("tls"), "first")
 
 
 @pytest.fixture(params=ENGINES)
@@ -517,12 +554,8 @@ def start_faulty(start_daemon, tmp_path, faulty_calls):
     def start(config):
         orders = tmp_path / "orders"
         orders.write_text("")
-        env = {
-            "LD_PRELOAD": str(faulty_calls),
-            "FAULTY": str(orders),
-            "WATCHDOG_USEC": "3000000",
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
-        }
+        env = {"LD_PRELOAD": str(faulty_calls), "FAULTY": str(orders), "WATCHDOG_USEC": "3000000",
+               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
         daemon = start_daemon(config, env=env)
         daemon.env = env
         daemon.say = orders.write_text
@@ -534,10 +567,8 @@ def start_faulty(start_daemon, tmp_path, faulty_calls):
 @pytest.fixture
 def faulty(start_faulty, tmp_path):
     """One with an export on a file."""
-    return start_faulty(
-        f"[export disk]\npath = {tmp_path}/disk\nsize = 8M\ncreate = yes\nstore = threads\n"
-        + listener("nbd", service="nbd", exports="disk")
-    )
+    return start_faulty(f"[export disk]\npath = {tmp_path}/disk\nsize = 8M\ncreate = yes\nstore = threads\n"
+                        + listener("nbd", service="nbd", exports="disk"))
 
 
 @pytest.fixture
@@ -549,9 +580,7 @@ def loop_device(tmp_path):
         if image is None:
             image = tmp_path / f"image{len(devices)}"
             image.write_bytes(b"b" * (8 << 20))
-        done = subprocess.run(
-            ["losetup", "--find", "--show", *options, image], stdout=subprocess.PIPE, text=True
-        )
+        done = subprocess.run(["losetup", "--find", "--show", *options, image], stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             pytest.skip("no loop devices here, or not root")
         devices.append(done.stdout.strip())
@@ -560,6 +589,17 @@ def loop_device(tmp_path):
     yield attach
     for device in devices:
         subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A folder with room for 1 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
+        pytest.skip("mounting a small file system takes root")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture

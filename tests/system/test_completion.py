@@ -53,11 +53,8 @@ def complete(start_daemon, library):
         script += "".join(f"ask {' '.join(map(shlex.quote, line))}\n" for line in lines)
         done = subprocess.run(
             ["bash", "--norc", "-c", script],
-            env=dict(
-                os.environ,
-                PATH=f"{NBCTL.parent}:{os.environ['PATH']}",
-                NBSERVED_SOCKET=socket or daemon.control,
-            ),
+            env=dict(os.environ, PATH=f"{NBCTL.parent}:{os.environ['PATH']}", NBSERVED_SOCKET=socket
+                     or daemon.control),
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
@@ -145,8 +142,7 @@ def test_zsh(start_daemon, shell_files, tmp_path):
     subprocess.run([*tmux, "new-session", "-d", "-x", "120", "-y", "24", shell], check=True)
 
     def screen():
-        return subprocess.run(
-            [*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
+        return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
 
     def keys(*words):
         subprocess.run([*tmux, "send-keys", *words], check=True)
@@ -207,9 +203,7 @@ def test_a_tab_in_an_interactive_bash(complete, tmp_path):
     subprocess.run([*tmux, "new-session", "-d", "-x", "120", "-y", "24", shell], check=True)
 
     def screen():
-        return subprocess.run(
-            [*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True
-        ).stdout
+        return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
 
     try:
         wait_until(lambda: "$" in screen() or "#" in screen(), "prompt")

@@ -33,7 +33,7 @@ TESTS = {
     "nbdcopy": "system/daemon/test_nbd.py::test_nbdcopy_both_ways_keeps_every_byte",
     "qemu-img bench": "system/daemon/test_nbd.py::test_qemu_reads_what_it_wrote",
     "netperf TCP_RR": "system/daemon/test_netperf.py::test_netperf",
-    "netperf UDP_RR": "system/daemon/test_netperf.py::test_netperf_udp",
+    "netperf UDP_RR": "system/daemon/test_netperf.py::test_netperf",
     "nvme tcp": "vm/inside_nvme.py::test_connect_all",
     "nvme rdma": "vm/inside_nvme.py::test_connect_all",
     "rping": "vm/inside_remote.py::test_rping_in_all_its_modes",

@@ -8,10 +8,11 @@ import random
 import select
 import socket
 import struct
+import subprocess
 import threading
 import time
 
-from conftest import TIMEOUT, wait_until
+from conftest import TIMEOUT, requires, wait_until
 
 CHARGEN_CHARS = bytes(range(ord(" "), ord("~") + 1))
 CHARGEN_LINE = 72
@@ -26,9 +27,7 @@ def noise(size, seed=0):
 def chargen_text(size):
     """The start of RFC 864's pattern."""
     ring = CHARGEN_CHARS * 2
-    period = b"".join(
-        ring[i : i + CHARGEN_LINE] + b"\r\n" for i in range(len(CHARGEN_CHARS))
-    )
+    period = b"".join(ring[i : i + CHARGEN_LINE] + b"\r\n" for i in range(len(CHARGEN_CHARS)))
     return (period * (size // len(period) + 1))[:size]
 
 
@@ -50,6 +49,14 @@ def connect(address, receive_buffer=None, send_buffer=None, timeout=TIMEOUT):
         s.close()
         raise
     return s
+
+
+def refuses(address):
+    try:
+        connect(address).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def receive(s, size):
@@ -217,6 +224,24 @@ def visit(address):
                 raise
 
 
+def together(*functions):
+    """Runs them at the same time; none may fail."""
+    failures = []
+
+    def run(function):
+        try:
+            function()
+        except Exception as failure:  # pylint: disable=broad-except
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, repr(failures[0])
+
+
 class Background(threading.Thread):
     """Runs in a context, until its end sets `stopping`."""
 
@@ -270,6 +295,22 @@ class Knocking(Background):
                     self.let_in += 1
                 else:
                     self.refused += 1
+
+
+class Load:
+    """redis-benchmark, for as long as the context lasts."""
+
+    def __init__(self, port, connections=20):
+        self.command = [*(requires("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port)),
+                        *("-t", "ping_mbulk", "-n", "1000000000", "-c", str(connections), "-q")]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(TIMEOUT)
 
 
 class NeverReader:

@@ -2,12 +2,14 @@
 import signal
 import socket
 import subprocess
-import threading
 
 import pytest
-from inside_rdma import (ADDRESSES, LIMIT, add_device, client, device, devices, forged, listener,  # noqa: F401
-                         mac_of, must, resources, run, running, section, start_daemon, wait_until)
+import inside_rdma
+from inside_rdma import (ADDRESSES, LIMIT, add_device, client, forged, listener, mac_of, must, resources, run, running,
+                         section, wait_until)
+from traffic import together
 
+device, devices = inside_rdma.device, inside_rdma.devices
 
 def port_of(daemon, name="r"):
     return daemon.addresses(name)[0][1]
@@ -166,11 +168,10 @@ def done_by(daemon, operation):
     return operations["test"]["count"], operations[operation]["count"]
 
 
-@pytest.mark.parametrize("service, command, operation, count", [
+# With the connection manager (-R) and without it.
+BOTH_WAYS = [
     ("perftest", "ib_send_bw -n 300 -s 4096", "message", 300),
     ("perftest", "ib_send_bw -n 300 -s 1024 -q 3", "message", 900),
-    ("perftest", "ib_send_bw -n 10 -s 64", "message", 10),  # 9 without a credit over iWARP
-    ("perftest", "ib_send_bw -n 100 -s 4096 -r 2", "message", 100),
     # Over iWARP an even number of messages wants a credit for its last, of which no event tells.
     ("perftest", "ib_send_bw -n 101 -s 65536 -e", "message", 101),
     ("perftest", "ib_write_bw -n 100 -s 16384", "message", 0),
@@ -179,6 +180,13 @@ def done_by(daemon, operation):
     ("perftest-lat", "ib_send_lat -n 5 -s 300000", "pong", 5),
     ("perftest-lat", "ib_send_bw -n 300 -s 1024 -b", "pong", 300),
     ("perftest-lat", "ib_read_lat -n 100", "pong", 0),
+]
+
+
+@pytest.mark.parametrize("service, command, operation, count", [
+    *BOTH_WAYS,
+    ("perftest", "ib_send_bw -n 10 -s 64", "message", 10),  # 9 without a credit over iWARP
+    ("perftest", "ib_send_bw -n 100 -s 4096 -r 2", "message", 100),
 ])
 def test_perftest(start_daemon, device, clean, service, command, operation, count):
     daemon = far_end(start_daemon, device, service)
@@ -219,21 +227,8 @@ def test_perftest_by_time(start_daemon, device, clean):
 def test_perftest_many_at_once(start_daemon, device, clean):
     """Eight, of both kinds of test, over two workers."""
     daemon = far_end(start_daemon, device, "perftest", workers=2)
-    failed = []
-
-    def one(command):
-        try:
-            perftest(daemon, device, command)
-        except AssertionError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=one, args=[command])
-               for command in ["ib_send_bw -n 200 -s 2048", "ib_read_bw -n 100 -s 2048"] * 4]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed, failed
+    commands = ["ib_send_bw -n 200 -s 2048", "ib_read_bw -n 100 -s 2048"]
+    together(*[lambda command=command: perftest(daemon, device, command) for command in commands] * 4)
     assert done_by(daemon, "message") == (8, 800)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/system"))
-from conftest import listener, requires, start_daemon  # noqa: E402,F401
+from conftest import listener, requires  # noqa: E402
 from inside_nbd import must  # noqa: E402
 from nbd_client import FLUSH, FUA, WRITE, Raw  # noqa: E402
 import nvme_client  # noqa: E402
@@ -52,8 +52,7 @@ def devices():
         found.append(next(path for path in (Path("/dev") / name, Path("/dev") / f"nullb{len(found)}")
                           if path.exists()))  # the name's since Linux 6.1 or so
     data, log, replay = found
-    must("dmsetup", "create", "power", "--noudevsync", "--table",
-         f"0 {DEVICE_SIZE // 512} log-writes {data} {log}")
+    must("dmsetup", "create", "power", "--noudevsync", "--table", f"0 {DEVICE_SIZE // 512} log-writes {data} {log}")
     must("dmsetup", "mknodes")
     try:
         yield Path("/dev/mapper/power"), log, replay
@@ -263,9 +262,8 @@ def test_flushed_writes_survive_a_loss_of_power(devices, start_daemon, place):
         must("mount", device, "/mnt")
         path = "/mnt/disk"
         keys += f"create = yes\nsize = {DISK_SIZE}\n"
-    daemon = start_daemon(
-        f"[export disk]\npath = {path}\n{keys}" + listener("nbd", "nbd", exports="disk")
-        + listener("nvme", "nvme", exports="disk", nqn=NQN, block_size=BLOCK))
+    daemon = start_daemon(f"[export disk]\npath = {path}\n{keys}" + listener("nbd", "nbd", exports="disk")
+                          + listener("nvme", "nvme", exports="disk", nqn=NQN, block_size=BLOCK))
     mark("begin")
     promises = load(daemon, mark)
     daemon.terminate()

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import threading
 
-import inside_rdma
 import pytest
+import inside_rdma
 from inside_rdma import ADDRESSES, BUILD, LIMIT, must, resources, run, section, wait_until
 
-device, devices, start_daemon = inside_rdma.device, inside_rdma.devices, inside_rdma.start_daemon
+device, devices = inside_rdma.device, inside_rdma.devices
+
 CLIENT = str(BUILD / "vm/remote_client")
 
 

@@ -150,8 +150,7 @@ def disk(port):
             stream.read(length)
 
         def request(command, offset=0, length=0, payload=b"", flags=0):
-            client.sendall(struct.pack(">IHHQQI", 0x25609513, flags, command, 7, offset, length)
-                           + payload)
+            client.sendall(struct.pack(">IHHQQI", 0x25609513, flags, command, 7, offset, length) + payload)
             _, error, _ = struct.unpack(">IIQ", stream.read(16))
             return error, stream.read(length) if command == 0 and not error else b""
 
@@ -534,8 +533,7 @@ def silence():
     os.kill(journald, signal.SIGSTOP)
     try:
         # Each level that changes is said.  A queue has room for net.unix.max_dgram_qlen.
-        levels = [run("nbctl", "log-level", level)["status"] for _ in range(400)
-                  for level in ("debug", "info")]
+        levels = [run("nbctl", "log-level", level)["status"] for _ in range(400) for level in ("debug", "info")]
         facts = {"levels": levels, "echo": {e: echo(p) for e, p in ECHO.items()},
                  "qlen": int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text())}
     finally:
@@ -620,9 +618,8 @@ def journal():
 
 def main():
     facts = {}
-    for step in (users, analyze, start, traffic, storage, control, unix_socket, paths, restart, reload,
-                 activation, low_port, metrics, kill, blocks, watchdog, stalled, silence, stop,
-                 bad_config, late, readme,
+    for step in (users, analyze, start, traffic, storage, control, unix_socket, paths, restart, reload, activation,
+                 low_port, metrics, kill, blocks, watchdog, stalled, silence, stop, bad_config, late, readme,
                  journal):
         begin = time.monotonic()
         try:

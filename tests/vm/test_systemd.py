@@ -161,8 +161,7 @@ def test_control_socket_is_for_root_and_the_group(step):
 
 def test_a_unix_socket_is_for_the_group_of_the_daemon(step):
     unix = step("unix_socket")
-    assert (unix["mode"], unix["uid"], unix["group"]) == ("0o660", step("users")["nbserved"],
-                                                          "nbserved")
+    assert (unix["mode"], unix["uid"], unix["group"]) == ("0o660", step("users")["nbserved"], "nbserved")
     assert unix["root"]["out"] == unix["member"]["out"] == "hello\n", unix
     assert "PermissionError" in unix["nobody"]["err"]
     assert unix["left"] is False
@@ -299,8 +298,7 @@ def test_one_stalled_worker_is_found_by_the_watchdog(step):
 def test_a_stopped_journald_stops_nothing(step):
     silence = step("silence")
     assert set(silence["levels"]) == {0} and all(silence["echo"].values()) and silence["same"]
-    lost = [re.fullmatch(r"(\d+) messages? lost: journald did not read", text)
-            for text in silence["said"]]
+    lost = [re.fullmatch(r"(\d+) messages? lost: journald did not read", text) for text in silence["said"]]
     assert sum(int(found[1]) for found in lost if found) > 0
 
 

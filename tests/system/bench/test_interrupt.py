@@ -7,14 +7,14 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import threading
 
 import pytest
 from conftest import NBBENCH, NBSERVED, TIMEOUT, listener, requires, rows_of, wait_until
+from nbctl_client import relay
 
+CONFIG = listener("echo", engine="epoll")
 PYTHON = "/usr/bin/python3"
 CLIENT = """
 import os, signal, socket
@@ -28,24 +28,15 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 @pytest.fixture
-def daemon(start_daemon):
-    return start_daemon(listener("echo", engine="epoll"))
-
-
-@pytest.fixture
 def client(daemon, tmp_path):
     return CLIENT.format(port=daemon.port("echo"), ran=str(tmp_path / "ran"))
 
 
 @contextlib.contextmanager
 def compare(daemon, *arguments):
-    process = subprocess.Popen(
-        [str(NBBENCH), "-s", daemon.control, "compare", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    process = subprocess.Popen([str(NBBENCH), "-s", daemon.control, "compare", *map(str, arguments)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     try:
         yield process
     finally:
@@ -94,10 +85,8 @@ def test_an_interrupt_between_two_commands_starts_no_other(daemon, client):
     with compare(daemon, "echo", "--", PYTHON, "-c", script, "{port}") as process:
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
         try:
-            wait_until(
-                lambda: stat.read_text().split()[2] == "T" and not children.read_text(),
-                "the second command to end",
-            )
+            wait_until(lambda: stat.read_text().split()[2] == "T" and not children.read_text(),
+                       "the second command to end")
             interrupt(process)
         finally:
             daemon.process.send_signal(signal.SIGCONT)
@@ -272,11 +261,17 @@ def test_a_killed_comparison_leaves_no_file(folder, words, killed):
     wait_empty(path)
 
 
-def test_a_killed_bridge_leaves_no_socket(folder, tmp_path):
-    path, environment = folder
+def bridging(tmp_path):
+    """Run as ssh, a bridge on this host."""
     ssh = tmp_path / "ssh"
     ssh.write_text(f"#!/bin/sh\nexec {NBBENCH} bridge\n")
     ssh.chmod(0o755)
+    return ssh
+
+
+def test_a_killed_bridge_leaves_no_socket(folder, tmp_path):
+    path, environment = folder
+    ssh = bridging(tmp_path)
     command = [str(NBBENCH), "-H", "c1", "run", "echo", "--", "sh", "-c", ": {port}; sleep 99"]
     with subprocess.Popen(command, stdout=-1, stderr=-1, env={**environment, "NBSERVED_SSH": str(ssh)}) as process:
         wait_until(lambda: any("control.sock" in files for _, _, files in os.walk(path)), "a daemon to serve")
@@ -310,30 +305,15 @@ def slow_link(daemon, tmp_path):
     """A socket before the daemon's.  As soon as the command runs it holds back the answers, until nbctl has
     waited for the command's end."""
     pid, asked = tmp_path / "pid", tmp_path / "asked"
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(tmp_path / "slow.sock"))
-    listening.listen()
-    listening.settimeout(TIMEOUT)
 
-    def relay():
-        client, server = listening.accept()[0], socket.socket(socket.AF_UNIX)
-        server.connect(daemon.control)
-        with client, server:
-            while call := client.recv(65536):
-                server.sendall(call)
-                reply = b""
-                while not reply.endswith(b"\0"):
-                    reply += server.recv(65536)
-                if pid.exists():
-                    asked.touch()
-                    wait_until(lambda: not os.path.exists(f"/proc/{pid.read_text()}"), "the command's end is seen")
-                client.sendall(reply)
+    def held_back(reply):
+        if pid.exists():
+            asked.touch()
+            wait_until(lambda: not os.path.exists(f"/proc/{pid.read_text()}"), "the command's end is seen")
+        return reply
 
-    thread = threading.Thread(target=relay)
-    thread.start()
-    yield listening.getsockname(), HELD.format(port=daemon.port("echo"), pid=str(pid), asked=str(asked))
-    thread.join()
-    listening.close()
+    with relay(tmp_path / "slow.sock", daemon.control, held_back):
+        yield tmp_path / "slow.sock", HELD.format(port=daemon.port("echo"), pid=str(pid), asked=str(asked))
 
 
 def test_the_end_of_a_command_is_seen_while_an_answer_is_awaited(slow_link):
@@ -351,9 +331,7 @@ LEFT = "setsid sh -c 'sleep 1000 & echo $$ $! >{0}.new; mv {0}.new {0}; wait' & 
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_killed_nbctl_leaves_nothing_of_its_command(daemon, tmp_path, remote):
     """Nor does its bridge, which is killed with all that has its name."""
-    pids, ssh = tmp_path / "pids", tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\nexec {NBBENCH} bridge\n")
-    ssh.chmod(0o755)
+    pids, ssh = tmp_path / "pids", bridging(tmp_path)
     command = [str(NBBENCH), "-s", daemon.control, "compare", *(["--on", "c1"] if remote else []), "--",
                "sh", "-c", LEFT.format(pids)]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -13,6 +13,7 @@ from conftest import BUILD, ROOT, TIMEOUT, requires, rows_of, wait_until
 
 MINUTES = 0.9
 
+REDIS = ("redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 HOST = """
 set -e
@@ -239,8 +240,7 @@ def test_a_far_nbctl_that_is_missing_is_named(lab):
 def test_rows_are_of_both_hosts(lab, tmp_path):
     requires("redis-benchmark")
     open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
-    done = lab[0].run("nbbench", "-H", "server1", "compare", "echo-epoll", "--repeat", "2", "--json", "--",
-                      "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
+    done = lab[0].run("nbbench", "-H", "server1", "compare", "echo-epoll", "--repeat", "2", "--json", "--", *REDIS)
     (row,) = rows_of(json.loads(done.stdout))
     generator, conditions = row["generator"], row["conditions"]
     assert generator["requests"] == 2000 and generator["elsewhere"] and generator["shared_cpus"] == 0
@@ -277,8 +277,7 @@ def test_the_generator_runs_on_the_other_host(lab, tmp_path):
     (tmp_path / "here.ini").write_text(INI.format(address="0.0.0.0").replace(":7007", ":7007\nallow = 10.0.0.0/8"))
     client.start(BUILD / "nbserved", "-c", tmp_path / "here.ini", stderr=subprocess.DEVNULL)
     wait_until(lambda: client.run("nbctl", "status", status=None).returncode == 0, "nbserved serves here")
-    done = client.run("nbbench", "compare", "echo-epoll", "--on", "server1", "--repeat", "2", "--json", "--",
-                      "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
+    done = client.run("nbbench", "compare", "echo-epoll", "--on", "server1", "--repeat", "2", "--json", "--", *REDIS)
     (row,) = rows_of(json.loads(done.stdout))
     generator, conditions = row["generator"], row["conditions"]
     assert generator["requests"] == 2000 and generator["elsewhere"] and generator["cpu_ns"] > 0
@@ -292,7 +291,7 @@ def test_daemon_and_generator_are_on_the_other_host(lab):
     """Its loopback is theirs."""
     requires("redis-benchmark")
     done = lab[0].run("nbbench", "-H", "server1", "compare", "echo-epoll", "--on", "server1", "--json", "--repeat", "1",
-                      "--", "redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")  # fmt: skip
+                      "--", *REDIS)
     (row,) = rows_of(json.loads(done.stdout))
     assert row["generator"]["requests"] == 1000 and not row["generator"]["elsewhere"]
     assert row["conditions"]["command"][2:5] == ["127.0.0.1", "-p", "7007"]
@@ -329,9 +328,6 @@ def test_ctrl_c_leaves_no_bridge(lab):
 
 
 # ---- Several generators: the daemon and nbctl on one host, c1 and c2 beside it ----
-
-
-REDIS = ("redis-benchmark", "-h", "{host}", "-p", "{port}", "-t", "set", "-n", "1000", "-q")
 
 
 def test_two_generators_are_added_up(hosts, tmp_path):

@@ -25,14 +25,8 @@ for _ in range(4000):
 
 
 def compare(daemon, *arguments, **options):
-    return subprocess.run(
-        [str(NBBENCH), "-s", str(daemon.control), "compare", "--layers", *map(str, arguments)],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=4 * TIMEOUT,
-        **options,
-    )
+    return subprocess.run([str(NBBENCH), "-s", str(daemon.control), "compare", "--layers", *map(str, arguments)],
+                          capture_output=True, check=False, text=True, timeout=4 * TIMEOUT, **options)
 
 
 LOAD = [sys.executable, "-S", "-c", CLIENT, "{host}", "{port}"]

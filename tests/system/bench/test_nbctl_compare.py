@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import NBBENCH, NBCTL, TIMEOUT, listener, requires, rows_of, wait_until
-from nbctl_client import daemon, echo, nbctl  # noqa: F401
+from nbctl_client import nbctl
+from traffic import echo
 
 
 def redis_benchmark(daemon, name, requests=2000, connections=10):
@@ -26,13 +27,9 @@ def redis_benchmark(daemon, name, requests=2000, connections=10):
 def measuring(daemon, *names):
     """The rows of `compare` for what the context does, in a list that is filled at its end."""
     rows = []
-    with subprocess.Popen(
-        [str(NBBENCH), "-s", daemon.control, "compare", "--json", *names, "--"]
-        + ["sh", "-c", "echo ready >&2; cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    with subprocess.Popen([str(NBBENCH), "-s", daemon.control, "compare", "--json", *names, "--"]
+                          + ["sh", "-c", "echo ready >&2; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
         assert process.stderr.readline() == b"ready\n"
         yield rows
         document = json.loads(process.communicate(timeout=TIMEOUT)[0])
@@ -107,9 +104,7 @@ def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path)
     rows = tmp_path / "rows.jsonl"
     for name in ("echo-epoll", "echo-io_uring", "echo-io_uring", "echo-epoll"):
         load = redis_benchmark(daemon, name, requests=500)
-        done = nbctl(
-            daemon, "compare", "--quiet", "--label", "10 conn", "--save", rows, "--", *load
-        )
+        done = nbctl(daemon, "compare", "--quiet", "--label", "10 conn", "--save", rows, "--", *load)
         assert done.returncode == 0, done.stderr
     saved = [json.loads(line) for line in rows.read_text().splitlines()]
     assert len(saved) == 4

@@ -7,17 +7,13 @@ import re
 import signal
 import socket
 import subprocess
-import threading
 
 import pytest
 from conftest import NBBENCH, NBCTL, ROOT, TIMEOUT, listener, program_of, rows_of, wait_until
+from nbctl_client import relay
 
+CONFIG = listener("echo")
 VERSION = subprocess.check_output([NBCTL, "--version"], text=True).split()[1]
-
-
-@pytest.fixture
-def daemon(start_daemon):
-    return start_daemon(listener("echo"))
 
 
 @pytest.fixture
@@ -111,26 +107,9 @@ def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
     """The daemon reports another boot id than this host's."""
     ours = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     path = tmp_path / "forwarded"
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        listening.listen()
-        listening.settimeout(TIMEOUT)
-
-        def forward():
-            with listening.accept()[0] as client, socket.socket(socket.AF_UNIX) as server:
-                server.connect(daemon.control)
-                while call := client.recv(65536):
-                    server.sendall(call)
-                    reply = b""
-                    while not reply.endswith(b"\0"):
-                        reply += server.recv(65536)
-                    client.sendall(reply.replace(ours, ours[::-1]))
-
-        thread = threading.Thread(target=forward)
-        thread.start()
+    with relay(path, daemon.control, lambda reply: reply.replace(ours, ours[::-1])):
         ran = subprocess.run([NBBENCH, "-s", path, "compare", "echo", "--", "true", "{port}"],
                              capture_output=True, text=True, timeout=TIMEOUT)
-        thread.join()
     assert ran.returncode == 2 and not ran.stdout
     assert ran.stderr == (f"nbbench: the daemon behind {path} is on another host, whose CPUs and addresses are not those of "
                           "this one: `nbbench -H HOST compare`\n")  # fmt: skip

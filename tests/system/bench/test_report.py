@@ -16,14 +16,8 @@ NAMES = ["echo-epoll", "echo-uring"]
 
 
 def nbctl(*arguments, **options):
-    return subprocess.run(
-        [str(NBBENCH), *map(str, arguments)],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=TIMEOUT,
-        **options,
-    )
+    return subprocess.run([str(NBBENCH), *map(str, arguments)], capture_output=True, check=False, text=True,
+                          timeout=TIMEOUT, **options)
 
 
 def parse(text):

@@ -13,11 +13,8 @@ import subprocess
 import pytest
 from conftest import ENGINES, NBCTL, ROOT, TIMEOUT, Daemon, listener, wait_until
 
-CONFIG = (
-    "".join(listener(f"echo-{e}", engine=e) for e in ENGINES)
-    + listener("disk", service="nbd", exports="ram")
-    + "[export ram]\nstore = memory\nsize = 1M\n"
-)
+CONFIG = ("".join(listener(f"echo-{e}", engine=e) for e in ENGINES) + listener("disk", service="nbd", exports="ram")
+          + "[export ram]\nstore = memory\nsize = 1M\n")
 DASHBOARD = ROOT / "conf/grafana-nbserved.json"
 RULES = ROOT / "conf/prometheus-nbserved.rules.yml"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -53,11 +50,6 @@ class Exporter:
         self.process.send_signal(signal.SIGTERM)
         _, errors = self.process.communicate(timeout=TIMEOUT)
         assert errors == ""
-
-
-@pytest.fixture
-def daemon(start_daemon):
-    return start_daemon(CONFIG)
 
 
 @pytest.fixture
@@ -238,9 +230,7 @@ def test_histograms_have_few_buckets_and_always_the_same(daemon):
 
     def bounds():
         found = {}
-        for series, bound in re.findall(
-            r'(?m)^(nbserved_\w+_bucket\{.*),le="([^"]+)"', openmetrics(daemon)
-        ):
+        for series, bound in re.findall(r'(?m)^(nbserved_\w+_bucket\{.*),le="([^"]+)"', openmetrics(daemon)):
             found.setdefault(series, []).append(bound)
         return found
 

@@ -13,26 +13,22 @@ import urllib.parse
 import urllib.request
 
 import pytest
+import test_metrics
 from conftest import ENGINES, ROOT, TIMEOUT, requires, wait_until
-from test_metrics import DASHBOARD, OPENMETRICS, RULES, daemon, echo_some, exporter, openmetrics, queries  # noqa: F401
+from test_metrics import DASHBOARD, OPENMETRICS, RULES, echo_some, openmetrics, queries
 
+CONFIG, exporter = test_metrics.CONFIG, test_metrics.exporter
 
 # ---- promtool ----
 
 
 def check_metrics(text):
-    done = subprocess.run(
-        [requires("promtool"), "check", "metrics"],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
+    done = subprocess.run([requires("promtool"), "check", "metrics"], input=text, capture_output=True, text=True,
+                          check=False, timeout=TIMEOUT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_promtool_finds_no_fault(daemon, exporter):  # noqa: F811
+def test_promtool_finds_no_fault(daemon, exporter):
     for engine in ENGINES:
         echo_some(daemon, f"echo-{engine}")
     check_metrics(openmetrics(daemon))
@@ -46,10 +42,7 @@ class Prometheus:
     """Scrapes `targets`, {job: HOST:PORT}, every second."""
 
     def __init__(self, directory, host, port, targets):
-        jobs = [
-            {"job_name": job, "static_configs": [{"targets": [target]}]}
-            for job, target in targets.items()
-        ]
+        jobs = [{"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in targets.items()]
         config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}}
         path = directory / "prometheus.yml"
         path.write_text(json.dumps({**config, "scrape_configs": jobs}))  # JSON is YAML, too
@@ -106,16 +99,13 @@ class OpenMetricsServer(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def prometheus(daemon, exporter, loopback_ports, tmp_path):  # noqa: F811
+def prometheus(daemon, exporter, loopback_ports, tmp_path):
     requires("prometheus")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OpenMetricsServer)
     server.daemon = daemon
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    targets = {
-        "exporter": f"127.0.0.1:{exporter.port}",
-        "file": f"127.0.0.1:{server.server_port}",
-    }
+    targets = {"exporter": f"127.0.0.1:{exporter.port}", "file": f"127.0.0.1:{server.server_port}"}
     one = Prometheus(tmp_path, *loopback_ports, targets)
     yield one
     one.stop()
@@ -124,7 +114,7 @@ def prometheus(daemon, exporter, loopback_ports, tmp_path):  # noqa: F811
     server.server_close()
 
 
-def test_prometheus_scrapes_both_and_the_dashboard_has_data(daemon, prometheus):  # noqa: F811
+def test_prometheus_scrapes_both_and_the_dashboard_has_data(daemon, prometheus):
     wait_until(prometheus.is_ready, "Prometheus")
     stop = threading.Event()
 
@@ -138,19 +128,15 @@ def test_prometheus_scrapes_both_and_the_dashboard_has_data(daemon, prometheus):
     try:
         for job in ("exporter", "file"):
             rate = f'rate(nbserved_operations_total{{job="{job}"}}[30s])'
-            wait_until(
-                lambda: len([r for r in prometheus.query(f"{rate} > 0")]) == len(ENGINES),
-                f"{job}: operations of each listener\n{prometheus.get('/api/v1/targets')}",
-            )
+            wait_until(lambda: len([r for r in prometheus.query(f"{rate} > 0")]) == len(ENGINES),
+                       f"{job}: operations of each listener\n{prometheus.get('/api/v1/targets')}")
             labels = f'{{job="{job}", service="echo"}}'
             buckets = f"rate(nbserved_operation_latency_seconds_bucket{labels}[30s])"
             median = f"histogram_quantile(0.5, {buckets})"
             # On a busy machine a scrape may have been too slow, or none was sampled yet.
             wait_until(lambda up=f'up{{job="{job}"}} == 1': prometheus.query(up), f"{job} is up")
-            wait_until(
-                lambda some=f"{median} > 0 < 10": len(prometheus.query(some)) == len(ENGINES),
-                f"{job}: latencies of each listener",
-            )
+            wait_until(lambda some=f"{median} > 0 < 10": len(prometheus.query(some)) == len(ENGINES),
+                       f"{job}: latencies of each listener")
         types = prometheus.get("/api/v1/metadata")
         assert types["nbserved_operations_total"][0]["type"] == "counter"
         assert types["nbserved_operation_latency_seconds"][0]["type"] == "histogram"
@@ -180,11 +166,6 @@ def test_alerts_fire_for_the_host_that_is_in_trouble(tmp_path):
     cases = (ROOT / "tests/system/ctl/prometheus_rules.yml").read_text()
     (tmp_path / "cases.yml").write_text(cases.replace("[RULES]", json.dumps([str(RULES)])))
     for words in (["check", "rules", str(RULES)], ["test", "rules", str(tmp_path / "cases.yml")]):
-        done = subprocess.run(
-            [requires("promtool"), *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT,
-        )
+        done = subprocess.run([requires("promtool"), *words], capture_output=True, text=True, check=False,
+                              timeout=TIMEOUT)
         assert done.returncode == 0, done.stdout + done.stderr

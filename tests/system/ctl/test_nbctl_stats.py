@@ -1,12 +1,14 @@
 """`nbctl stats` against the real daemon: once, live, as OpenMetrics, and of listeners that are unavailable."""
 
+import contextlib
 import json
 import re
 import subprocess
 
 import pytest
 from conftest import ENGINES, NBBENCH, NBCTL, TIMEOUT, listener, rows_of, wait_until
-from nbctl_client import daemon, echo, nbctl, nbctl_json  # noqa: F401
+from nbctl_client import nbctl, nbctl_json
+from traffic import echo
 
 # ---- stats ----
 
@@ -21,20 +23,13 @@ def test_stats_of_the_named_listeners(daemon):
     assert names == ["echo-epoll"]
 
 
+@contextlib.contextmanager
 def watch(daemon, *arguments):
-    """Lines as they come; the caller ends it."""
-    return subprocess.Popen(
-        [str(NBCTL), "-s", daemon.control, "stats", "echo-epoll", "--watch=0.05", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def end(process):
-    process.stdout.close()
-    process.terminate()
-    process.wait(TIMEOUT)
+    """Lines as they come."""
+    with subprocess.Popen([str(NBCTL), "-s", daemon.control, "stats", "--watch=0.05", *arguments], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.terminate()
 
 
 def test_an_interval_is_as_long_as_asked(daemon):
@@ -48,12 +43,10 @@ def test_an_interval_is_as_long_as_asked(daemon):
 
 
 def test_watch_prints_a_line_per_interval(daemon):
-    with daemon.connect("echo-epoll") as s:
+    with daemon.connect("echo-epoll") as s, watch(daemon, "echo-epoll") as process:
         echo(s, b"ping")
-        process = watch(daemon)
         header = process.stdout.readline() + process.stdout.readline()
         rows = [process.stdout.readline().split() for _ in range(5)]
-        end(process)
     assert "listener" in header and "/s" in header
     for row in rows:
         assert re.fullmatch(r"\d\d:\d\d:\d\d", row[0])
@@ -61,18 +54,17 @@ def test_watch_prints_a_line_per_interval(daemon):
 
 
 def test_watch_with_json_prints_a_document_per_line(daemon):
-    process = watch(daemon, "--json")
-    documents = [json.loads(process.stdout.readline()) for _ in range(3)]
-    end(process)
+    with watch(daemon, "--json") as process:
+        documents = [json.loads(process.stdout.readline()) for _ in range(3)]
     uptimes = [d["uptime_ns"] for d in documents]
     assert uptimes == sorted(uptimes) and uptimes[0] < uptimes[2]
 
 
 def test_watch_ends_with_3_when_the_daemon_ends(daemon):
-    process = watch(daemon)
-    process.stdout.readline()
-    daemon.terminate()
-    _, errors = process.communicate(timeout=TIMEOUT)
+    with watch(daemon) as process:
+        process.stdout.readline()
+        daemon.terminate()
+        _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 3 and "closed the connection" in errors
 
 
@@ -81,11 +73,7 @@ def test_watch_ends_with_3_when_the_daemon_ends(daemon):
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 SAMPLE = re.compile(rf"({NAME})(?:\{{(.*)\}})? (\d+(?:\.\d+)?)")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
-SUFFIXES = {
-    "counter": {""},
-    "gauge": {""},
-    "histogram": {"_bucket", "_count", "_sum"},
-}
+SUFFIXES = {"counter": {""}, "gauge": {""}, "histogram": {"_bucket", "_count", "_sum"}}
 
 
 def parse_labels(text):
@@ -209,24 +197,15 @@ def test_stats_tells_unavailable_from_idle(far):
 
 def test_watch_tells_unavailable_from_idle(far):
     for names in ([], ["far"]):
-        with subprocess.Popen(
-            [str(NBCTL), "-s", far.control, "stats", *names, "--watch=0.05"],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with watch(far, *names) as process:
             text = "".join(process.stdout.readline() for _ in range(3))
-            process.terminate()
         assert "Unavailable: far" in text
         assert re.search(r"(?m)^\d\d:\d\d:\d\d  no operations$", text)
 
 
 def test_watch_shows_active_and_named_listeners(daemon):
     for names, shown in ([], {"echo-epoll"}), (["echo-io_uring"], {"echo-io_uring"}):
-        with daemon.connect("echo-epoll") as s, subprocess.Popen(
-            [str(NBCTL), "-s", daemon.control, "stats", *names, "--watch=0.05"],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with daemon.connect("echo-epoll") as s, watch(daemon, *names) as process:
             seen = set()
             for _ in range(40):
                 echo(s, b"x")
@@ -235,7 +214,6 @@ def test_watch_shows_active_and_named_listeners(daemon):
                 seen |= {found[1]} if found else set()
                 if seen:
                     break
-            process.terminate()
         assert seen == shown
 
 

@@ -18,9 +18,7 @@ import pytest
 from conftest import ENGINES, NBCTL, TIMEOUT, Daemon, is_sanitized, listener, requires, wait_until
 
 NAMES = [f"echo-{e}" for e in ENGINES]
-CONFIG = "".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)) + listener(
-    "quiet", service="discard"
-)
+CONFIG = "".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)) + listener("quiet", service="discard")
 FAST = ["--interval", "0.1"]
 HELP_LINE = "q quit  p pause"
 
@@ -38,13 +36,8 @@ class Terminal:
         self.run("new-session", "-d", "-x", width, "-y", height, "sh", "-c", script)
 
     def run(self, *arguments):
-        done = subprocess.run(
-            [*self.tmux, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=True,
-        )
+        done = subprocess.run([*self.tmux, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT,
+                              check=True)
         return done.stdout
 
     def screen(self, *options):
@@ -132,9 +125,7 @@ def load(daemon, name, count=1):
                 if not s.recv(100, socket.MSG_WAITALL):
                     return
 
-    threads = [
-        threading.Thread(target=ping, args=(daemon.connect(name),)) for _ in range(count)
-    ]
+    threads = [threading.Thread(target=ping, args=(daemon.connect(name),)) for _ in range(count)]
     for thread in threads:
         thread.start()
     yield
@@ -147,11 +138,6 @@ def rows(terminal):
     """The names in the table, from above."""
     found = [line.split()[0] for line in terminal.lines() if line]
     return [name for name in found if name in NAMES or name == "quiet"]
-
-
-@pytest.fixture
-def daemon(start_daemon):
-    return start_daemon(CONFIG)
 
 
 # ---- The table ----
@@ -207,10 +193,8 @@ def test_resizes_at_once(daemon, terminal, environment):
     top.wait("^" + HELP_LINE)
     for width, height in ((200, 50), (60, 12), (132, 43)):
         top.resize(width, height)
-        wait_until(
-            lambda: len(top.lines()) == height and top.lines()[-1].startswith(HELP_LINE[:40]),
-            f"the help line in the last line of {height}",
-        )
+        wait_until(lambda: len(top.lines()) == height and top.lines()[-1].startswith(HELP_LINE[:40]),
+                   f"the help line in the last line of {height}")
 
 
 def test_only_the_named_listeners(daemon, terminal):
@@ -369,14 +353,8 @@ def test_colour_unless_no_color(daemon, terminal, no_color):
 def test_output_other_than_a_terminal_exits_2(daemon, stream):
     master, slave = pty.openpty()
     streams = {"stdin": slave, "stdout": slave, stream: subprocess.PIPE}
-    done = subprocess.run(
-        [str(NBCTL), "-s", daemon.control, "top"],
-        **streams,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    done = subprocess.run([str(NBCTL), "-s", daemon.control, "top"], **streams, stderr=subprocess.PIPE, text=True,
+                          timeout=TIMEOUT, check=False)
     os.close(master)
     os.close(slave)
     assert done.returncode == 2
@@ -407,8 +385,3 @@ def test_an_unknown_terminal_and_an_absent_daemon(daemon, terminal):
     top = terminal(daemon, width=120)
     top.wait("^exit 3$")
     assert "cannot reach the daemon" in top.screen()
-
-
-def test_json_is_refused(daemon):
-    done = daemon.nbctl("top", "--json", check=False)
-    assert done.returncode == 2 and "stats --watch --json" in done.stdout

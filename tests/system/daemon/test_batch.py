@@ -14,10 +14,8 @@ KIB, ANSWER = 1024, 16 + 512
 @pytest.fixture
 def serve(start_daemon, engine, tmp_path):
     def start(**keys):
-        return start_daemon(
-            f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\n"
-            + listener("nbd", service="nbd", engine=engine, exports="disk", store="blocking", **keys)
-        )
+        return start_daemon(f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\n"
+                            + listener("nbd", service="nbd", engine=engine, exports="disk", store="blocking", **keys))
 
     return start
 
@@ -90,10 +88,8 @@ def submissions(daemon):
 
 def test_a_receive_serves_many_requests(start_daemon, tmp_path):
     """On a ring only the answer is submitted, also after a client that had the kernel list all lent chunks."""
-    daemon = start_daemon(
-        f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\n"
-        + listener("nbd", service="nbd", engine="io_uring", exports="disk", store="blocking")
-    )
+    daemon = start_daemon(f"[export disk]\npath = {tmp_path}/disk\ncreate = yes\nsize = 1M\n"
+                          + listener("nbd", service="nbd", engine="io_uring", exports="disk", store="blocking"))
     requests = 500
     for _ in range(2):
         with connect(daemon, "nbd") as client:

@@ -48,9 +48,8 @@ def ethtool(name, command, value):
 @contextlib.contextmanager
 def far_network():
     """A process in a network of its own, for the far end."""
-    process = subprocess.Popen(
-        ["unshare", "-n", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
     process.stdout.readline()
     try:
         yield process.pid
@@ -84,12 +83,8 @@ def served(start_daemon, **keys):
     with far_network() as far:
         daemon = start_daemon(config, preexec=lambda: near(far))
         waits = []
-        with subprocess.Popen(
-            ["nsenter", "-t", str(far), "-n", sys.executable, "-c", CLIENT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        ) as client:
+        with subprocess.Popen(["nsenter", "-t", str(far), "-n", sys.executable, "-c", CLIENT], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, bufsize=0) as client:
             for _ in range(2):
                 assert client.stdout.readline() == b"\n"
                 found = daemon.stats("echo")

@@ -13,13 +13,8 @@ KIB, MIB = 1024, 1024 * 1024
 
 def run(*command, **options):
     """Standard output; fails on an exit status other than 0 and on anything said about errors."""
-    result = subprocess.run(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        timeout=TIMEOUT,
-        **options,
-    )
+    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            timeout=TIMEOUT, **options)
     said = result.stderr.decode(errors="replace")
     assert result.returncode == 0, f"{command[0]} ended with {result.returncode}: {said}"
     assert "rror" not in said, said
@@ -47,12 +42,9 @@ def test_redis_benchmark(start_daemon, engine, connections, pipeline):
     """A request is a valid reply to itself."""
     requests = 4000 * pipeline
     daemon = start_daemon(listener("echo", engine=engine))
-    output = run(
-        requires("redis-benchmark"),
-        *("-h", "127.0.0.1", "-p", daemon.port("echo")),
-        *("-t", ",".join(REDIS_TESTS).lower(), "-d", REDIS_DATA, "--csv"),
-        *("-n", requests, "-c", connections, "-P", pipeline),
-    ).decode()
+    output = run(requires("redis-benchmark"), *("-h", "127.0.0.1", "-p", daemon.port("echo")),
+                 *("-t", ",".join(REDIS_TESTS).lower(), "-d", REDIS_DATA, "--csv"),
+                 *("-n", requests, "-c", connections, "-P", pipeline)).decode()
     assert "rror" not in output
     measured = {row["test"]: float(row["rps"]) for row in csv.DictReader(output.splitlines())}
     assert measured.keys() == REDIS_TESTS.keys()
@@ -76,13 +68,8 @@ FIO_GOODBYE = 8  # bytes a job that writes sends at its end
 
 def fio(port, *options):
     """The jobs' results."""
-    output = run(
-        requires("fio"),
-        *("--name=job", "--ioengine=net", "--protocol=tcp", "--hostname=127.0.0.1"),
-        f"--port={port}",
-        "--output-format=json",
-        *options,
-    )
+    output = run(requires("fio"), *("--name=job", "--ioengine=net", "--protocol=tcp", "--hostname=127.0.0.1"),
+                 f"--port={port}", "--output-format=json", *options)
     jobs = json.loads(output)["jobs"]
     assert jobs and all(job["error"] == 0 for job in jobs)
     return jobs
@@ -117,9 +104,7 @@ def test_fio_jobs_on_a_range_of_ports(start_daemon, engine, loopback_ports):
     daemon = start_daemon(
         listener("discard", service="discard", engine=engine, address=f"{host}:{first}-{first + 3}")
     )
-    jobs = fio(
-        first, f"--hostname={host}", "--rw=write", "--bs=64k", "--size=16m", "--numjobs=4"
-    )
+    jobs = fio(first, f"--hostname={host}", "--rw=write", "--bs=64k", "--size=16m", "--numjobs=4")
     assert [job["write"]["io_bytes"] for job in jobs] == [16 * MIB] * 4
     stats = settled(daemon, "discard")
     assert stats["bytes_in"] == 4 * (16 * MIB + FIO_GOODBYE)
@@ -141,14 +126,11 @@ def test_iperf_to_discard(start_daemon, engine):
 def test_iperf_full_duplex_to_echo(start_daemon, engine):
     """Its bytes come back while it still sends."""
     command = requires("iperf")
-    if "full-duplex" not in subprocess.run(
-        [command, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ).stdout:
+    if "full-duplex" not in subprocess.run([command, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                           text=True).stdout:
         pytest.skip("this iperf has no --full-duplex")
     daemon = start_daemon(listener("echo", engine=engine))
-    output = run(
-        command, "-c", "127.0.0.1", "-p", daemon.port("echo"), "-t", "1", "--full-duplex"
-    ).decode()
+    output = run(command, "-c", "127.0.0.1", "-p", daemon.port("echo"), "-t", "1", "--full-duplex").decode()
     assert "[SUM]" in output, output
     stats = settled(daemon, "echo")
     assert stats["bytes_in"] > 0 and stats["bytes_out"] > 0
@@ -171,9 +153,7 @@ def test_socat(start_daemon, engine):
     """socat sends its end of file, and waits for the server's."""
     daemon = start_daemon(listener("echo", engine=engine))
     data = noise(3 * MIB)
-    output = run(
-        requires("socat"), "-t", TIMEOUT, "-", f"TCP:127.0.0.1:{daemon.port('echo')}", input=data
-    )
+    output = run(requires("socat"), "-t", TIMEOUT, "-", f"TCP:127.0.0.1:{daemon.port('echo')}", input=data)
     assert output == data
     assert settled(daemon, "echo")["bytes_out"] == len(data)
 
@@ -190,9 +170,7 @@ def test_socat_reads_from_chargen(start_daemon, engine):
 
 def test_a_shell_without_other_completions(start_daemon, engine):
     """A line in, a line out; and chargen into a pipe that closes."""
-    daemon = start_daemon(
-        listener("echo", engine=engine) + listener("chargen", service="chargen", engine=engine)
-    )
+    daemon = start_daemon(listener("echo", engine=engine) + listener("chargen", service="chargen", engine=engine))
     script = """
         exec 3<>/dev/tcp/127.0.0.1/$1 4</dev/tcp/127.0.0.1/$2
         for word in one two three; do
@@ -202,9 +180,7 @@ def test_a_shell_without_other_completions(start_daemon, engine):
         done
         head -n 2 <&4
     """
-    output = run(
-        "bash", "-c", script, "bash", daemon.port("echo"), daemon.port("chargen")
-    ).decode()
+    output = run("bash", "-c", script, "bash", daemon.port("echo"), daemon.port("chargen")).decode()
     lines = output.splitlines()
     assert lines[:3] == ["one", "two", "three"]
     assert lines[3].startswith(" !\"#$%&'()*+,-./0123456789") and lines[4].startswith("!\"#")

@@ -10,7 +10,8 @@ import tempfile
 
 import pytest
 import varlink_client
-from conftest import ENGINES, LATER, NBSERVED, ROOT, TIMEOUT, as_nobody, listener, wait_until
+from conftest import (ENGINES, LATER, NBSERVED, ROOT, TIMEOUT, as_nobody, check_config, failed_start, listener,
+                      wait_until)
 from traffic import connect, echo, noise
 
 CONF = ROOT / "conf" / "nbserved.ini"
@@ -18,15 +19,8 @@ IO_URING_ENGINES = [name for name in ENGINES if name != "epoll"]
 
 
 def nbserved(*arguments, program=NBSERVED, **options):
-    return subprocess.run(
-        [str(program), *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=TIMEOUT,
-        **options,
-    )
+    return subprocess.run([str(program), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=TIMEOUT, **options)
 
 
 @pytest.fixture
@@ -34,13 +28,11 @@ def check(tmp_path):
     """check(text or bytes) -> (exit status, the errors without their file)."""
 
     def check(text):
-        path = tmp_path / "nbserved.ini"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        result = nbserved("-c", path, "--check-config")
-        errors = result.stderr.splitlines()
-        prefix = f"nbserved: error: {path}:"
-        assert all(e.startswith(prefix) for e in errors), result.stderr
-        return result.returncode, [e[len(prefix) :] for e in errors]
+        status, said = check_config(tmp_path, text)
+        errors = said.splitlines()
+        prefix = f"nbserved: error: {tmp_path}/check.ini:"
+        assert all(e.startswith(prefix) for e in errors), said
+        return status, [e[len(prefix) :] for e in errors]
 
     return check
 
@@ -67,9 +59,7 @@ def test_a_valid_file_is_accepted(check):
     assert check(listener("echo")) == (0, [])
     result = nbserved("-c", CONF, "--check-config")
     assert (result.returncode, result.stderr) == (0, "")
-    listeners, exports = (
-        len(re.findall(rf"^\[{kind} ", CONF.read_text(), re.M)) for kind in ("listener", "export")
-    )
+    listeners, exports = (len(re.findall(rf"^\[{kind} ", CONF.read_text(), re.M)) for kind in ("listener", "export"))
     good, *notices = result.stdout.splitlines()
     assert good == f"{CONF}: good, {listeners} listeners, {exports} export"
     for notice in notices:  # none, unless this is a build without RDMA
@@ -84,9 +74,7 @@ def test_only_files_can_be_exports(check, tmp_path):
     for path, kind in kinds.items():
         status, errors = check(f"[export x]\nsize = 1M\npath = {path}\n" + listener("a"))
         assert status == 1
-        assert errors == [
-            f"3: [export x] path: expected a regular file or a block device, got '{path}' ({kind})"
-        ]
+        assert errors == [f"3: [export x] path: expected a regular file or a block device, got '{path}' ({kind})"]
     for path in (tmp_path / "file", tmp_path / "not-yet", "/dev/null/x"):
         assert check(f"[export x]\npath = {path}\n" + listener("a"))[0] == 0
 
@@ -166,22 +154,10 @@ def test_the_dumped_configuration_is_the_same_configuration(tmp_path):
     path = tmp_path / "nbserved.ini"
     path.write_text(
         CONF.read_text()
-        + listener(
-            "all",
-            engine="io_uring",
-            address=["[::1]:9101-9104", "127.0.0.1:9101"],
-            workers="auto",
-            cpus="0",
-            allow=["10.0.0.0/8, ::1", "192.0.2.1"],
-            buffer_size="1M",
-            buffers=16,
-            sqpoll="0",
-            busy_poll="1500us",
-            zero_copy_min="64K",
-            idle_timeout="90s",
-            max_connections=0,
-            max_connections_per_address=7,
-        )
+        + listener("all", engine="io_uring", address=["[::1]:9101-9104", "127.0.0.1:9101"], workers="auto", cpus="0",
+                   allow=["10.0.0.0/8, ::1", "192.0.2.1"], buffer_size="1M", buffers=16, sqpoll="0",
+                   busy_poll="1500us", zero_copy_min="64K", idle_timeout="90s", max_connections=0,
+                   max_connections_per_address=7)
     )
 
     def values(dumped):
@@ -224,16 +200,11 @@ def test_a_wrong_command_line_ends_with_2(arguments):
     assert "nbserved: " in result.stderr
 
 
-@pytest.mark.parametrize("option", ["--help", "--version", "--dump-config",
-                                    "--check-config", "--doctor"])
+@pytest.mark.parametrize("option", ["--help", "--version", "--dump-config", "--check-config", "--doctor"])
 def test_output_that_cannot_be_written_is_an_error(option):
     with open("/dev/full", "w") as full:
-        result = subprocess.run(
-            [str(NBSERVED), "-c", str(CONF), option],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            timeout=TIMEOUT,
-        )
+        result = subprocess.run([str(NBSERVED), "-c", str(CONF), option], stdout=full, stderr=subprocess.PIPE,
+                                timeout=TIMEOUT)
     assert result.returncode == 1
     assert b"No space left on device" in result.stderr
 
@@ -241,19 +212,10 @@ def test_output_that_cannot_be_written_is_an_error(option):
 # ---- Addresses that cannot be had ----
 
 
-def start_and_fail(start_daemon, config, status=(LATER,), **options):
-    """The log of a daemon that must not start."""
-    daemon = start_daemon(config, ready=False, **options)
-    daemon.may_fail = True
-    assert daemon.process.wait(TIMEOUT) in status, daemon.log()
-    assert not os.path.exists(daemon.control)
-    return daemon.log()
-
-
 def test_every_address_that_cannot_be_had_is_said_at_once(start_daemon):
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
-    log = start_and_fail(
+    log = failed_start(
         start_daemon,
         listener("busy", address=f"127.0.0.1:{port}", workers=2)
         + listener("good")
@@ -274,10 +236,8 @@ def test_a_port_of_another_nbserved_is_in_use(start_daemon, engine):
     first = start_daemon(listener("echo", engine=engine, workers=2))
     port = first.port("echo")
     for workers in (1, 2):
-        log = start_and_fail(
-            start_daemon,
-            listener("echo", engine=engine, address=f"127.0.0.1:{port}", workers=workers),
-        )
+        log = failed_start(start_daemon,
+                           listener("echo", engine=engine, address=f"127.0.0.1:{port}", workers=workers))
         assert f"bind 127.0.0.1:{port}: Address already in use" in log
     connections = [first.connect("echo") for _ in range(10)]
     for s in connections:
@@ -315,25 +275,11 @@ def test_the_control_socket_of_another_nbserved_is_in_use(start_daemon, tmp_path
     assert first.status("echo")["state"] == "serving"
 
 
-def test_an_optional_listener_without_its_address_is_unavailable(start_daemon, engine):
-    daemon = start_daemon(
-        listener("elsewhere", engine=engine, address="192.0.2.1:7007", optional="yes")
-        + listener("echo", engine=engine)
-    )
-    status = daemon.status("elsewhere")
-    assert status["state"] == "unavailable"
-    assert "192.0.2.1:7007" in status["reason"]
-    with daemon.connect("echo") as s:
-        echo(s)
-    daemon.wait_closed("echo")
-
-
 # ---- A host, or a build, without RDMA ----
 
-needs_no_rdma = pytest.mark.skipif(
-    pathlib.Path("/sys/class/infiniband").is_dir() and any(os.scandir("/sys/class/infiniband")),
-    reason="this host has an RDMA device",
-)
+needs_no_rdma = pytest.mark.skipif(pathlib.Path("/sys/class/infiniband").is_dir()
+                                   and any(os.scandir("/sys/class/infiniband")),
+                                   reason="this host has an RDMA device")
 # Those of the installed configuration.
 RDMA_LISTENERS = "[export disk0]\nstore = memory\nsize = 1M\n" + (
     CONF.read_text()[CONF.read_text().index("[listener echo-rdma]") :]
@@ -367,7 +313,10 @@ def test_without_rdma_optional_listeners_are_unavailable(start_daemon):
 @needs_no_rdma
 def test_without_rdma_a_needed_listener_is_an_error(start_daemon):
     config = listener("tcp") + RDMA_LISTENERS.replace("optional = yes\n", "", 1)
-    log = start_and_fail(start_daemon, config, status=(1, LATER))
+    daemon = start_daemon(config, ready=False)
+    daemon.may_fail = True
+    assert daemon.process.wait(TIMEOUT) in (1, LATER)
+    log = daemon.log()
     (error,) = [line for line in log.splitlines() if "error:" in line]
     assert "no RDMA device" in error or "this build is without RDMA; build it" in error
 
@@ -376,11 +325,9 @@ def test_without_rdma_a_needed_listener_is_an_error(start_daemon):
 
 
 def test_without_io_uring_optional_listeners_are_unavailable(start_daemon, no_io_uring):
-    daemon = start_daemon(
-        listener("epoll", engine="epoll")
-        + "".join(listener(name, engine=name, optional="yes") for name in IO_URING_ENGINES),
-        preexec=no_io_uring,
-    )
+    daemon = start_daemon(listener("epoll", engine="epoll")
+                          + "".join(listener(name, engine=name, optional="yes") for name in IO_URING_ENGINES),
+                          preexec=no_io_uring)
     for name in IO_URING_ENGINES:
         status = daemon.status(name)
         assert status["state"] == "unavailable"
@@ -399,27 +346,19 @@ def test_without_io_uring_optional_listeners_are_unavailable(start_daemon, no_io
 
 @pytest.mark.parametrize("name", IO_URING_ENGINES)
 def test_without_io_uring_a_needed_listener_fails_the_start(start_daemon, no_io_uring, name):
-    log = start_and_fail(
-        start_daemon,
-        listener("epoll", engine="epoll") + listener("needed", engine=name),
-        status=(1,),
-        preexec=no_io_uring,
-    )
+    log = failed_start(start_daemon, listener("epoll", engine="epoll") + listener("needed", engine=name), status=1,
+                       preexec=no_io_uring)
     (error,) = [line for line in log.splitlines() if "error:" in line]
     assert "listener 'needed' (" in error and no_io_uring.fix in error
 
 
 def test_without_io_uring_auto_is_epoll(start_daemon, no_io_uring):
+    assert start_daemon(listener("echo", engine="auto")).status("echo")["engine"] == "io_uring"
     daemon = start_daemon(listener("echo", engine="auto"), preexec=no_io_uring)
     assert daemon.status("echo")["engine"] == "epoll"
     with daemon.connect("echo") as s:
         echo(s, noise(100000))
     daemon.wait_closed("echo")
-
-
-def test_with_io_uring_auto_is_io_uring(start_daemon):
-    daemon = start_daemon(listener("echo", engine="auto"))
-    assert daemon.status("echo")["engine"] == "io_uring"
 
 
 def test_without_io_uring_the_doctor_says_so(no_io_uring, tmp_path):
@@ -477,6 +416,5 @@ def test_every_failed_check_of_the_doctor_says_its_cure(no_io_uring, start_daemo
         assert no_without_its_mend(report) == []
         assert not any(item["available"] for item in report["exports"])
     # One document, but for what a daemon has changed of its own: its limits.
-    assert [outside[kind] for kind in ("listeners", "exports")] == [
-        inside[kind] for kind in ("listeners", "exports")]
+    assert [outside[kind] for kind in ("listeners", "exports")] == [inside[kind] for kind in ("listeners", "exports")]
     assert [check["name"] for check in outside["checks"]] == [check["name"] for check in inside["checks"]]

@@ -90,10 +90,8 @@ def test_no_request_of_a_generator_fails(start_daemon, engine):
     with Nuisance(daemon.control) as nuisance:
         wait_until(lambda: nuisance.rounds > 3, "nuisance")
         result = subprocess.run(
-            [
-                *(requires("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port)),
-                *("-t", "ping_mbulk", "-n", str(requests), "-c", "20", "--csv"),
-            ],
+            [*(requires("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port)),
+             *("-t", "ping_mbulk", "-n", str(requests), "-c", "20", "--csv")],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -90,8 +90,7 @@ CASES = {
     "nbd": [silent, dripping_option, dripping_refused_option],
     "http": [half_head, dripping_head],
     "iperf3": [silent, dripping_parameters],
-    "netperf": [silent, half_request, no_data, vanished_stream, vanished_transactions,
-                vanished_connections],
+    "netperf": [silent, half_request, no_data, vanished_stream, vanished_transactions, vanished_connections],
 }
 
 
@@ -125,12 +124,8 @@ class Client:
 
 @pytest.fixture
 def clients(start_daemon):
-    names = {
-        f"{engine}-{service}-{behaviour.__name__}": (engine, service, behaviour)
-        for engine in ENGINES
-        for service, behaviours in CASES.items()
-        for behaviour in behaviours
-    }
+    names = {f"{engine}-{service}-{behaviour.__name__}": (engine, service, behaviour) for engine in ENGINES
+             for service, behaviours in CASES.items() for behaviour in behaviours}
     config = "[export disk]\nstore = memory\nsize = 1M\n"
     for name, (engine, service, _) in names.items():
         more = {"exports": "disk"} if service == "nbd" else {}

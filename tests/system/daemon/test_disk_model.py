@@ -5,7 +5,6 @@ import concurrent.futures
 import os
 import queue
 import random
-import socket
 import struct
 import threading
 import time
@@ -14,10 +13,8 @@ import nvme_client
 import pytest
 from conftest import ENGINES, TIMEOUT, listener, wait_until
 from disk_model import Disk
-from nbd_client import (
-    BLOCK_STATUS, CACHE, DF, DISC, ERROR, FLUSH, FUA, INFO_BLOCK_SIZE, NO_HOLE, NONE, OFFSET_DATA, OFFSET_HOLE,
-    READ, STATUS, STATUS_EXT, TRIM, WRITE, WRITE_ZEROES, Raw, reset,
-)
+from nbd_client import (BLOCK_STATUS, CACHE, DF, DISC, ERROR, FLUSH, FUA, INFO_BLOCK_SIZE, NO_HOLE, NONE, OFFSET_DATA,
+                        OFFSET_HOLE, READ, STATUS, STATUS_EXT, TRIM, WRITE, WRITE_ZEROES, Raw, reset)
 
 MINUTES = 1
 
@@ -344,8 +341,7 @@ def be_reset(host, clients, after):
 
 @pytest.mark.parametrize("engine, store", PATHS)
 def test_nvme_agrees_with_a_model(start_daemon, tmp_path, loop_device, engine, store):
-    daemon = start(start_daemon, tmp_path, loop_device, engine, store, service="nvme", nqn=NQN,
-                   block_size=512)
+    daemon = start(start_daemon, tmp_path, loop_device, engine, store, service="nvme", nqn=NQN, block_size=512)
     disk = Disk(SIZE, 4096 if store == "direct" else 512)
     for digests, chosen in rounds([(False, False), (True, True)]):
         host = nvme_client.Host(daemon, "disk", NQN, queues=0, block=disk.block)

@@ -61,11 +61,9 @@ def leave(daemon, name, last, asks, stays):
 @pytest.mark.parametrize("name", SETS)
 def test_a_connection_whose_peer_has_closed_ends(start_daemon, name):
     engine, keys = SETS[name]
-    daemon = start_daemon("".join(listener(service, service=service, engine=engine, **keys)
-                                  for service in SERVICES))
+    daemon = start_daemon("".join(listener(service, service=service, engine=engine, **keys) for service in SERVICES))
     for service in SERVICES:
         clients = [leave(daemon, service, last, i & 1, i & 2) for last in LAST for i in range(CLIENTS)]
         if service == "chargen":  # it sends until its client has gone
             clients.clear()
-        wait_until(lambda: daemon.stats(service)["connections"]["open"] == 0,
-                   f"all connections of {service} end", 10)
+        wait_until(lambda: daemon.stats(service)["connections"]["open"] == 0, f"all connections of {service} end", 10)

@@ -125,10 +125,8 @@ def slowest(daemon, ask, rounds):
 
 def serve(start_daemon, engine, service):
     keys = {"exports": "zero"} if service == "nbd" else {}
-    return start_daemon(
-        "[export zero]\nstore = memory\nsize = 16M\n"
-        + listener("greedy", service=service, engine=engine, buffers=CROWD, **keys)
-    )
+    return start_daemon("[export zero]\nstore = memory\nsize = 16M\n"
+                        + listener("greedy", service=service, engine=engine, buffers=CROWD, **keys))
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -150,10 +148,8 @@ def test_a_returning_connection_does_not_overtake_waiting_ones(start_daemon, eng
 
 def test_zeroing_delays_no_other_client_and_no_drain(start_daemon, engine):
     """100 clients, each of whom has 32 GiB of memory zeroed."""
-    daemon = start_daemon(
-        "[server]\ndrain-timeout = 1s\n[export zero]\nstore = memory\nsize = 256M\n"
-        + listener("greedy", service="nbd", engine=engine, exports="zero")
-    )
+    daemon = start_daemon("[server]\ndrain-timeout = 1s\n[export zero]\nstore = memory\nsize = 256M\n"
+                          + listener("greedy", service="nbd", engine=engine, exports="zero"))
     zero = struct.pack(">IHHQQI", 0x25609513, NO_HOLE, WRITE_ZEROES, 7, 0, 256 * MIB)
     with contextlib.ExitStack() as stack:
         for _ in range(100):

@@ -12,21 +12,9 @@ import socket
 import subprocess
 
 import pytest
-from conftest import ENGINES, LATER, TIMEOUT, is_sanitized, listener, requires, wait_until
-from traffic import (
-    Busy,
-    Sender,
-    chargen_text,
-    connect,
-    echo,
-    echo_on_all,
-    erratic_clients_leave_nothing,
-    is_ended,
-    noise,
-    receive,
-    receive_all,
-    reset,
-)
+from conftest import ENGINES, TIMEOUT, failed_start, is_sanitized, listener, wait_until
+from traffic import (Busy, Load, Sender, chargen_text, connect, echo, echo_on_all, erratic_clients_leave_nothing,
+                     is_ended, noise, receive, receive_all, refuses, reset)
 from varlink_client import Connection
 
 KIB, MIB = 1024, 1024 * 1024
@@ -45,10 +33,7 @@ class Before:
         """Back where it was; a few pages of pool and allocator may stay in use."""
         daemon = self.daemon
         daemon.wait_closed(self.name, connections, accepted)
-        wait_until(
-            lambda: daemon.descriptors() <= self.descriptors,
-            "descriptors are closed",
-        )
+        wait_until(lambda: daemon.descriptors() <= self.descriptors, "descriptors are closed")
         stats = daemon.stats(self.name)
         assert stats["pool"]["free"] == stats["pool"]["chunks"]
         connected = stats["connections"]
@@ -93,27 +78,6 @@ def test_resets_in_mid_send(start_daemon, engine):
     daemon.wait_closed("echo")
 
 
-def test_resets_of_chargen_and_discard(start_daemon, engine):
-    daemon = start_daemon(
-        listener("chargen", service="chargen", engine=engine)
-        + listener("discard", service="discard", engine=engine)
-    )
-    before = daemon.descriptors()
-    for i in range(60):
-        s = daemon.connect("chargen")
-        if i % 2:
-            receive(s, 1 << (i % 20))
-        reset(s)
-        s = daemon.connect("discard")
-        s.sendall(bytes(1 << (i % 18)))
-        reset(s)
-    for name in ("chargen", "discard"):
-        daemon.wait_closed(name, accepted=60)
-        closed = daemon.stats(name)["connections"]["closed"]
-        assert closed["peer"] + closed["reset"] == sum(closed.values()) == 60
-    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
-
-
 def vanish(s):
     """Closes s without a packet, as a host does that loses its power."""
     try:
@@ -142,9 +106,11 @@ def test_clients_that_vanish_or_never_read_are_closed(start_daemon, engine):
         echo(silent)  # it answers the kernel's probes
 
 
-@pytest.mark.parametrize("service", ["echo", "discard", "chargen"])
+@pytest.mark.parametrize("service", ["echo", "discard", "chargen", "unix"])
 @pytest.mark.parametrize("options", [{}, {"buffers": 16, "buffer_size": "4K"}], ids=["", "small"])
-def test_erratic_clients_leave_nothing_behind(start_daemon, engine, service, options):
+def test_erratic_clients_leave_nothing_behind(start_daemon, engine, service, options, tmp_path):
+    if service == "unix":
+        service, options = "echo", {"address": f"unix:{tmp_path}/s", **options}
     daemon = start_daemon(listener("any", service=service, engine=engine, **options))
     kept = service == "chargen"  # its pattern
     seed = f"{engine} {service} {options}"
@@ -184,12 +150,8 @@ def test_a_flood_beyond_the_limit_does_not_slow_admitted_clients(start_daemon, e
 def test_the_limit_covers_all_workers(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine, max_connections=10, workers=3))
     connections = [daemon.connect("echo") for _ in range(40)]
-    stats = wait_until(
-        lambda: (
-            lambda c: c["open"] + c["refused"]["limit"] == 40 and c
-        )(daemon.stats("echo")["connections"]),
-        "all are in or refused",
-    )
+    stats = wait_until(lambda: (lambda c: c["open"] + c["refused"]["limit"] == 40 and c)(daemon.stats("echo")["connections"]),
+                       "all are in or refused")
     assert (stats["open"], stats["refused"]["limit"]) == (10, 30)
     for s in connections:
         s.close()
@@ -197,9 +159,7 @@ def test_the_limit_covers_all_workers(start_daemon, engine):
 
 
 def test_the_limit_of_an_address(start_daemon, engine):
-    daemon = start_daemon(
-        listener("echo", engine=engine, max_connections_per_address=3, address="0.0.0.0:0")
-    )
+    daemon = start_daemon(listener("echo", engine=engine, max_connections_per_address=3, address="0.0.0.0:0"))
     port = daemon.port("echo")
 
     def from_address(source):
@@ -279,19 +239,18 @@ def raise_nofile(wanted):
             pytest.skip(f"needs {wanted} descriptors, may have {hard}: {error}")
 
 
-def test_two_thousand_connections_are_all_answered(start_daemon, engine):
+@pytest.mark.parametrize("unix", [False, True])
+def test_two_thousand_connections_are_all_answered(start_daemon, engine, unix, tmp_path):
     raise_nofile(5000)
-    daemon = start_daemon(listener("echo", engine=engine))
+    options = {"address": f"unix:{tmp_path}/s", "workers": 2} if unix else {}
+    daemon = start_daemon(listener("echo", engine=engine, **options))
     address = daemon.addresses("echo")[0]
     before = Before(daemon, "echo")
     connections = [connect(address) for _ in range(2000)]
     echo_on_all(connections)
     assert daemon.stats("echo")["connections"]["open"] == 2000
     for i, s in enumerate(connections):
-        if i % 2:
-            reset(s)
-        else:
-            s.close()
+        (reset if i % 2 else socket.socket.close)(s)
     before.check(memory=6 * MIB)
     closed = daemon.stats("echo")["connections"]["closed"]
     assert closed["peer"] + closed["reset"] == sum(closed.values()) == 2000
@@ -313,12 +272,16 @@ def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
     daemon = start_daemon(listener("echo", engine=engine), nofile=NOFILE)
     address = daemon.addresses("echo")[0]
     before = Before(daemon, "echo")
+    with daemon.connect("echo") as s:
+        for i in range(200):
+            echo(s, noise(5000, i))
+    daemon.wait_closed("echo")
     with Connection(daemon.control) as control:
+        costs = control_stats(control, "echo")["cost"]
         connections = [connect(address) for _ in range(TOO_MANY)]
-        stats = wait_until(
-            lambda: (lambda s: s["accept_paused"] > 0 and s)(control_stats(control, "echo")),
-            "accepting pauses",
-        )
+        stats = wait_until(lambda: (lambda s: s["accept_paused"] > 0 and s)(control_stats(control, "echo")), "it pauses")
+        # They are read from /proc, which takes descriptors.
+        assert not [k for k, v in costs.items() if isinstance(v, int) and stats["cost"][k] < v]
         inside = stats["connections"]["open"]
         assert NOFILE // 2 < inside < NOFILE
         for s in connections[:inside]:
@@ -326,12 +289,9 @@ def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
         assert daemon.status("echo")["state"] == "serving"  # to a new control client
         # Over the next pauses: turns only to try again.
         first = control_stats(control, "echo")
-        last = wait_until(
-            lambda: (
-                lambda s: s["accept_paused"] >= first["accept_paused"] + 5 and s
-            )(control_stats(control, "echo")),
-            "accepting is tried again",
-        )
+        least = first["accept_paused"] + 5
+        last = wait_until(lambda: (lambda s: s["accept_paused"] >= least and s)(control_stats(control, "echo")),
+                          "accepting is tried again")
         pauses = last["accept_paused"] - first["accept_paused"]
         assert last["cost"]["turns"] - first["cost"]["turns"] <= 6 * pauses
         said = [line for line in daemon.log().splitlines() if "'echo': accept: " in line]
@@ -351,28 +311,6 @@ def test_out_of_descriptors_accepting_pauses_and_recovers(start_daemon, engine):
     with connect(address) as s:
         echo(s)
     assert "listener 'echo': accepting again" in daemon.log()
-
-
-def test_costs_do_not_decrease_without_descriptors(start_daemon, engine):
-    """They are read from /proc, which takes descriptors."""
-    daemon = start_daemon(listener("echo", engine=engine), nofile=NOFILE)
-    address = daemon.addresses("echo")[0]
-    with Connection(daemon.control) as control:
-        with daemon.connect("echo") as s:
-            for i in range(200):
-                echo(s, noise(5000, i))
-        before = control_stats(control, "echo")
-        connections = [connect(address) for _ in range(TOO_MANY)]
-        after = wait_until(
-            lambda: (lambda s: s["accept_paused"] > 0 and s)(control_stats(control, "echo")),
-            "accepting pauses",
-        )
-        for s in connections:
-            s.close()
-        for key, value in before["cost"].items():
-            if isinstance(value, int):
-                assert after["cost"][key] >= value, key
-    daemon.wait_closed("echo")
 
 
 def test_a_small_pool_serves_many_in_turn(start_daemon, engine):
@@ -404,30 +342,11 @@ def test_a_small_pool_serves_many_in_turn(start_daemon, engine):
 # ---- Killed ----
 
 
-class Load:
-    """redis-benchmark, until it is stopped."""
-
-    def __init__(self, port, connections=20):
-        self.process = subprocess.Popen(
-            [
-                *(requires("redis-benchmark"), "-h", "127.0.0.1", "-p", str(port)),
-                *("-t", "ping_mbulk", "-n", "1000000000", "-c", str(connections), "-q"),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait(TIMEOUT)
-
-
 def test_sigkill_in_mid_load_does_not_stop_the_next_start(start_daemon, engine, loopback_ports):
     host, port = loopback_ports
     sections = listener("echo", engine=engine, address=[f"{host}:{port}", "127.0.0.1:0"], workers=2)
     first = start_daemon(sections)
-    load = Load(first.addresses("echo")[1][1])
-    try:
+    with Load(first.addresses("echo")[1][1]):
         connections = [connect((host, port)) for _ in range(100)]
         for s in connections:
             echo(s)
@@ -438,8 +357,6 @@ def test_sigkill_in_mid_load_does_not_stop_the_next_start(start_daemon, engine, 
         # At once, as a supervisor would: the same files (the last -c counts), the same ports.
         assert os.path.exists(first.control)
         second = start_daemon(sections, options=("-c", first.config_path))
-    finally:
-        load.stop()
     second.control = first.control
     assert second.addresses("echo")[0] == (host, port)
     for s in connections:
@@ -465,10 +382,8 @@ def test_an_address_that_becomes_free_is_waited_for(start_daemon, family, tmp_pa
         ends = socket.socketpair()
         socket.send_fds(ends[0], [b"x"], [held.fileno()])
     daemon = start_daemon(listener("echo", address=address), ready=False)
-    wait_until(
-        lambda: "in use; waiting until it is free" in daemon.log() or daemon.process.poll(),
-        "the daemon waits",
-    )
+    wait_until(lambda: "in use; waiting until it is free" in daemon.log() or daemon.process.poll(),
+               "the daemon waits")
     for end in ends:
         end.close()  # and the socket in transit is closed
     daemon.wait_ready()
@@ -487,11 +402,8 @@ def test_a_port_in_use_is_refused_with_the_command_that_shows_who_has_it(start_d
         elif holder == "is a connection":
             held.connect(elsewhere.getsockname())
         host, port = loopback_ports
-        daemon = start_daemon(listener("echo", address=f"{host}:{port}", transport="udp" if udp else "tcp"),
-                              ready=False)
-        daemon.may_fail = True
-        assert daemon.process.wait(TIMEOUT) == LATER
-        message = next(line for line in daemon.log().splitlines() if "Address already in use" in line)
+        log = failed_start(start_daemon, listener("echo", address=f"{host}:{port}", transport="udp" if udp else "tcp"))
+        message = next(line for line in log.splitlines() if "Address already in use" in line)
         assert ("connection" in message) != udp
         command = message.split("`")[1]
         assert command == f"ss -{'u' if udp else 't'}anp sport = :{port}"
@@ -531,11 +443,8 @@ def test_sigterm_lets_requests_go_on_while_they_come(start_daemon, engine):
 
 
 def test_sigterm_without_connections_ends_at_once(start_daemon, engine):
-    daemon = start_daemon(
-        "[server]\ndrain-timeout = 10min\n"
-        + listener("echo", engine=engine)
-        + listener("chargen", service="chargen", engine=engine)
-    )
+    daemon = start_daemon("[server]\ndrain-timeout = 10min\n" + listener("echo", engine=engine)
+                          + listener("chargen", service="chargen", engine=engine))
     with daemon.connect("echo") as s:
         echo(s)
     daemon.wait_closed("echo")
@@ -544,11 +453,8 @@ def test_sigterm_without_connections_ends_at_once(start_daemon, engine):
 
 def test_a_drain_ends_at_its_timeout(start_daemon, engine):
     """A client that never stops is cut off; chargen's ends earlier, with the queued output."""
-    daemon = start_daemon(
-        "[server]\ndrain-timeout = 300ms\n"
-        + listener("echo", engine=engine)
-        + listener("chargen", service="chargen", engine=engine)
-    )
+    daemon = start_daemon("[server]\ndrain-timeout = 300ms\n" + listener("echo", engine=engine)
+                          + listener("chargen", service="chargen", engine=engine))
     s, source = daemon.connect("echo"), daemon.connect("chargen")
     start = receive(source, 1000)
     echo(s)
@@ -580,36 +486,26 @@ def test_a_second_sigterm_ends_at_once(start_daemon, engine):
     assert not os.path.exists(daemon.control)
 
 
-def is_refused(address):
-    try:
-        connect(address).close()
-        return False
-    except ConnectionRefusedError:
-        return True
-
-
 def test_nbctl_drain(start_daemon, engine):
     """draining, then drained; idle connections are closed; the rest of the daemon continues."""
-    daemon = start_daemon(
-        "[server]\ndrain-timeout = 60s\n"
-        + listener("one", engine=engine, workers=2)
-        + listener("two", engine=engine)
-    )
+    daemon = start_daemon("[server]\ndrain-timeout = 60s\n" + listener("one", engine=engine, workers=2)
+                          + listener("two", engine=engine))
     address = daemon.addresses("one")[0]
     idle = [daemon.connect("one") for _ in range(10)]
     other = daemon.connect("two")
     with daemon.connect("one") as s, Busy(s) as busy:
         busy.goes_on()
         echo(other)
-        assert "one" in daemon.nbctl("drain", "one").stdout
+        assert daemon.call("Drain", listener="one") == {"draining": ["one"]}
         wait_until(lambda: daemon.status("one")["state"] == "draining", "draining")
-        wait_until(lambda: is_refused(address), "new connections are refused")
+        wait_until(lambda: refuses(address), "new connections are refused")
         assert all(each.recv(1) == b"" for each in idle)
         busy.goes_on()
         assert daemon.status("one")["state"] == "draining"
         daemon.wait_closed("one", 1)
         assert daemon.stats("one")["connections"]["closed"]["drain"] == 10
     wait_until(lambda: daemon.status("one")["state"] == "drained", "drained")
+    assert daemon.call("Drain", listener="one") == {"draining": []}
     echo(other)
     assert daemon.status("two")["state"] == "serving"
     assert "drained" in daemon.nbctl("status").stdout

@@ -9,7 +9,8 @@ import subprocess
 import threading
 
 import pytest
-from conftest import LATER, NBCTL, NBSERVED, listener, wait_until
+from conftest import LATER, NBCTL, NBSERVED, failed_start, listener, wait_until
+from traffic import refuses
 
 KEEP = {"FDSTORE": "100"}
 
@@ -68,9 +69,7 @@ def test_another_number_of_workers_serves_every_queue(start_daemon, engine, befo
     names(first)
     first.terminate()
     waiting = [socket.create_connection(address) for _ in range(20)]
-    second = start_keeping(
-        start_daemon, listener("echo", engine=engine, workers=after), inherit=first.store
-    )
+    second = start_keeping(start_daemon, listener("echo", engine=engine, workers=after), inherit=first.store)
     assert all(echo(client) == b"hello" for client in waiting)
     assert len(names(second)) == max(before, after)
     assert all(echo(second.connect("echo")) == b"hello" for _ in range(20))
@@ -117,9 +116,7 @@ def test_a_file_that_leads_to_another_server_is_left_alone(start_daemon, tmp_pat
     first.terminate()
     os.unlink(path)
     with listening(path, socket.AF_UNIX) as other:
-        second = start_daemon(
-            config if wanted else listener("other"), env=KEEP, inherit=first.store, ready=False
-        )
+        second = start_daemon(config if wanted else listener("other"), env=KEEP, inherit=first.store, ready=False)
         if wanted:
             second.may_fail = True
             second.notified()  # or it waits for us to have forgotten
@@ -141,9 +138,7 @@ def test_unmatched_connections_are_closed_and_forgotten(start_daemon, loopback_p
     stranger, other = listening(), socket.socketpair()
     given = [*first.store, ("nbserved.socket", stranger.fileno()), ("x", other[0].fileno())]
     # The one that was kept would be in its way.
-    second = start_daemon(
-        listener("wide", address=f"0.0.0.0:{port}"), env=KEEP, inherit=given, ready=False
-    )
+    second = start_daemon(listener("wide", address=f"0.0.0.0:{port}"), env=KEEP, inherit=given, ready=False)
     second.store = first.store
     second.wait_ready()
     assert names(second) == [f"wide=0.0.0.0 {port}"]
@@ -157,9 +152,7 @@ def test_unmatched_connections_are_closed_and_forgotten(start_daemon, loopback_p
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX])
-def test_a_socket_unit_s_socket_is_served_and_not_kept(
-    start_daemon, engine, workers, family, tmp_path
-):
+def test_a_socket_unit_s_socket_is_served_and_not_kept(start_daemon, engine, workers, family, tmp_path):
     path = str(tmp_path / "s")
     hosts = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1", socket.AF_UNIX: path}
     with listening(hosts[family], family) as given:
@@ -170,11 +163,8 @@ def test_a_socket_unit_s_socket_is_served_and_not_kept(
             text = f"[{at[0]}]:{at[1]}" if ":" in at[0] else f"{at[0]}:{at[1]}"
         with socket.socket(family) as early:
             early.connect(at)
-            daemon = start_keeping(
-                start_daemon,
-                listener("echo", engine=engine, address=text, workers=workers),
-                inherit=[("nbserved.socket", given.fileno())],
-            )
+            daemon = start_keeping(start_daemon, listener("echo", engine=engine, address=text, workers=workers),
+                                   inherit=[("nbserved.socket", given.fileno())])
             assert echo(early) == b"hello"
         for _ in range(10):
             with socket.socket(family) as client:
@@ -216,7 +206,7 @@ def test_sockets_of_a_listener_that_cannot_serve_are_given_up(start_daemon, loop
         second = start_keeping(start_daemon, config, inherit=first.store)
         assert second.status("echo")["state"] == "unavailable"
         assert names(second) == ["other=127.0.0.1 0"]
-        assert refuses(host, port)
+        assert refuses((host, port))
     second.nbctl("reload")
     assert second.status("echo")["state"] == "serving"
     assert echo(socket.create_connection((host, port))) == b"hello"
@@ -233,24 +223,16 @@ def in_the_way(at, reason):
 def test_a_socket_unit_in_the_way_of_a_wildcard_is_named_at_the_start(start_daemon):
     with listening() as given:
         at = given.getsockname()
-        daemon = start_daemon(
-            listener("echo", address=f"0.0.0.0:{at[1]}"),
-            inherit=[("nbserved.socket", given.fileno())],
-            ready=False,
-        )
-        daemon.may_fail = True
-        assert daemon.process.wait(60) == LATER
-        assert in_the_way(at, daemon.log())
-        assert "another program" not in daemon.log()
+        log = failed_start(start_daemon, listener("echo", address=f"0.0.0.0:{at[1]}"),
+                           inherit=[("nbserved.socket", given.fileno())])
+        assert in_the_way(at, log) and "another program" not in log
 
 
 def test_a_socket_unit_in_the_way_of_a_wildcard_is_named_by_a_reload(start_daemon):
     with listening() as given:
         at = given.getsockname()
-        daemon = start_daemon(
-            listener("echo", address=f"{at[0]}:{at[1]}"),
-            inherit=[("nbserved.socket", given.fileno())],
-        )
+        daemon = start_daemon(listener("echo", address=f"{at[0]}:{at[1]}"),
+                              inherit=[("nbserved.socket", given.fileno())])
         daemon.write_config(listener("echo", address=f"0.0.0.0:{at[1]}"))
         refused = daemon.nbctl("reload", check=False)
         assert refused.returncode == 1 and in_the_way(at, refused.stdout)
@@ -293,14 +275,6 @@ def test_the_store_follows_reloads(start_daemon):
     assert "closed" not in second.log()
 
 
-def refuses(host, port):
-    try:
-        socket.create_connection((host, port)).close()
-    except ConnectionRefusedError:
-        return True
-    return False
-
-
 @pytest.mark.parametrize("how", ["renamed", "port", "first", "both"])
 def test_a_stored_socket_has_the_name_of_its_listener(start_daemon, how):
     """Over a restart: systemd keeps a socket that it has already under its name.  A listener that names a port
@@ -318,7 +292,7 @@ def test_a_stored_socket_has_the_name_of_its_listener(start_daemon, how):
     assert names(second) == kept
     second.nbctl("drain", new)
     wait_until(lambda: names(second) == kept[:-1], "the store has forgotten it")
-    wait_until(lambda: refuses(host, port), "its workers have closed it")
+    wait_until(lambda: refuses((host, port)), "its workers have closed it")
     if how in ("first", "both"):
         assert echo(second.connect("a")) == b"hello"
 
@@ -397,25 +371,19 @@ def test_no_connection_is_refused_while_daemons_follow_each_other(start_daemon, 
     assert not failed
 
 
-@pytest.mark.skipif(
-    not shutil.which("systemd-socket-activate"), reason="needs systemd-socket-activate (systemd)"
-)
+@pytest.mark.skipif(not shutil.which("systemd-socket-activate"), reason="needs systemd-socket-activate (systemd)")
 def test_systemd_socket_activate_starts_it(tmp_path, loopback_ports):
     host, port = loopback_ports
     control = tmp_path / "control.sock"
     config = tmp_path / "nbserved.ini"
-    config.write_text(
-        f"[server]\ncontrol = {control}\n" + listener("echo", address=f"{host}:{port}", workers=2)
-    )
+    config.write_text(f"[server]\ncontrol = {control}\n" + listener("echo", address=f"{host}:{port}", workers=2))
     command = ["systemd-socket-activate", "-l", f"{host}:{port}", str(NBSERVED), "-c", str(config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert "Listening on" in process.stderr.readline()
             with socket.create_connection((host, port)) as client:
                 assert echo(client) == b"hello"
-            status = subprocess.run(
-                [str(NBCTL), "-s", str(control), "status"], capture_output=True, text=True
-            )
+            status = subprocess.run([str(NBCTL), "-s", str(control), "status"], capture_output=True, text=True)
             assert status.returncode == 0 and f"{host}:{port}" in status.stdout
         finally:
             process.terminate()

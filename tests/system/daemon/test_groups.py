@@ -11,9 +11,9 @@ import struct
 import subprocess
 
 import pytest
-from conftest import LATER, NBCTL, TIMEOUT, listener, requires, twin_address, wait_until
+from conftest import NBCTL, TIMEOUT, failed_start, listener, twin_address, wait_until
 from test_fdstore import names, start_keeping
-from test_udp import WHOLE, client, settled, stats_of, udp
+from test_udp import WHOLE, client, settled, sockperf, stats_of, udp
 
 MINUTES = 1
 
@@ -279,10 +279,8 @@ def test_an_interface_that_is_not_there(start_daemon, alone):
 
 
 def test_a_start_without_the_interface_fails(start_daemon):
-    daemon = start_daemon(udp("echo", groups=f"{GROUP}%nowhere"), ready=False)
-    daemon.may_fail = True
-    assert daemon.process.wait(TIMEOUT) == LATER
-    assert f": group {GROUP}%nowhere: interface 'nowhere': No such device" in daemon.log()
+    log = failed_start(start_daemon, udp("echo", groups=f"{GROUP}%nowhere"))
+    assert f": group {GROUP}%nowhere: interface 'nowhere': No such device" in log
 
 
 def test_an_interface_that_is_not_named(start_daemon, alone):
@@ -331,14 +329,8 @@ def test_sockperf_of_a_group(start_daemon, engine, tmp_path, how):
     feed = tmp_path / "feed"
     feed.write_text("".join(f"U:{host}:{port}\n" for host in (GROUP, OTHER, "127.0.0.1")))
     to = ["-i", GROUP, "-p", str(port)] if how == "one" else ["-f", str(feed)]
-    done = subprocess.run(
-        ["timeout", "-k", "5", str(TIMEOUT), requires("sockperf"), "ping-pong", *to, "-t", "1", "--mc-loopback-enable",
-         "--mc-tx-if", "127.0.0.1", "--mc-rx-if", "127.0.0.1", "--data-integrity"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    text = sockperf("ping-pong", *to, "--mc-loopback-enable", "--mc-tx-if", "127.0.0.1", "--mc-rx-if", "127.0.0.1",
+                    "--data-integrity")
     received = int(re.search(r"Total Run\] .*ReceivedMessages=(\d+)", text)[1])
     pongs = daemon.stats("sockperf")["operations"]["pong"]["count"]
     assert 0 < received <= pongs <= stats_of(daemon, "sockperf")["in"]

@@ -68,14 +68,10 @@ HALVES = {
         ("body", plain, POST + BODY % 5000 + noise(5000), 3000, noise(5000)[3000:]),
         ("chunk", plain, POST + CHUNKED + b"5;%s" % (b"e" * 200) + CHUNKS, 150, CHUNKS),
     ],
-    "sockperf": [
-        ("header", plain, pong(noise(500)), 13, noise(500)),
-        ("payload", plain, pong(noise(5000)), 3000, noise(5000)[3000:]),
-    ],
-    "iperf3": [
-        ("cookie", introduced, parameters(), 0, b"\x0a"),
-        ("parameters", introduced, parameters(), 3000, b"\x0a"),
-    ],
+    "sockperf": [("header", plain, pong(noise(500)), 13, noise(500)),
+                 ("payload", plain, pong(noise(5000)), 3000, noise(5000)[3000:])],
+    "iperf3": [("cookie", introduced, parameters(), 0, b"\x0a"),
+               ("parameters", introduced, parameters(), 3000, b"\x0a")],
     "nbd": [
         ("flags", plain, struct.pack(">I", 3) + option(1), 3, OPTION_OK),
         ("option", handshake, option(4000), 3000, OPTION_OK),
@@ -88,11 +84,8 @@ HALVES = {
         ("blocks", served, write(12 * KIB), 6000, NBD_OK),
     ],
 }
-CASES = [
-    pytest.param(service, *case[1:], id=f"{service}-{case[0]}")
-    for service, cases in HALVES.items()
-    for case in cases
-]
+CASES = [pytest.param(service, *case[1:], id=f"{service}-{case[0]}") for service, cases in HALVES.items()
+         for case in cases]
 
 
 def answered(s, end):

@@ -26,12 +26,8 @@ KIB, MIB = 1024, 1024 * 1024
 def start(address, *options):
     host, port = address
     arguments = [requires("iperf3"), "-c", host, "-p", str(port), "-J", *options]
-    return subprocess.Popen(
-        ["timeout", "-k", "5", str(TIMEOUT), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return subprocess.Popen(["timeout", "-k", "5", str(TIMEOUT), *arguments], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
 
 
 def finish(process):
@@ -237,9 +233,7 @@ def test_a_sender_keeps_its_rate(daemon):
 def test_socket_options(daemon):
     available = open("/proc/sys/net/ipv4/tcp_available_congestion_control").read().split()
     for direction in [[], ["-R"]]:
-        document = iperf3(
-            daemon, "-n", "2M", "-w", "64K", "-M", "1000", "-C", "reno", "-S", "8", "-N", *direction
-        )
+        document = iperf3(daemon, "-n", "2M", "-w", "64K", "-M", "1000", "-C", "reno", "-S", "8", "-N", *direction)
         sent, received = ends(document)
         assert sent == received > 0
         assert "reno" in available and document["end"]["receiver_tcp_congestion"] == "reno"
@@ -260,28 +254,21 @@ def test_many_streams(daemon):
 
 def test_text_for_people(daemon):
     host, port = daemon.addresses("iperf3")[0]
-    text = subprocess.check_output(
-        [requires("iperf3"), "-c", host, "-p", str(port), "-n", "1M", "-R"], text=True, timeout=TIMEOUT
-    )
+    text = subprocess.check_output([requires("iperf3"), "-c", host, "-p", str(port), "-n", "1M", "-R"], text=True,
+                                   timeout=TIMEOUT)
     assert "receiver" in text and "iperf Done." in text
 
 
 @pytest.mark.one("engine")
 @pytest.mark.parametrize(
     "options, message",
-    [
-        (["-u"], "protocol does not exist"),
-        (["-w", "100M"], "socket buffer size not set correctly"),
-    ],
+    [(["-u"], "protocol does not exist"), (["-w", "100M"], "socket buffer size not set correctly")],
 )
 def test_the_client_says_why_it_is_refused(daemon, options, message):
     process = start(daemon.addresses("iperf3")[0], *options)
     text = process.communicate(timeout=TIMEOUT)[0]
     assert message in text
-    wait_until(
-        lambda: daemon.stats("iperf3")["operations"]["test"]["errors"] == 1,
-        "the refusal is counted",
-    )
+    wait_until(lambda: daemon.stats("iperf3")["operations"]["test"]["errors"] == 1, "the refusal is counted")
 
 
 # ---- Many at once ----
@@ -399,12 +386,7 @@ def test_input_waits_while_the_client_does_not_read(daemon):
 @pytest.mark.one("engine")
 @pytest.mark.parametrize(
     "params, error",
-    [
-        ({"udp": True}, 131),
-        ({"authtoken": "x"}, 142),
-        ({"parallel": "many"}, 6),
-        ({"time": -1}, 5),
-    ],
+    [({"udp": True}, 131), ({"authtoken": "x"}, 142), ({"parallel": "many"}, 6), ({"time": -1}, 5)],
 )
 def test_parameters_that_cannot_be(daemon, params, error):
     with Client(daemon.addresses("iperf3")[0], **params) as client:
@@ -474,10 +456,7 @@ def test_killed_clients(daemon_of_two):
     before = daemon_of_two.descriptors()
     kinds = [["-P", "4"], ["-R", "-P", "4"], ["--bidir"], ["-b", "1M", "-R"]]
     running = [start(address, "-t", "30", *kind) for kind in kinds]
-    wait_until(
-        lambda: daemon_of_two.stats("iperf3")["connections"]["open"] >= 5 + 5 + 3 + 2,
-        "not all are connected",
-    )
+    wait_until(lambda: daemon_of_two.stats("iperf3")["connections"]["open"] >= 5 + 5 + 3 + 2, "not all are connected")
     for process in running:
         # timeout's child, whose process group is timeout's.
         children = open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()
@@ -524,9 +503,7 @@ def test_a_drain_lets_a_test_end(start_daemon, engine):
 
 
 def test_a_drain_that_ends_tells_the_client(start_daemon, engine):
-    daemon = start_daemon(
-        "[server]\ndrain-timeout = 2s\n" + listener("iperf3", service="iperf3", engine=engine)
-    )
+    daemon = start_daemon("[server]\ndrain-timeout = 2s\n" + listener("iperf3", service="iperf3", engine=engine))
     with Client(daemon.addresses("iperf3")[0], reverse=True) as client:
         client.run()
         receive(client.streams[0], MIB)
@@ -540,9 +517,7 @@ def test_streams_find_their_test_when_a_reload_has_replaced_its_listener(start_d
     with Client(daemon.addresses("iperf3")[0], parallel=2) as client:
         client.set_up().expect(CREATE_STREAMS)
         client.streams.append(client.connect())
-        wait_until(
-            lambda: daemon.stats("iperf3")["connections"]["open"] == 2, "the stream does not connect"
-        )
+        wait_until(lambda: daemon.stats("iperf3")["connections"]["open"] == 2, "the stream does not connect")
         daemon.write_config(listener("iperf3", service="iperf3", engine=engine, buffers=256))
         assert daemon.nbctl("reload").stdout.endswith("generation 2\n")
         client.streams.append(client.connect())

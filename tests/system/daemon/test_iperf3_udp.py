@@ -19,8 +19,7 @@ HELLO, ANSWER = bytes.fromhex("39383736"), bytes.fromhex("36373839")
 def twins(engine, **keys):
     address = twin_address()
     return (listener("iperf3", service="iperf3", engine=engine, address=address, **keys)
-            + listener("udp", service="iperf3", engine=engine, address=address, transport="udp", buffers=256,
-                       **keys))
+            + listener("udp", service="iperf3", engine=engine, address=address, transport="udp", buffers=256, **keys))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import socket
 import struct
 
 import pytest
-from conftest import LATER, listener, wait_until
+from conftest import failed_start, listener, wait_until
 from nbd_client import READ, WRITE, Raw, connect
 
 MIB = 1 << 20
@@ -30,15 +30,8 @@ def image(tmp_path):
     return path
 
 
-def refused(start_daemon, config):
-    daemon = start_daemon(config, ready=False)
-    daemon.may_fail = True
-    assert daemon.process.wait(60) == LATER
-    return daemon.log()
-
-
 @pytest.mark.parametrize("how", ["same", "hard link", "symbolic link"])
-def test_a_second_daemon_is_refused(start_daemon, image, how):
+def test_a_second_daemon_is_failed_start(start_daemon, image, how):
     first = start_daemon(serve(image))
     other = image.with_name("other")
     if how == "hard link":
@@ -47,9 +40,9 @@ def test_a_second_daemon_is_refused(start_daemon, image, how):
         other.symlink_to(image)
     else:
         other = image
-    log = refused(start_daemon, serve(other))
+    log = failed_start(start_daemon, serve(other))
     assert f"{other} is in use: another process has locked it (as root, `lsof {other}` shows which); end that" in log
-    assert "is in use" in refused(start_daemon, serve(other, read_only="yes"))
+    assert "is in use" in failed_start(start_daemon, serve(other, read_only="yes"))
     first.terminate()
     start_daemon(serve(other))
 
@@ -57,13 +50,13 @@ def test_a_second_daemon_is_refused(start_daemon, image, how):
 def test_read_only_users_share_the_file(start_daemon, image):
     for _ in range(2):
         start_daemon(serve(image, read_only="yes"))
-    assert "is in use" in refused(start_daemon, serve(image))
+    assert "is in use" in failed_start(start_daemon, serve(image))
 
 
 def test_a_block_device_is_locked(start_daemon, loop_device):
     device = loop_device()
     first = start_daemon(serve(device))
-    assert f"{device} is in use: " in refused(start_daemon, serve(device))
+    assert f"{device} is in use: " in failed_start(start_daemon, serve(device))
     assert first.process.poll() is None
 
 
@@ -73,7 +66,7 @@ def test_nothing_is_written_to_a_file_that_another_process_has(start_daemon, tmp
     path = tmp_path / "made"
     with open(path, "x+b") as file:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        log = refused(start_daemon, serve(path, create="yes", size="1M", **keys))
+        log = failed_start(start_daemon, serve(path, create="yes", size="1M", **keys))
     assert f"{path} is in use: " in log
     assert path.stat().st_size == 0
 
@@ -81,11 +74,8 @@ def test_nothing_is_written_to_a_file_that_another_process_has(start_daemon, tmp
 def test_one_file_is_two_exports_one_of_which_only_reads(start_daemon, tmp_path):
     """Also when it is not there yet."""
     path = tmp_path / "made"
-    daemon = start_daemon(
-        listener("nbd", service="nbd", exports="reads, writes")
-        + disk(path, "reads", read_only="yes")
-        + disk(path, "writes", create="yes", size="1M")
-    )
+    daemon = start_daemon(listener("nbd", service="nbd", exports="reads, writes")
+                          + disk(path, "reads", read_only="yes") + disk(path, "writes", create="yes", size="1M"))
     with Raw(daemon, "nbd") as writer, Raw(daemon, "nbd") as reader:
         writer.go(b"writes")
         reader.go(b"reads")
@@ -99,7 +89,7 @@ def test_two_exports_do_not_write_to_one_file(start_daemon, image):
     other = image.with_name("other")
     other.hardlink_to(image)
     config = listener("nbd", service="nbd", exports="a, b") + disk(image, "a") + disk(other, "b")
-    assert f"{other} is the file of export 'a', too" in refused(start_daemon, config)
+    assert f"{other} is the file of export 'a', too" in failed_start(start_daemon, config)
 
 
 def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
@@ -110,12 +100,12 @@ def test_a_reload_keeps_the_lock_as_long_as_it_writes(start_daemon, image):
             client.request(READ, 0, MIB)
         daemon.write_config(serve(image, read_only="yes"))
         daemon.nbctl("reload")
-        assert "is in use" in refused(start_daemon, serve(image, read_only="yes"))
+        assert "is in use" in failed_start(start_daemon, serve(image, read_only="yes"))
     wait_until(lambda: not daemon.call("GetStatus")["leaving"], "the old one is gone")
     start_daemon(serve(image, read_only="yes")).terminate()
     daemon.write_config(serve(image))
     daemon.nbctl("reload")
-    assert "is in use" in refused(start_daemon, serve(image))
+    assert "is in use" in failed_start(start_daemon, serve(image))
 
 
 def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_daemon, image):
@@ -128,7 +118,7 @@ def test_a_daemon_that_drains_keeps_the_file_as_long_as_clients_may_write(start_
                 client.request(READ, 0, MIB)
             first.process.send_signal(signal.SIGTERM)
             wait_until(lambda: first.status("nbd")["state"] == "draining", "it drains")
-            assert "is in use" in refused(start_daemon, serve(image))
+            assert "is in use" in failed_start(start_daemon, serve(image))
         wait_until(lambda: first.status("nbd")["state"] == "drained", "its clients are gone")
         start_daemon(serve(image))
         assert first.process.poll() is None
@@ -142,15 +132,7 @@ def test_a_lock_that_is_released_is_waited_for(start_daemon, image):
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
         socket.send_fds(ends[0], [b"x"], [file.fileno()])
     daemon = start_daemon(serve(image), ready=False)
-    wait_until(lambda: has_open(daemon, image) or daemon.process.poll(), "it wants the lock")
+    wait_until(lambda: str(image) in daemon.files().values() or daemon.process.poll(), "it wants the lock")
     for end in ends:
         end.close()
     daemon.wait_ready()
-
-
-def has_open(daemon, path):
-    folder = f"/proc/{daemon.pid}/fd"
-    try:
-        return any(os.path.realpath(f"{folder}/{fd}") == str(path) for fd in os.listdir(folder))
-    except FileNotFoundError:
-        return False

@@ -2,37 +2,18 @@
 
 import os
 import struct
-import subprocess
 
 import pytest
-from conftest import listener
-from nbd_client import (
-    BLOCK_STATUS, EINVAL, EIO, ENOSPC, EPERM, FLUSH, FUA, OPT_LIST, OPT_SET_META_CONTEXT, OPT_STRUCTURED_REPLY,
-    READ, REP_ACK, REP_SERVER, TRIM, WRITE, WRITE_ZEROES, Raw, connect,
-)
+from conftest import export, listener
+from nbd_client import (BLOCK_STATUS, EINVAL, EIO, FLUSH, FUA, OPT_LIST, OPT_SET_META_CONTEXT, OPT_STRUCTURED_REPLY,
+                        READ, REP_ACK, REP_SERVER, TRIM, WRITE, WRITE_ZEROES, Raw, connect)
 
 KIB, MIB = 1024, 1024 * 1024
-
-
-def export(path="", store="io_uring", **keys):
-    keys = {"store": store, **({"path": path} if path else {}), **keys}
-    return "[export disk]\n" + "".join(f"{k.replace('_', '-')} = {v}\n" for k, v in keys.items())
 
 
 @pytest.fixture(params=["io_uring", "threads", "blocking"])
 def store(request):
     return request.param
-
-
-@pytest.fixture
-def small(tmp_path):
-    """A folder with room for 1 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
-        pytest.skip("mounting a small file system takes root")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture
@@ -43,10 +24,8 @@ def failing(start_daemon, engine, store, small, loop_device):
     with open(image, "wb") as file:
         file.truncate(8 * MIB)
         os.posix_fallocate(file.fileno(), 0, MIB)
-    daemon = start_daemon(
-        export(loop_device(image=image), store)
-        + listener("nbd", service="nbd", engine=engine, exports="disk", workers=4)
-    )
+    daemon = start_daemon(export(path=loop_device(image=image), store=store)
+                          + listener("nbd", service="nbd", engine=engine, exports="disk", workers=4))
     daemon.image = image
     yield daemon
     daemon.stop()
@@ -92,10 +71,8 @@ def test_parts_of_a_device_s_sectors_are_zeroed(start_daemon, engine, store, tmp
     """The device does that only for whole ones."""
     image = tmp_path / "image"
     image.write_bytes(b"b" * MIB)
-    daemon = start_daemon(
-        export(loop_device(image=image), store)
-        + listener("nbd", service="nbd", engine=engine, exports="disk")
-    )
+    daemon = start_daemon(export(path=loop_device(image=image), store=store)
+                          + listener("nbd", service="nbd", engine=engine, exports="disk"))
     with connect(daemon, "nbd") as client:
         for kind in [TRIM, WRITE_ZEROES]:
             client.request(kind, 1, 99, flags=FUA)
@@ -105,59 +82,9 @@ def test_parts_of_a_device_s_sectors_are_zeroed(start_daemon, engine, store, tmp
     daemon.stop()
 
 
-def libnbd(daemon):
-    nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
-    client = nbd.NBD()
-    client.set_strict_mode(0)
-    client.connect_uri("nbd://127.0.0.1:%d/disk" % daemon.port("nbd"))
-    return client
-
-
-def error_of(function, *arguments):
-    """The errno that a call of libnbd fails with; 0: the connection failed, or nothing did."""
-    nbd = pytest.importorskip("nbd")
-    with pytest.raises(nbd.Error) as error:
-        function(*arguments)
-    return error.value.errnum
-
-
-@pytest.mark.one("engine")
-def test_a_long_write_that_is_refused_leaves_the_connection_usable(
-    start_daemon, engine, store, tmp_path
-):
-    path = tmp_path / "disk"
-    path.write_bytes(b"x" * (8 * MIB))
-    daemon = start_daemon(
-        export(path, store, read_only="yes")
-        + listener("nbd", service="nbd", engine=engine, exports="disk")
-    )
-    client = libnbd(daemon)
-    for _ in range(5):
-        assert error_of(client.pwrite, b"y" * (4 * MIB), 0) == EPERM
-    assert client.pread(4, 0) == b"xxxx"
-
-
-@pytest.mark.one("engine")
-def test_a_long_write_to_a_full_file_system_leaves_the_connection_usable(
-    start_daemon, engine, store, small
-):
-    daemon = start_daemon(
-        export(f"{small}/disk", store, size="64M", create="yes")
-        + listener("nbd", service="nbd", engine=engine, exports="disk")
-    )
-    client = libnbd(daemon)
-    for _ in range(5):
-        assert error_of(client.pwrite, b"y" * (16 * MIB), 0) == ENOSPC
-    assert client.pread(4, 0) == b"yyyy"
-    client.shutdown()
-    daemon.stop()
-
-
 def test_contexts_are_forgotten_when_choosing_others_fails(start_daemon, engine):
-    daemon = start_daemon(
-        export(store="memory", size="1M")
-        + listener("nbd", service="nbd", engine=engine, exports="disk")
-    )
+    daemon = start_daemon(export(store="memory", size="1M")
+                          + listener("nbd", service="nbd", engine=engine, exports="disk"))
     query = struct.pack(">II", 1, 15) + b"base:allocation"
     for other in [struct.pack(">I", 4) + b"none" + query, b"half", b"x" * 9000]:
         with Raw(daemon, "nbd") as client:
@@ -178,7 +105,7 @@ def test_contexts_are_forgotten_when_choosing_others_fails(start_daemon, engine)
 def test_the_smallest_pool_serves_many(start_daemon, engine, store, tmp_path):
     """Most of the pool may be lent to the kernel, and each client asks for more than its share."""
     daemon = start_daemon(
-        export(f"{tmp_path}/disk", store, size="8M", create="yes")
+        export(path=tmp_path / "disk", store=store, size="8M", create="yes")
         + listener("nbd", service="nbd", engine=engine, exports="disk", buffers=16, buffer_size="4K")
     )
     clients = [connect(daemon, "nbd") for _ in range(8)]

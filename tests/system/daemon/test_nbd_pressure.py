@@ -3,11 +3,11 @@
 import random
 import socket
 import struct
-import threading
 
 import pytest
 from conftest import TIMEOUT, listener, wait_until
 from nbd_client import FUA, READ, TRIM, WRITE, WRITE_ZEROES, Raw, connect, reset
+from traffic import together
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -32,24 +32,6 @@ def works(daemon):
             assert client.reply() == (0, b"")
             client.request(READ, 63 * MIB, size)
             assert client.reply(size) == (0, data)
-
-
-def together(*functions):
-    """Runs them at the same time; none may fail."""
-    failures = []
-
-    def run(function):
-        try:
-            function()
-        except Exception as failure:  # pylint: disable=broad-except
-            failures.append(failure)
-
-    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
 
 
 def idle_reader(daemon):
@@ -150,15 +132,11 @@ def test_clients_that_never_read_leave_memory_for_others(serve):
 
 
 @pytest.mark.parametrize("piece", [600, 1448])
-def test_direct_writes_that_come_in_pieces_need_few_buffers(
-    start_daemon, engine, loop_device, piece
-):
+def test_direct_writes_that_come_in_pieces_need_few_buffers(start_daemon, engine, loop_device, piece):
     """Each piece is a view of its own, and fewer than make an aligned block fill a connection."""
     daemon = start_daemon(
         f"[export disk]\npath = {loop_device('--sector-size', '4096')}\ndirect = yes\n"
-        + listener(
-            "nbd", service="nbd", engine=engine, exports="disk", buffers=16, buffer_size="4K"
-        )
+        + listener("nbd", service="nbd", engine=engine, exports="disk", buffers=16, buffer_size="4K")
     )
     data = random.Random(8).randbytes(12 * KIB)
     with connect(daemon, "nbd") as client:
@@ -177,18 +155,14 @@ def test_direct_writes_that_come_in_pieces_need_few_buffers(
 @pytest.mark.parametrize("kind, flags", [(TRIM, 0), (WRITE_ZEROES, 0), (WRITE_ZEROES, 2)])
 def test_clearing_much_memory_lets_others_in(start_daemon, engine, kind, flags):
     """Memory is cleared a piece at a time, so a read that comes with the request is answered first."""
-    daemon = start_daemon(
-        "[export ram]\nstore = memory\nsize = 64M\n"
-        + listener("nbd", service="nbd", engine=engine, exports="ram")
-    )
+    daemon = start_daemon("[export ram]\nstore = memory\nsize = 64M\n"
+                          + listener("nbd", service="nbd", engine=engine, exports="ram"))
     with connect(daemon, "nbd") as client:
         for offset in [0, 63 * MIB]:
             client.request(WRITE, offset, MIB, b"m" * MIB)
             assert client.reply() == (0, b"")
-        client.send(
-            struct.pack(">IHHQQI", 0x25609513, flags, kind, 1, 0, 64 * MIB)
-            + struct.pack(">IHHQQI", 0x25609513, 0, READ, 7, 63 * MIB, 4)
-        )
+        client.send(struct.pack(">IHHQQI", 0x25609513, flags, kind, 1, 0, 64 * MIB)
+                    + struct.pack(">IHHQQI", 0x25609513, 0, READ, 7, 63 * MIB, 4))
         assert client.reply(4) == (0, b"mmmm")
         assert struct.unpack(">IIQ", client.read(16)) == (0x67446698, 0, 1)
         for offset in [0, 63 * MIB]:

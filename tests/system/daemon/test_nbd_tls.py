@@ -6,13 +6,12 @@ import shutil
 import socket
 import ssl
 import struct
-import subprocess
 
 import nbd_client
 import pytest
-from conftest import TIMEOUT, listener, requires
+from conftest import TIMEOUT, listener, make_certificate, requires, run
 from nbd_client import OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_LIST, OPT_STARTTLS, OPT_STRUCTURED_REPLY, REP_ACK, Raw
-from test_tls import client_context, make_certificate, sessions
+from test_tls import client_context, sessions
 
 nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
 
@@ -42,14 +41,6 @@ def daemon(start_daemon, engine, pem):
     yield daemon
     for name in ["nbds", "small"]:
         daemon.wait_closed(name)
-
-
-def run(*command):
-    done = subprocess.run(
-        ["timeout", "-k", "5", str(TIMEOUT), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 def uri(daemon, pem, name="nbds"):

@@ -76,10 +76,7 @@ def test_reloads_continue_while_the_manager_does_not_read(start_daemon):
     assert told == list(range(2, MANY + 2))
     states = [m.split("\n")[0] for m in heard if m.startswith(("RELOADING", "READY"))]
     assert states == ["RELOADING=1", "READY=1"] * MANY
-    assert sorted(name for name, _ in daemon.store) == [
-        "echo=127.0.0.1 0",
-        f"l{MANY - 1}=127.0.0.1 0",
-    ]
+    assert sorted(name for name, _ in daemon.store) == ["echo=127.0.0.1 0", f"l{MANY - 1}=127.0.0.1 0"]
     # Each of the two listeners has its socket, and no copy waits for the manager any more.
     wait_until(lambda: listening_sockets(daemon) == 3, "copies of sockets are closed")
 
@@ -120,9 +117,7 @@ def test_forgotten_sockets_hold_up_the_start_for_a_second_only(start_daemon):
     """The answer to the barrier may never come: the daemon waits for it a second at most."""
     stranger, other = socket.socketpair()
     with stranger, other:
-        daemon = start_daemon(
-            listener("echo"), env=KEEP, inherit=[("a=b", stranger.fileno())] * MANY, ready=False
-        )
+        daemon = start_daemon(listener("echo"), env=KEEP, inherit=[("a=b", stranger.fileno())] * MANY, ready=False)
         wait_until(lambda: "serving 1 listener" in daemon.log(), "the daemon serves")
         echo(daemon, "echo")
         heard = hear(daemon, "READY=1")

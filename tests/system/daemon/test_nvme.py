@@ -5,10 +5,8 @@ import struct
 
 import pytest
 from conftest import listener, wait_until
-from nvme_client import (
-    ABORT, AER, CAP, CC, CSTS, DISCOVERY, DNR, ENABLE, FLUSH, FUA, GET_FEATURES, GET_LOG, HOST, IDENTIFY,
-    KEEP_ALIVE, READ, SET_FEATURES, SHUT_DOWN, VS, WRITE, Host, Queue, Status,
-)
+from nvme_client import (ABORT, AER, CAP, CC, CSTS, DISCOVERY, DNR, ENABLE, FLUSH, FUA, GET_FEATURES, GET_LOG, HOST,
+                         IDENTIFY, KEEP_ALIVE, READ, SET_FEATURES, SHUT_DOWN, VS, WRITE, Host, Queue, Status)
 
 KIB, MIB = 1024, 1024 * 1024
 NQN = "nqn.2026-11.example.lab:disks"
@@ -198,8 +196,7 @@ def test_discovery_at_its_own_port_names_the_other(start_daemon, tmp_path):
 def test_namespaces_are_the_exports_in_order(start_daemon, tmp_path):
     sections = "".join(f"[export e{i}]\nstore = memory\nsize = {i}M\n{more}" for i, more in
                        [(1, ""), (2, "read-only = yes\n"), (3, "")])
-    daemon = start_daemon(sections + listener("nvme", service="nvme", nqn=NQN, exports="e2, e1, e3",
-                                              block_size=512))
+    daemon = start_daemon(sections + listener("nvme", service="nvme", nqn=NQN, exports="e2, e1, e3", block_size=512))
     with Host(daemon, "nvme", NQN, block=512) as host:
         assert struct.unpack("<1024I", host.admin.identify(2))[:4] == (1, 2, 3, 0)
         assert struct.unpack("<1024I", host.admin.identify(2, nsid=2))[:2] == (3, 0)

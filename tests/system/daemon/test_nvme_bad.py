@@ -5,15 +5,16 @@ import socket
 import struct
 
 import pytest
+import test_nvme_faults
 from conftest import wait_until
-from nvme_client import (
-    AER, CAPSULE, CC, COMMAND, DNR, ENABLE, FABRICS, GET_FEATURES, H2C_DATA, H2C_TERM, ICREQ, IDENTIFY,
-    KEEP_ALIVE, LAST, R2T, READ, SET_FEATURES, TRANSPORT, VS, WRITE, Host, Queue, Status, Terminated,
-)
+from nvme_client import (AER, CAPSULE, CC, COMMAND, DNR, ENABLE, FABRICS, GET_FEATURES, H2C_DATA, H2C_TERM, ICREQ,
+                         IDENTIFY, KEEP_ALIVE, LAST, R2T, READ, SET_FEATURES, TRANSPORT, VS, WRITE, Host, Queue,
+                         Status, Terminated)
 from test_nvme import refused
-from test_nvme_faults import KIB, NQN, config, daemon, works  # noqa: F401
+from test_nvme_faults import KIB, NQN, config, works
 
 MINUTES = 0.5
+daemon = test_nvme_faults.daemon
 MAXH2CDATA = 512 * KIB  # as long as the pool is large
 
 

@@ -11,18 +11,12 @@ import time
 import pytest
 from conftest import TIMEOUT, Daemon, listener, wait_until
 from nvme_client import AER, CAPSULE, COMMAND, DNR, FUA, H2C_DATA, KEEP_ALIVE, LAST, WRITE, Host, Queue, Status
+from test_nvme import NQN, SIZE, config
+from traffic import together
 
 MINUTES = 1.2
 KIB, MIB = 1024, 1024 * 1024
-NQN = "nqn.2026-11.example.lab:disks"
-SIZE = 8 * MIB
 EVENT = 0x00010300
-
-
-def config(path, engine="epoll", store="io_uring", **options):
-    options = {"nqn": NQN, "exports": "disk", "workers": 2, **options}
-    return (f"[export disk]\npath = {path}\ncreate = yes\nsize = {SIZE}\nstore = {store}\n"
-            + listener("nvme", service="nvme", engine=engine, **options))
 
 
 @pytest.fixture
@@ -395,28 +389,19 @@ def test_two_hosts_with_eight_queues_each(daemon):
     hosts = [Host(daemon, "nvme", NQN, queues=8, host=(f"nqn.2014-08.org.nvmexpress:uuid:{i}", bytes(16)))
              for i in range(2)]
     places = [(host, queue) for host in range(2) for queue in range(8)]
-    wrong = []
 
     def data(place, block):
         return bytes([16 * place + block]) * 4096
 
     def work(place):
         host, queue = places[place]
-        try:
-            for _ in range(4):
-                for block in range(8):
-                    hosts[host].write(8 * place + block, data(place, block), queue=queue, capsule=block % 2)
-                for block in range(8):
-                    assert hosts[host].read(8 * place + block, queue=queue) == data(place, block)
-        except Exception as error:  # pylint: disable=broad-except
-            wrong.append((places[place], error))
+        for _ in range(4):
+            for block in range(8):
+                hosts[host].write(8 * place + block, data(place, block), queue=queue, capsule=block % 2)
+            for block in range(8):
+                assert hosts[host].read(8 * place + block, queue=queue) == data(place, block)
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(places))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT)
-    assert not wrong and not any(thread.is_alive() for thread in threads), wrong
+    together(*(lambda place=place: work(place) for place in range(len(places))))
     for place in range(len(places)):
         host, queue = places[-1 - place]
         assert hosts[host].read(8 * place, 8, queue=queue) == b"".join(data(place, block) for block in range(8))

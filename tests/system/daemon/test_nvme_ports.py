@@ -3,11 +3,10 @@
 import ctypes
 import os
 import struct
-import subprocess
 import threading
 
 import pytest
-from conftest import ENGINES, NBSERVED, TIMEOUT, listener, wait_until
+from conftest import ENGINES, check_config, listener, wait_until
 from nvme_client import AER, DISCOVERY, Host, Queue, Status
 
 MIB = 1024 * 1024
@@ -135,14 +134,6 @@ def test_a_log_lists_all_ports(start_daemon, tmp_path):
         assert b"".join(queue.log(0x70, 3000, at) for at in range(0, 42000, 3000)) == whole[:42000]
 
 
-def check(tmp_path, text):
-    path = tmp_path / "nbserved.ini"
-    path.write_text(text)
-    done = subprocess.run([NBSERVED, "-c", path, "--check-config"], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT)
-    return done.returncode, done.stdout.replace(f"{path}:", "")
-
-
 def two(first, second):
     """Listeners with these exports and other keys."""
     text = "[export x]\nstore = memory\nsize = 1M\n[export y]\nstore = memory\nsize = 1M\n"
@@ -163,12 +154,13 @@ def two(first, second):
 ])
 def test_ports_that_differ_in_their_disks_are_refused(tmp_path, first, second, expected):
     expected = expected.replace("!", "or another `nqn`, got") + ": listeners with the same nqn serve the same"
-    assert check(tmp_path, two(first, second)) == (1, f"nbserved: error: {expected}\n")
+    status, errors = check_config(tmp_path, two(first, second))
+    assert (status, errors.replace(f"{tmp_path}/check.ini:", "")) == (1, f"nbserved: error: {expected}\n")
 
 
 def test_ports_may_differ_in_all_else(tmp_path):
-    assert check(tmp_path, two("exports = x, y\nbuffers = 64\nengine = epoll\n",
-                               "exports = x\nexports = y\nworkers = 3\n"))[0] == 0
+    assert check_config(tmp_path, two("exports = x, y\nbuffers = 64\nengine = epoll\n",
+                                      "exports = x\nexports = y\nworkers = 3\n"))[0] == 0
 
 
 def test_a_port_goes_and_comes_back_while_another_serves(start_daemon, tmp_path, loopback_ports):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from conftest import TIMEOUT, is_sanitized, listener, wait_until
-from traffic import Busy, Knocking, echo, visit
+from traffic import Busy, Knocking, echo, refuses, visit
 
 
 def reload(daemon, *arguments, config=None, status=0):
@@ -49,14 +49,6 @@ def wait_left(daemon):
     wait_until(lambda: not daemon.call("GetStatus")["leaving"], "old listeners do not drain")
 
 
-def refuses(address):
-    try:
-        socket.create_connection(address, timeout=5).close()
-    except ConnectionRefusedError:
-        return True
-    return False
-
-
 def test_no_change(start_daemon, engine):
     """Nothing changes: the same generation, threads, connections and counters."""
     daemon = start_daemon(listener("a", engine=engine) + listener("b", "discard", engine))
@@ -72,14 +64,6 @@ def test_no_change(start_daemon, engine):
         assert after["bytes_in"] == before["bytes_in"] + 5
     assert last(daemon)["ok"] and last(daemon)["generation"] == 1
     assert "last reload: " in daemon.nbctl("status").stdout
-
-
-def test_added_listener(start_daemon, engine):
-    daemon = start_daemon(listener("a", engine=engine))
-    text = reload(daemon, config=listener("a", engine=engine) + listener("b", engine=engine))
-    assert "[listener b]: added (listener)" in text and "generation 2" in text
-    with daemon.connect("b") as s:
-        echo(s)
 
 
 def test_wrong_file(start_daemon):
@@ -124,11 +108,8 @@ def test_port_in_use(start_daemon, engine):
         echo(s)
         threads, descriptors = tasks(daemon), daemon.descriptors()
         taken = other.getsockname()[1]
-        config = (
-            listener("a", engine=engine, buffers=64)
-            + listener("new", engine=engine)
-            + listener("b", engine=engine, address=f"127.0.0.1:{taken}")
-        )
+        config = (listener("a", engine=engine, buffers=64) + listener("new", engine=engine)
+                  + listener("b", engine=engine, address=f"127.0.0.1:{taken}"))
         text = reload(daemon, config=config, status=1)
         assert f"[listener b]: bind 127.0.0.1:{taken}: Address already in use" in text
         assert "nothing was changed" in text
@@ -205,10 +186,8 @@ def test_replaced_listener(start_daemon, engine):
 @pytest.mark.parametrize("workers", [(1, 3), (3, 1)])
 def test_replaced_under_load(start_daemon, engine, workers):
     """No connection attempt is refused or reset while listeners are replaced again and again."""
-    configs = [
-        "[server]\ndrain-timeout = 20s\n" + listener("a", engine=engine, workers=n, buffers=64)
-        for n in workers
-    ]
+    configs = ["[server]\ndrain-timeout = 20s\n" + listener("a", engine=engine, workers=n, buffers=64)
+               for n in workers]
     daemon = start_daemon(configs[0])
     address, done, failures, counts = daemon.addresses("a")[0], threading.Event(), [], [0] * 4
 
@@ -253,15 +232,10 @@ def test_address_moves(start_daemon, engine, loopback_ports):
     """An address goes to another listener, a name to another address, any to one of this host."""
     host, port = loopback_ports
     first, second = f"{host}:{port}", f"{host}:{port + 1}"
-    daemon = start_daemon(
-        listener("a", engine=engine, address=first)
-        + listener("b", "discard", engine, address=second)
-    )
-    reload(
-        daemon,
-        config=listener("b", "discard", engine, address=first)
-        + listener("c", engine=engine, address=second),
-    )
+    daemon = start_daemon(listener("a", engine=engine, address=first)
+                          + listener("b", "discard", engine, address=second))
+    reload(daemon, config=listener("b", "discard", engine, address=first)
+           + listener("c", engine=engine, address=second))
     with socket.create_connection((host, port + 1)) as s:
         echo(s)
     with socket.create_connection((host, port)) as s:
@@ -523,13 +497,10 @@ def test_exports(start_daemon, engine, tmp_path):
     path.write_bytes(bytes(1 << 20))
 
     def config(size, read_only="no"):
-        return (
-            listener("a", engine=engine)
-            + listener("n", "nbd", engine, exports="d")
-            + listener("m", "nbd", engine, exports="e")
-            + f"[export d]\npath = {path}\nsize = {size}\nread-only = {read_only}\n"
-            + "[export e]\nstore = null\nsize = 1M\n"
-        )
+        return (listener("a", engine=engine) + listener("n", "nbd", engine, exports="d")
+                + listener("m", "nbd", engine, exports="e")
+                + f"[export d]\npath = {path}\nsize = {size}\nread-only = {read_only}\n"
+                + "[export e]\nstore = null\nsize = 1M\n")
 
     def export():
         return daemon.call("GetStatus")["exports"][0]
@@ -563,14 +534,9 @@ def test_exports(start_daemon, engine, tmp_path):
 def test_many(start_daemon, engine):
     """Thirty reloads leave what there was: threads, descriptors, memory."""
     disk = "[export d]\nstore = null\nsize = {}\n"
-    configs = [
-        listener("a", engine=engine, workers=n)
-        + listener("same", engine=engine)
-        + listener("n", "nbd", engine, exports="d")
-        + disk.format(f"{n}M")
-        + (listener("sometimes", engine=engine) if n > 1 else "")
-        for n in (1, 2)
-    ]
+    configs = [listener("a", engine=engine, workers=n) + listener("same", engine=engine)
+               + listener("n", "nbd", engine, exports="d") + disk.format(f"{n}M")
+               + (listener("sometimes", engine=engine) if n > 1 else "") for n in (1, 2)]
     daemon = start_daemon(configs[0])
 
     def twice():

@@ -43,9 +43,7 @@ class Generator:
         self.name = name
         self.log = daemon.directory / f"{name}.log"
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def text(self):
         return self.log.read_text(errors="replace")
@@ -150,10 +148,7 @@ def load(daemon):
         RedisBenchmark(daemon, "changed", "-l", "-k", "0"),
         Fio(daemon, "changed-disk", "--time_based", "--runtime=300"),
     ]
-    leaving = [
-        RedisBenchmark(daemon, "left", "-n", "20000"),
-        Fio(daemon, "left-disk", "--io_size=4M"),
-    ]
+    leaving = [RedisBenchmark(daemon, "left", "-n", "20000"), Fio(daemon, "left-disk", "--io_size=4M")]
     return staying, leaving
 
 

@@ -311,9 +311,7 @@ def ends_as_it_began(model, fresh):
     daemon = fresh.start(config)
     try:
         state(daemon, fresh.place)
-        wait_until(
-            lambda: tasks_and_descriptors(model.daemon) == tasks_and_descriptors(daemon),
-            "threads or descriptors are left",
-        )
+        wait_until(lambda: tasks_and_descriptors(model.daemon) == tasks_and_descriptors(daemon),
+                   "threads or descriptors are left")
     finally:
         daemon.stop()

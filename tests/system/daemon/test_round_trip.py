@@ -35,8 +35,7 @@ CASES = {f"{transport}-{service}-{engine}": (transport, service, engine)
 SQPOLL = {f"{transport}-echo": (transport, "echo", "io_uring") for transport in ("tcp", "udp")}
 
 
-@pytest.mark.parametrize(("cases", "keys"), [(CASES, {}), (SQPOLL, {"sqpoll": "yes"})],
-                         ids=["plain", "sqpoll"])
+@pytest.mark.parametrize(("cases", "keys"), [(CASES, {}), (SQPOLL, {"sqpoll": "yes"})], ids=["plain", "sqpoll"])
 def test_the_told_time_is_part_of_the_round_trip(start_daemon, cases, keys):
     """The client asks some milliseconds apart: a time that were read behind the worker's sleep would be those."""
     daemon = start_daemon("".join(listener(name, transport=transport, service=service, engine=engine, **keys)

@@ -7,19 +7,8 @@ import socket
 
 import pytest
 from conftest import TIMEOUT, listener, wait_until
-from traffic import (
-    CHARGEN_LINE,
-    Exchange,
-    NeverReader,
-    Sender,
-    chargen_text,
-    connect,
-    echo,
-    echo_and_close,
-    noise,
-    receive,
-    receive_all,
-)
+from traffic import (CHARGEN_LINE, Exchange, NeverReader, Sender, chargen_text, connect, echo, echo_and_close, noise,
+                     receive, receive_all)
 
 KIB, MIB = 1024, 1024 * 1024
 BUFFER_SIZE = 16 * KIB
@@ -46,9 +35,10 @@ def test_echo_at_random_splits(start_daemon, engine):
     echo_and_close(daemon, "echo", exchanges)
 
 
-def test_half_close_answers_everything(start_daemon, engine):
+@pytest.mark.parametrize("unix", [False, True])
+def test_half_close_answers_everything(start_daemon, engine, unix, tmp_path):
     """More than the daemon may hold is on its way when the FIN comes, and the client reads late."""
-    daemon = start_daemon(listener("echo", engine=engine))
+    daemon = start_daemon(listener("echo", engine=engine, **({"address": f"unix:{tmp_path}/s"} if unix else {})))
     for size in (1, 16 * KIB, 400 * KIB, 4 * MIB):
         data = noise(size, size)
         with connect(daemon.addresses("echo")[0], receive_buffer=16 * KIB) as s:
@@ -100,8 +90,9 @@ def test_a_message_comes_back_in_one_piece(start_daemon, engine):
         assert stats["cost"]["syscalls"]["send"] == messages
 
 
-def test_a_slow_reader_gets_every_byte(start_daemon, engine):
-    daemon = start_daemon(listener("echo", engine=engine))
+@pytest.mark.parametrize("unix", [False, True])
+def test_a_slow_reader_gets_every_byte(start_daemon, engine, unix, tmp_path):
+    daemon = start_daemon(listener("echo", engine=engine, **({"address": f"unix:{tmp_path}/s"} if unix else {})))
     data = noise(12 * MIB)  # more than sockets hold
     with connect(daemon.addresses("echo")[0], receive_buffer=4 * KIB) as s:
         sender = Sender(s, data)
@@ -167,24 +158,11 @@ def test_a_client_that_never_reads_holds_bounded_memory(start_daemon, engine):
         echo(other)
 
 
-def test_a_client_that_reads_late_gets_all(start_daemon, engine):
-    daemon = start_daemon(listener("echo", engine=engine))
-    client = NeverReader(daemon.addresses("echo")[0])
-    push_until_stuck(daemon, client, 256 * MIB)
-    client.socket.settimeout(60)
-    client.socket.shutdown(socket.SHUT_WR)
-    assert receive_all(client.socket) == bytes(client.sent)
-    client.close()
-    daemon.wait_closed("echo")
-
-
 def test_the_pool_recovers_from_many_clients_that_never_read(start_daemon, engine):
     """256 KiB of buffers, wanted by 20 clients: they stop each other, and nothing else.  A client that takes
     nothing for 5 s is closed then, and a slow machine is not always done before that."""
-    daemon = start_daemon(
-        listener("small", engine=engine, buffers=64, buffer_size="4K")
-        + listener("other", engine=engine)
-    )
+    daemon = start_daemon(listener("small", engine=engine, buffers=64, buffer_size="4K")
+                          + listener("other", engine=engine))
     clients = [NeverReader(daemon.addresses("small")[0], 16 * KIB) for _ in range(20)]
 
     def all_stuck():
@@ -335,22 +313,9 @@ def test_a_bulk_sender_is_counted_to_the_last_byte(start_daemon, engine):
 # ---- chargen ----
 
 
-def test_chargen_sends_the_pattern(start_daemon, engine):
-    daemon = start_daemon(listener("chargen", service="chargen", engine=engine))
-    size = 3 * MIB + 17
-    with connect(daemon.addresses("chargen")[0], receive_buffer=64 * KIB) as s:
-        assert receive(s, size) == chargen_text(size)
-    daemon.wait_closed("chargen")
-    stats = daemon.stats("chargen")
-    assert stats["bytes_out"] >= size and stats["bytes_in"] == 0
-    assert operations(stats)["count"] > 0
-
-
 def test_chargen_with_the_smallest_buffers_sends_whole_lines(start_daemon, engine):
     """A chunk shorter than the pattern's period holds as many whole lines as fit, again and again."""
-    daemon = start_daemon(
-        listener("chargen", service="chargen", engine=engine, buffers=16, buffer_size="4K")
-    )
+    daemon = start_daemon(listener("chargen", service="chargen", engine=engine, buffers=16, buffer_size="4K"))
     line = CHARGEN_LINE + len(b"\r\n")
     batch = chargen_text(4 * KIB // line * line)
     with daemon.connect("chargen") as s:
@@ -366,31 +331,13 @@ def test_chargen_sends_after_a_half_close_and_ignores_input(start_daemon, engine
         wait_until(lambda: daemon.stats("chargen")["bytes_in"] == 100 * KIB, "input is read")
         assert receive(s, size) == chargen_text(size)
     daemon.wait_closed("chargen")
-
-
-def test_chargen_clients_that_leave_are_let_go(start_daemon, engine):
-    daemon = start_daemon(listener("chargen", service="chargen", engine=engine))
-    before = daemon.descriptors()
-    for i in range(30):
-        with daemon.connect("chargen") as s:
-            if i % 3 == 0:
-                s.shutdown(socket.SHUT_WR)
-            receive(s, 1 + i * 10000)
-    daemon.wait_closed("chargen")
     stats = daemon.stats("chargen")
-    closed = stats["connections"]["closed"]
-    assert closed["peer"] + closed["reset"] == sum(closed.values()) == 30
-    assert stats["pool"]["free"] >= stats["pool"]["chunks"] - 1  # one holds the pattern
-    wait_until(lambda: daemon.descriptors() <= before, "descriptors are closed")
+    assert stats["bytes_out"] >= size and operations(stats)["count"] > 0
 
 
 def test_chargen_clients_that_never_read_cost_nothing(start_daemon, engine):
-    daemon = start_daemon(
-        listener("chargen", service="chargen", engine=engine) + listener("echo", engine=engine)
-    )
-    clients = [
-        connect(daemon.addresses("chargen")[0], receive_buffer=4 * KIB) for _ in range(20)
-    ]
+    daemon = start_daemon(listener("chargen", service="chargen", engine=engine) + listener("echo", engine=engine))
+    clients = [connect(daemon.addresses("chargen")[0], receive_buffer=4 * KIB) for _ in range(20)]
     state = {}
 
     def is_quiet():
@@ -434,9 +381,7 @@ def test_ipv6(start_daemon, engine):
 def test_every_port_of_a_range_serves(start_daemon, engine, loopback_ports):
     host, first = loopback_ports
     daemon = start_daemon(
-        listener(
-            "echo", engine=engine, address=[f"{host}:{first}-{first + 3}", "127.0.0.1:0"], workers=2
-        )
+        listener("echo", engine=engine, address=[f"{host}:{first}-{first + 3}", "127.0.0.1:0"], workers=2)
     )
     addresses = daemon.addresses("echo")
     assert addresses[:4] == [(host, first + i) for i in range(4)] and len(addresses) == 5

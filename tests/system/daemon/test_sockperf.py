@@ -24,12 +24,8 @@ def sockperf(daemon, command, *options, seconds=1):
     """The output of sockperf, without its colours."""
     host, port = daemon.addresses("sockperf")[0]
     arguments = [requires("sockperf"), command, "--tcp", "-i", host, "-p", str(port)]
-    result = subprocess.run(
-        ["timeout", "-k", "5", str(TIMEOUT), *arguments, "-t", str(seconds), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    result = subprocess.run(["timeout", "-k", "5", str(TIMEOUT), *arguments, "-t", str(seconds), *options],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     text = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout)
     assert result.returncode == 0, text
     return text

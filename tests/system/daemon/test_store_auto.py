@@ -14,10 +14,8 @@ MIB = 1 << 20
 @pytest.fixture
 def serve(start_daemon, engine):
     def start(path, keys="", **listener_keys):
-        return start_daemon(
-            f"[export disk]\npath = {path}\ncreate = yes\nsize = 8M\n{keys}\n"
-            + listener("nbd", service="nbd", engine=engine, exports="disk", **listener_keys)
-        )
+        return start_daemon(f"[export disk]\npath = {path}\ncreate = yes\nsize = 8M\n{keys}\n"
+                            + listener("nbd", service="nbd", engine=engine, exports="disk", **listener_keys))
 
     return start
 

@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from conftest import LATER, TIMEOUT, listener, wait_until
+from conftest import TIMEOUT, failed_start, listener, wait_until
 from nbd_client import READ, WRITE, connect
 
 MINUTES = 4
@@ -87,10 +87,8 @@ def test_a_device_that_stays_hung_does_not_stop_the_daemon_from_ending(faulty):
 def grown(daemon, tmp_path, **keys):
     """The faulty daemon's configuration with one more listener for another export."""
     config = daemon.config_path.read_text().replace(f"control = {daemon.control}\n", "")
-    return config + (
-        f"[export disk2]\npath = {tmp_path}/disk2\nsize = 8M\ncreate = yes\nstore = threads\n"
-        + listener("more", service="nbd", exports="disk2", **keys)
-    )
+    return config + (f"[export disk2]\npath = {tmp_path}/disk2\nsize = 8M\ncreate = yes\nstore = threads\n"
+                     + listener("more", service="nbd", exports="disk2", **keys))
 
 
 def has_open(daemon, name):
@@ -110,10 +108,8 @@ def test_file_systems_that_hang_do_not_keep_a_reload(faulty, tmp_path):
     """Opening takes for ever: refused, or unavailable; and a new start when it works again.  Three of
     them take no longer than one: not the time after which nbctl gives up."""
     disks = [f"disk{i}" for i in range(2, 5)]
-    more = "".join(
-        f"[export {disk}]\npath = {tmp_path}/{disk}\nsize = 8M\ncreate = yes\nstore = threads\n"
-        for disk in disks[1:]
-    )
+    more = "".join(f"[export {disk}]\npath = {tmp_path}/{disk}\nsize = 8M\ncreate = yes\nstore = threads\n"
+                   for disk in disks[1:])
     faulty.say("open wait")
     faulty.write_config(grown(faulty, tmp_path) + "exports = disk3, disk4\n" + more)
     begin = time.monotonic()
@@ -139,15 +135,9 @@ def test_a_file_system_that_hangs_does_not_keep_the_start(faulty, start_daemon):
     """A daemon whose file system hangs at its start logs that and ends."""
     orders = faulty.directory / "open"
     orders.write_text("open wait")
-    other = start_daemon(
-        f"[export disk]\npath = {faulty.directory}/disk\nsize = 8M\ncreate = yes\n"
-        + listener("nbd", service="nbd", exports="disk"),
-        env={**faulty.env, "FAULTY": str(orders)},
-        ready=False,
-    )
-    other.may_fail = True
-    assert other.process.wait(TIMEOUT) == LATER
-    assert other.log().count(f"open {faulty.directory}/disk: no answer within 10 s") == 1
+    log = failed_start(start_daemon, f"[export disk]\npath = {faulty.directory}/disk\nsize = 8M\ncreate = yes\n"
+                       + listener("nbd", service="nbd", exports="disk"), env={**faulty.env, "FAULTY": str(orders)})
+    assert log.count(f"open {faulty.directory}/disk: no answer within 10 s") == 1
 
 
 def test_a_certificate_s_file_system_that_hangs_does_not_keep_a_reload(start_faulty, tmp_path):
@@ -175,9 +165,7 @@ def test_workers_that_hang_while_they_start_do_not_keep_a_reload(faulty, tmp_pat
     longer than one."""
     faulty.say("again wait")
     grow = grown(faulty, tmp_path, optional=optional, workers=2, address=f"unix:{tmp_path}/socket")
-    grow += "".join(
-        listener(name, service="nbd", exports="disk2", optional=optional) for name in ["m3", "m4"]
-    )
+    grow += "".join(listener(name, service="nbd", exports="disk2", optional=optional) for name in ["m3", "m4"])
     faulty.write_config(grow)
     begin = time.monotonic()
     with fed(faulty):

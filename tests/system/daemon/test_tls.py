@@ -16,12 +16,12 @@ import tempfile
 import threading
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, as_nobody, is_ready, listener, requires, rows_of, wait_until
+from conftest import (NBSERVED, TIMEOUT, as_nobody, check_config, failed_start, is_ready, listener, make_certificate,
+                      requires, rows_of, wait_until)
+from traffic import receive, receive_all, together
 
-with tempfile.NamedTemporaryFile("w", suffix=".ini") as _file:
-    _file.write("[server]\n" + listener("x", tls="user"))
-    _file.flush()
-    if b"has no OpenSSL" in subprocess.run([NBSERVED, "--check-config", "-c", _file.name], stdout=-1, stderr=-2).stdout:
+with tempfile.TemporaryDirectory() as _folder:
+    if "has no OpenSSL" in check_config(_folder, listener("x", tls="user"))[1]:
         pytest.skip("this build has no OpenSSL", allow_module_level=True)
 
 RECORD = 16384
@@ -36,24 +36,6 @@ def openssl(*arguments, **options):
     return subprocess.run(["openssl", *map(str, arguments)], check=True, stdout=-1, stderr=-1, timeout=TIMEOUT, **options)
 
 
-def make_certificate(directory, name, days=90, algorithm="ec"):
-    """A self-signed certificate for loopback and its key, in one file; its path."""
-    how = {"ec": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["rsa:2048"]}[algorithm]
-    key, certificate, both = (directory / f"{name}.{end}" for end in ["key", "crt", "pem"])
-    openssl(
-        *["req", "-x509", "-newkey", *how, "-nodes", "-keyout", key, "-out", certificate, "-days", days],
-        *["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-    )
-    both.write_bytes(certificate.read_bytes() + key.read_bytes())
-    both.chmod(0o600)
-    return both
-
-
-@pytest.fixture(scope="session")
-def pem(tmp_path_factory):
-    return make_certificate(tmp_path_factory.mktemp("tls"), "first")
-
-
 def client_context(pem=None):
     """Of a client that checks the server's certificate, if there is one to check it with."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -66,22 +48,6 @@ def client_context(pem=None):
 
 def connect(daemon, name, pem=None):
     return client_context(pem).wrap_socket(daemon.connect(name), server_hostname="localhost")
-
-
-def receive_all(s):
-    data = bytearray()
-    while part := s.recv(1 << 16):
-        data += part
-    return bytes(data)
-
-
-def receive(s, count):
-    data = bytearray()
-    while len(data) < count:
-        part = s.recv(count - len(data))
-        assert part, f"ended after {len(data)} of {count} bytes"
-        data += part
-    return bytes(data)
 
 
 def exchange(s, data):
@@ -238,10 +204,8 @@ def test_alpn(start_daemon, pem):
 
 def test_compare_with_and_without_tls(start_daemon, engine, pem, tmp_path):
     """One group, judged as ever: the costs are compared per request, with the bytes of the service."""
-    daemon = start_daemon(
-        listener("plain", service="http", engine=engine)
-        + listener("sealed", service="http", engine=engine, tls="user", tls_certificate=pem)
-    )
+    daemon = start_daemon(listener("plain", service="http", engine=engine)
+                          + listener("sealed", service="http", engine=engine, tls="user", tls_certificate=pem))
     rows, curl = tmp_path / "rows.jsonl", ["curl", "-skf", "{uri}bytes/64K", "-o", tmp_path / "body"]
     done = daemon.nbctl("compare", "--repeat", "2", "--save", rows, "plain", "sealed", "--", *curl)
     assert f"tls by {daemon.status('sealed')['tls']['library']} with aes-128-gcm" in done.stdout
@@ -319,15 +283,8 @@ def test_a_client_that_does_not_read(start_daemon, engine, pem):
 def test_many_connections_share_a_small_pool(start_daemon, engine, pem):
     daemon = start_daemon(both(engine, pem, buffers=16, buffer_size="4K"))
     data = os.urandom(200_000)
-    clients = [connect(daemon, "echo", pem) for _ in range(12)]
-    threads = [threading.Thread(target=lambda s=s: results.append(exchange(s, data) == data)) for s in clients]
     results = []
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for s in clients:
-        s.close()
+    together(*[lambda: results.append(exchange(connect(daemon, "echo", pem), data) == data)] * 12)
     assert results == [True] * 12
     daemon.wait_closed("echo", accepted=12)
 
@@ -405,17 +362,12 @@ def is_polite(daemon, pem, name="echo"):
         assert exchange(s, b"polite") == b"polite"
 
 
-NO_TLS = {
-    "http": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-    "zeros": bytes(1000),
-    "noise": hashlib.shake_256(b"noise").digest(5000),
-    "ssh": b"SSH-2.0-client\r\n",
-    "empty records": b"\x16\x03\x01\x00\x00" * 100,
-    "an alert": b"\x15\x03\x03\x00\x02\x02\x28",
-    "data before the handshake": b"\x17\x03\x03\x00\x05hello",
-    "a record beyond its maximum": b"\x16\x03\x01\xff\xff" + bytes(70_000),
-    "a message beyond its maximum": b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16380),
-}
+NO_TLS = {"http": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "zeros": bytes(1000),
+          "noise": hashlib.shake_256(b"noise").digest(5000), "ssh": b"SSH-2.0-client\r\n",
+          "empty records": b"\x16\x03\x01\x00\x00" * 100, "an alert": b"\x15\x03\x03\x00\x02\x02\x28",
+          "data before the handshake": b"\x17\x03\x03\x00\x05hello",
+          "a record beyond its maximum": b"\x16\x03\x01\xff\xff" + bytes(70_000),
+          "a message beyond its maximum": b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16380)}
 
 
 @pytest.mark.one("engine")
@@ -618,45 +570,24 @@ def test_handshakes_are_evicted_oldest_first(start_daemon, pem):
 # ---- Configuration, certificates, reload ----
 
 
-def refused(start_daemon, text):
-    """The messages of a daemon that refuses to start."""
-    daemon = start_daemon(text, ready=False)
-    assert daemon.process.wait(TIMEOUT) != 0
-    daemon.may_fail = True
-    return daemon.log()
-
-
-def check_config(folder, config):
-    """The errors that --check-config tells."""
-    path = write(folder / "check.ini", config.encode())
-    done = subprocess.run([NBSERVED, "-c", path, "--check-config"], stdout=-1, stderr=-1, timeout=TIMEOUT, text=True)
-    assert done.returncode == 1 and not done.stdout
-    return done.stderr
-
-
-def test_keys_that_do_not_fit(start_daemon, pem):
+def test_keys_that_do_not_fit(tmp_path, pem):
     for keys, said in [
         ({"service": "iperf3", "tls": "user"}, "tls: requires a service that TLS can serve (service is iperf3)"),
         ({"transport": "udp", "engine": "epoll", "tls": "user"}, "tls: requires transport = tcp (transport is udp)"),
         ({"tls_cipher": "aes-256-gcm"}, "tls-cipher: requires tls = user (tls is none)"),
         ({"tls_certificate": pem}, "tls-certificate: requires tls = user (tls is none)"),
         ({"tls": "users"}, "tls: expected none, user, ktls-tx or ktls, got 'users' (did you mean 'user'?)"),
-        (
-            {"engine": "io_uring", "tls": "ktls", "zero_copy_min": "8K"},
-            "zero-copy-min: requires tls = none or user (tls is ktls)",
-        ),
-        (
-            {"engine": "io_uring", "tls": "ktls", "zero_copy_receive": "copy"},
-            "zero-copy-receive: requires tls = none or user (tls is ktls)",
-        ),
-        (
-            {"address": "unix:/run/x.sock", "tls": "ktls-tx"},
-            "address: expected IP:PORT with tls = ktls-tx, got 'unix:/run/x.sock'",
-        ),
+        ({"engine": "io_uring", "tls": "ktls", "zero_copy_min": "8K"},
+         "zero-copy-min: requires tls = none or user (tls is ktls)"),
+        ({"engine": "io_uring", "tls": "ktls", "zero_copy_receive": "copy"},
+         "zero-copy-receive: requires tls = none or user (tls is ktls)"),
+        ({"address": "unix:/run/x.sock", "tls": "ktls-tx"},
+         "address: expected IP:PORT with tls = ktls-tx, got 'unix:/run/x.sock'"),
         ({"tls": "user", "tls_cipher": "rc4"}, "expected aes-128-gcm, aes-256-gcm or chacha20-poly1305, got 'rc4'"),
         ({"service": "discard", "tls": "user", "receive": "drop"}, "receive: requires tls = none (tls is user)"),
     ]:
-        assert said in refused(start_daemon, listener("x", **keys))
+        status, errors = check_config(tmp_path, listener("x", **keys))
+        assert status == 1 and said in errors
 
 
 def test_files_that_cannot_be_used(start_daemon, tmp_path, pem):
@@ -684,9 +615,9 @@ def test_files_that_cannot_be_used(start_daemon, tmp_path, pem):
         (other.with_suffix(".crt"), encrypted, "has no key without a password"),
     ]:
         config = secured("x", certificate, tls_key=key)
-        log = refused(start_daemon, config)
+        log = failed_start(start_daemon, config, 1)
         assert said in log and "listener 'x'" in log, (said, log)
-        errors = check_config(tmp_path, config)
+        errors = check_config(tmp_path, config)[1]
         name = "tls-key" if "tls-key" in log else "tls-certificate"
         line = config.split("\n").index(f"{name} = {key if name == 'tls-key' else certificate}") + 1
         assert f"/check.ini:{line}: [listener x] {name}: " in errors and said.removeprefix("tls-certificate: ") in errors
@@ -708,8 +639,8 @@ def test_files_that_another_user_could_replace_are_refused(start_daemon, tmp_pat
         said = f"{name}: '{path}' belongs to uid {owner}; expected root or the daemon's user as its owner: `chown root {path}`"
         os.chown(path, owner, -1)
         assert said in daemon.nbctl("reload", check=False).stdout
-        assert said in refused(start_daemon, config)
-        assert said in check_config(tmp_path, config)
+        assert said in failed_start(start_daemon, config, 1)
+        assert said in check_config(tmp_path, config)[1]
         os.chown(path, 0, -1)
     daemon.nbctl("reload")
 
@@ -718,13 +649,11 @@ def test_a_daemon_trusts_files_of_its_own_user_and_of_root():
     with tempfile.TemporaryDirectory() as directory:
         program, nobody = as_nobody(NBSERVED, directory)
         pem = make_certificate(pathlib.Path(directory), "lab")
-        path = write(pem.with_suffix(".ini"), secured("x", pem).encode())
         errors = []
         for user, mode in [(nobody["user"], 0o600), (0, 0o640), (pwd.getpwnam("daemon").pw_uid, 0o640)]:
             os.chown(pem, user, nobody["group"])
             pem.chmod(mode)
-            done = subprocess.run([program, "-c", path, "--check-config"], stderr=-1, timeout=TIMEOUT, text=True, **nobody)
-            errors.append(done.stderr)
+            errors.append(check_config(directory, secured("x", pem), program, **nobody)[1])
     assert errors[:2] == ["", ""] and "belongs to uid" in errors[2]
 
 
@@ -744,9 +673,8 @@ def test_roots_check_of_a_configuration_trusts_files_of_the_services_user(tmp_pa
 def test_the_kernels_tls_is_there_or_the_reason_why_not(start_daemon, pem):
     """What the kernel does is tested in a VM (tests/vm/inside_tls.py): not every kernel has the module."""
     modes = ["ktls-tx", "ktls"]
-    daemon = start_daemon(
-        "".join(listener(mode, tls=mode, tls_certificate=pem, optional="yes") for mode in modes) + listener("plain")
-    )
+    daemon = start_daemon("".join(listener(mode, tls=mode, tls_certificate=pem, optional="yes") for mode in modes)
+                          + listener("plain"))
     checks = {item["name"]: item for item in daemon.call("Doctor")["checks"]}
     has = checks["ktls aes-128-gcm"]["ok"]
     for mode in modes:
@@ -758,7 +686,7 @@ def test_the_kernels_tls_is_there_or_the_reason_why_not(start_daemon, pem):
             assert "this kernel has no TLS" in status["reason"] and "; `modprobe tls`" in status["reason"]
     if not has:
         assert checks["ktls aes-128-gcm"]["fix"].startswith("`modprobe tls`")
-        assert "this kernel has no TLS" in refused(start_daemon, listener("x", tls="ktls", tls_certificate=pem))
+        assert "this kernel has no TLS" in failed_start(start_daemon, listener("x", tls="ktls", tls_certificate=pem), 1)
 
 
 def serial_of(daemon, name):
@@ -806,7 +734,7 @@ def test_an_expired_certificate_is_served_and_refused_by_the_check(start_daemon,
     assert re.search("certificate of CN=old by CN=old, -[0-9]+ days left", daemon.nbctl("status").stdout)
     is_polite(daemon, None)
     # Before a start it is an error: there is time to replace it.
-    assert f"tls-certificate: '{pem}': the certificate of CN=old has expired" in check_config(tmp_path, secured("x", pem))
+    assert f"tls-certificate: '{pem}': the certificate of CN=old has expired" in check_config(tmp_path, secured("x", pem))[1]
 
 
 def test_reloads_under_load(start_daemon, engine, tmp_path):

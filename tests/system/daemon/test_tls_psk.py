@@ -6,8 +6,8 @@ import secrets
 import subprocess
 
 import pytest
-from conftest import TIMEOUT, listener, requires, wait_until
-from test_tls import Client, check_config, pem, refused, sessions, write  # noqa: F401 (a fixture)
+from conftest import TIMEOUT, check_config, failed_start, listener, requires, wait_until
+from test_tls import Client, sessions, write
 
 nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
 
@@ -127,7 +127,7 @@ def test_what_is_shown_of_them(start_daemon, keys):
     assert "aes-128-gcm; 2 keys shared with clients" in daemon.nbctl("status").stdout
 
 
-def test_keys_that_cannot_be_used(start_daemon, tmp_path, keys, pem):  # noqa: F811
+def test_keys_that_cannot_be_used(start_daemon, tmp_path, keys, pem):
     good = keys.path.read_text()
     for name, text, mode, said in [
         ("none", None, 0o600, "No such file or directory; make it: `psktool -u NAME -p FILE`"),
@@ -142,17 +142,15 @@ def test_keys_that_cannot_be_used(start_daemon, tmp_path, keys, pem):  # noqa: F
         if text is not None:
             write(path, text.encode()).chmod(mode)
         config = listener("x", tls="user", tls_psk_file=path)
-        log = refused(start_daemon, config)
+        log = failed_start(start_daemon, config, 1)
         assert "listener 'x' (" in log and ": tls-psk-file: " in log and said in log, log
         assert not any(key in log for key in keys.keys.values())
-        checked = check_config(tmp_path, config)
+        checked = check_config(tmp_path, config)[1]
         assert "/check.ini:5: [listener x] tls-psk-file: " in checked and said in checked, checked
-    for more, said in [
-        ({"tls_cipher": "aes-256-gcm"}, "tls-cipher: expected one with SHA-256"),
-        ({"tls_certificate": pem}, "tls-certificate: expected none with tls-psk-file"),
-    ]:
-        assert said in check_config(tmp_path, listener("x", tls="user", tls_psk_file=keys.path, **more))
-    assert "requires tls = user" in check_config(tmp_path, listener("x", tls_psk_file=keys.path))
+    for more, said in [({"tls_cipher": "aes-256-gcm"}, "tls-cipher: expected one with SHA-256"),
+                       ({"tls_certificate": pem}, "tls-certificate: expected none with tls-psk-file")]:
+        assert said in check_config(tmp_path, listener("x", tls="user", tls_psk_file=keys.path, **more))[1]
+    assert "requires tls = user" in check_config(tmp_path, listener("x", tls_psk_file=keys.path))[1]
 
 
 def writable_memory(pid):

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import NBCTL, NBSERVED, TIMEOUT, listener, requires, twin_address, wait_until
+from conftest import NBCTL, TIMEOUT, check_config, listener, requires, run, twin_address, wait_until
 from test_options import affinity_of
 
 MINUTES = 1.7
@@ -115,10 +115,8 @@ def test_many_clients_with_bursts(start_daemon, engine):
 
 
 def test_a_wildcard_answers_from_where_it_was_asked(start_daemon, engine):
-    daemon = start_daemon(
-        udp("four", engine=engine, address="0.0.0.0:0", workers=2)
-        + udp("six", engine=engine, address="[::]:0")
-    )
+    daemon = start_daemon(udp("four", engine=engine, address="0.0.0.0:0", workers=2)
+                          + udp("six", engine=engine, address="[::]:0"))
     port = daemon.addresses("four")[0][1]
     for host in ["127.0.0.1", "127.0.0.2", "127.9.9.9"]:
         with client((host, port)) as s:  # connected: an answer from another address would not reach it
@@ -188,10 +186,8 @@ def test_no_reflector_is_answered(start_daemon, engine):
 
 
 def test_allow_and_limits(start_daemon, engine):
-    daemon = start_daemon(
-        udp("shut", engine=engine, allow="10.0.0.0/8")
-        + udp("one", engine=engine, **{"max-connections-per-address": 1})
-    )
+    daemon = start_daemon(udp("shut", engine=engine, allow="10.0.0.0/8")
+                          + udp("one", engine=engine, **{"max-connections-per-address": 1}))
     with client(daemon.addresses("shut")[0]) as s:
         s.send(b"please")
         nothing_comes(daemon, s, "shut", dropped=1)
@@ -297,21 +293,6 @@ def test_the_command_to_try_it_sends_datagrams(start_daemon):
         assert f":{daemon.port(service)}" in example or f"-p {daemon.port(service)}" in example
 
 
-def test_a_group_is_joined_and_answers_with_its_own_address(start_daemon, engine):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        if s.connect_ex(("239.192.16.7", 1)):
-            pytest.skip("no route to groups here")
-    daemon = start_daemon(udp("group", engine=engine, address="239.192.16.7:0", workers=2))
-    port = daemon.addresses("group")[0][1]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.settimeout(TIMEOUT)
-        s.sendto(b"all of you", ("239.192.16.7", port))
-        data, (host, source_port) = s.recvfrom(64)
-        assert data == b"all of you" and source_port == port
-        assert not host.startswith("239.")
-    assert settled(daemon, "group")["in"] == 1
-
-
 def test_reload_loses_nothing_and_keeps_the_order(start_daemon, engine):
     daemon = start_daemon(udp("echo", engine=engine, address="127.0.0.1:0", **WHOLE))
     address = daemon.addresses("echo")[0]
@@ -363,21 +344,11 @@ def test_a_refused_reload_takes_no_client(start_daemon, engine, moves):
 
 
 def test_the_configuration_refuses_what_udp_lacks(tmp_path):
-    def refused(text):
-        path = tmp_path / "nbserved.ini"
-        path.write_text(text)
-        done = subprocess.run(
-            [str(NBSERVED), "--check-config", "-c", str(path)], capture_output=True, text=True
-        )
-        assert done.returncode != 0
-        return done.stderr + done.stdout
-
-    assert "transport = tcp" in refused(udp("x", service="http"))
-    assert "IP:PORT" in refused(udp("x", address="unix:/tmp/x.sock"))
-    assert "requires transport = tcp" in refused(
-        udp("x", engine="io_uring", **{"zero-copy-min": "16K"})
-    )
-    assert "expected one for transport udp" in refused(udp("x", engine="rdma"))
+    for keys, said in (({"service": "http"}, "transport = tcp"), ({"address": "unix:/tmp/x.sock"}, "IP:PORT"),
+                       ({"engine": "io_uring", "zero_copy_min": "16K"}, "requires transport = tcp"),
+                       ({"engine": "rdma"}, "expected one for transport udp")):
+        status, errors = check_config(tmp_path, udp("x", **keys))
+        assert status != 0 and said in errors
 
 
 # ---- Limits ----
@@ -410,9 +381,7 @@ def test_chargen_answers_each_datagram(start_daemon, engine):
 
 def test_no_service_is_an_amplifier(start_daemon, engine):
     services = ["echo", "discard", "chargen", "sockperf"]
-    daemon = start_daemon(
-        "".join(udp(name, engine=engine, service=name, address="0.0.0.0:0") for name in services)
-    )
+    daemon = start_daemon("".join(udp(name, engine=engine, service=name, address="0.0.0.0:0") for name in services))
     host, seeded = own_address(), random.Random(16)
     for name in services:
         sent = 0
@@ -432,19 +401,21 @@ def test_no_service_is_an_amplifier(start_daemon, engine):
 # ---- Generators ----
 
 
+def sockperf(mode, *options):
+    """Its output; it is run again if it had too little CPU time for a result."""
+    for _ in range(10):
+        text = re.sub(r"\x1b\[[0-9;]*m", "", run(requires("sockperf"), mode, "-t", "1", *options))
+        if "[Total Run]" in text:
+            break
+    return text
+
+
 @pytest.mark.parametrize("mode", ["ping-pong", "under-load", "throughput"])
 def test_sockperf(start_daemon, engine, mode):
     daemon = start_daemon(udp("sockperf", engine=engine, service="sockperf", **WHOLE))
     host, port = daemon.addresses("sockperf")[0]
     options = ["--data-integrity"] if mode == "ping-pong" else ["--mps", "2000"]
-    done = subprocess.run(
-        ["timeout", "-k", "5", str(TIMEOUT), requires("sockperf"), mode, "-i", host, "-p",
-         str(port), "-t", "1", "-m", "600", *options],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    text = sockperf(mode, "-i", host, "-p", port, "-m", "600", *options)
     operations = daemon.stats("sockperf")["operations"]
     if mode == "throughput":
         assert operations["count"]["count"] > 0 and stats_of(daemon, "sockperf")["out"] == 0
@@ -471,10 +442,8 @@ UDP_SEGMENT = 103
 
 
 def test_merged_datagrams_come_back_one_by_one(start_daemon, engine):
-    daemon = start_daemon(
-        udp("echo", engine=engine, **WHOLE)
-        + udp("plain", engine=engine, features="-udp_gro, -udp_gso", **WHOLE)
-    )
+    daemon = start_daemon(udp("echo", engine=engine, **WHOLE)
+                          + udp("plain", engine=engine, features="-udp_gro, -udp_gso", **WHOLE))
     for name in ["echo", "plain"]:
         with client(daemon.addresses(name)[0]) as s:
             try:
