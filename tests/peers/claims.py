@@ -82,7 +82,7 @@ def drop_rows(path, labels):
         path.write_text("".join(kept))
 
 
-def measure(build, scene, rows, extra, end, load_seconds):
+def measure(build, scene, rows, extra, end, load_seconds=60):
     with Daemon(build, scene) as daemon:
         for load in scene.loads:
             start = time.monotonic()
@@ -92,8 +92,8 @@ def measure(build, scene, rows, extra, end, load_seconds):
             drop_rows(rows, {load.label})
             done = subprocess.run(
                 [build / "nbbench", "-s", daemon.control, "compare", "--quiet", "--label",
-                 load.label, "--time", str(load_seconds), "--save", rows, *load.listeners, "--",
-                 *load.command],
+                 load.label, *(["--repeat", str(load.rounds)] if load.rounds else ["--time", str(load_seconds)]),
+                 "--save", rows, *load.listeners, "--", *load.command],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 timeout=load_seconds + 12 * VISIT_SECONDS * len(load.listeners))
             print(f"{scene.name}: {load.label} ({time.monotonic() - start:.0f} s)"

@@ -19,8 +19,11 @@ REQUESTS = {(1, 1): 4000, (1, 16): 40000, (50, 1): 16000, (50, 16): 160000, (100
 FEATURES = ("registered_ring", "multishot_recv", "buffer_ring",
             "incremental_buffers", "recv_bundle", "silent_send", "defer_taskrun")
 ZC_SIZES = (4, 16, 64, 256)  # KiB
+ECHO_SIZES = (64, 1024, 8192, 16384)
+THINK_MS = {"polls": 50, "sleeps": 1200}  # between requests: the kernel's thread of sqpoll sleeps after 1 s
 LATENCIES_US = (100, 5000)  # as a flash device's, and as a disk's
 VM_ROUNDS = 6  # the least that can decide: see claims_rows.py
+LONG_ROUNDS = 8
 LOSSES_PERCENT = (0, 1)  # of the packets towards the server
 PINNED = ("taskset", "-c", str(CLIENT_CPU))
 
@@ -30,6 +33,7 @@ class Load:
     label: str
     listeners: tuple
     command: tuple
+    rounds: int = 0  # of visits that are long; 0: until it is known
 
 
 @dataclasses.dataclass
@@ -50,8 +54,8 @@ def listener(name, engine, service="echo", cpus=SERVER_CPU, **keys):
                    max_connections=20000, **keys)
 
 
-def redis(connections, pipeline):
-    return (*PINNED, "redis-benchmark", "-p", "{port}", "-d", "512", "-c", str(connections), "-P",
+def redis(connections, pipeline, size=512):
+    return (*PINNED, "redis-benchmark", "-p", "{port}", "-d", str(size), "-c", str(connections), "-P",
             str(pipeline), "-n", str(REQUESTS[connections, pipeline]), "-t", "set", "-q")
 
 
@@ -74,8 +78,55 @@ def polling_scene():
     config = (listener("plain", "io_uring")
               + listener("sqpoll", "io_uring", sqpoll=third)
               + listener("busy-poll", "io_uring", busy_poll="100us"))
-    return Scene("polling", config, [Load(f"polling, {c} x {p}", names, redis(c, p))
-                                     for c, p in ((1, 1), (50, 16))])
+    loads = [Load(f"polling, {c} x {p}", names, redis(c, p)) for c, p in ((1, 1), (50, 16))]
+    return Scene("polling", config, [*loads, Load("polling, 8 B", names, redis(1, 1, 8))])
+
+
+def fio_nbd(*words):
+    return (*PINNED, "fio", "--name=x", "--ioengine=nbd", "--thread", "--group_reporting", "--output-format=json",
+            "--uri=nbd://127.0.0.1:{port}/disk", "--size=64m", *words)
+
+
+def sleep_scene():
+    """A client that thinks between requests: less, and more, than the kernel's thread polls."""
+    third = next((cpu for cpu in ALL_CPUS if cpu not in (CLIENT_CPU, SERVER_CPU)), CLIENT_CPU)
+    config = section("export", "disk", store="memory", size="64M") + "".join(
+        listener(name, "io_uring", "nbd", exports="disk", sqpoll=sqpoll)
+        for name, sqpoll in (("plain", None), ("sqpoll", third)))
+    return Scene("sleep", config, [
+        Load(f"sqpoll {state}", ("plain", "sqpoll"), fio_nbd(
+            "--rw=randread", "--bs=4k", "--iodepth=1", "--number_ios=3", f"--thinktime={ms}ms"), LONG_ROUNDS)
+        for state, ms in THINK_MS.items()])
+
+
+def sizes_scene():
+    """One of the io_uring listeners has so few buffers that they fit into a CPU's cache."""
+    config = listener("epoll", "epoll") + listener("io_uring", "io_uring") + listener("few-buffers", "io_uring",
+                                                                                      buffers=16)
+    return Scene("sizes", config, [Load(f"echo of {size} B", ("epoll", "io_uring", "few-buffers"), redis(50, 1, size))
+                                   for size in ECHO_SIZES])
+
+
+def receive_scene():
+    """epoll receives datagrams by recvmmsg, io_uring by recvmsg of many shots."""
+    sockperf = (*PINNED, "sockperf", "throughput", "-i", "127.0.0.1", "-p", "{port}", "-m", "64", "-t", "1")
+    config = "".join(listener(engine, engine, "sockperf", transport="udp") for engine in ("epoll", "io_uring"))
+    return Scene("receive", config, [Load("datagrams of 64 B", ("epoll", "io_uring"), sockperf, LONG_ROUNDS)])
+
+
+def http_scene():
+    config = listener("epoll", "epoll", "http") + listener("io_uring", "io_uring", "http")
+    wrk = (*PINNED, "wrk", "-t1", "-c64", "-d1", "http://127.0.0.1:{port}/")
+    return Scene("http", config, [Load("http, 64 connections", ("epoll", "io_uring"), wrk)])
+
+
+def scans_scene():
+    """32 scans of a file that is cached; worker has three processes, unless it is configured."""
+    stores = ("threads", "io_uring", "blocking")
+    config = section("export", "disk", path="{directory}/disk", threads=3) + "".join(
+        listener(store, "io_uring", "nbd", cpus="any", store=store, exports="disk") for store in stores)
+    return Scene("scans", config, [Load("32 scans", stores, fio_nbd(
+        "--rw=read", "--bs=128k", "--iodepth=4", "--numjobs=32", "--time_based", "--runtime=300ms"))], {"disk": 64 << 20})
 
 
 def features_scene():
@@ -197,7 +248,7 @@ def loss_scene(addresses):
 
 def scenes():
     return [echo_scene(), polling_scene(), features_scene(), ring_scene(),
-            zero_copy_scene(),
+            zero_copy_scene(), sleep_scene(), sizes_scene(), receive_scene(), http_scene(), scans_scene(),
             files_scene("cached", "100 files, cached"),
             files_scene("direct", "100 files, O_DIRECT on this disk", direct="yes")]
 

@@ -4,6 +4,7 @@ import math
 
 import claims
 import claims_rows
+import claims_scenes
 import claims_table
 import pytest
 from claims_rows import BETTER, SAME, WORSE, Ratio, Rows, judge
@@ -100,3 +101,12 @@ def test_near_dpdk_is_at_most_twice_its_instructions_under_each_load():
     assert [decide(thread) for thread in (2000, 2001)] == [claims_table.HOLDS, claims_table.FAILS]
     with pytest.raises(claims_rows.Missing):
         claims_table.near_dpdk(Rows("nbctl"))
+
+
+def test_every_scene_has_the_listeners_of_its_loads():
+    address = "10.0.0.1"
+    scenes = [*claims_scenes.scenes(), claims_scenes.latency_scene(100), claims_scenes.sides_scene(address),
+              claims_scenes.datagram_scene(address), claims_scenes.loss_scene({("rxe", 1): address})]
+    for scene in scenes:
+        served = {line[len("[listener "):-1] for line in scene.config.splitlines() if line.startswith("[listener ")}
+        assert all(set(load.listeners) <= served for load in scene.loads), scene.name
