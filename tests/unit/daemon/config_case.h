@@ -60,7 +60,17 @@ static inline const char *errors_of(const char *text)
 
 #define assert_errors(text, expected) assert_string_equal(errors_of(text), expected)
 
-/* The error of one more line in a good listener, without where it is. */
+/* The text has one error, which begins with where and ends with what. */
+static inline void assert_error(const char *text, const char *where, const char *what)
+{
+	const char *error = errors_of(text);
+
+	assert_ptr_equal(strstr(error, where), error);
+	assert_has(error, what);
+	assert_string_equal(strstr(error, what) + strlen(what), "\n");
+}
+
+/* The only error of one more line in a good listener, without where it is. */
 static inline const char *refusal(const char *setting)
 {
 	char text[1024];
@@ -69,5 +79,6 @@ static inline const char *refusal(const char *setting)
 	snprintf(text, sizeof(text), GOOD "%s\n", setting);
 	error = errors_of(text);
 	assert_int_equal(strncmp(error, "f:4: [listener a] ", 18), 0);
+	assert_string_equal(strchr(error, '\n'), "\n");
 	return error + 18;
 }

@@ -84,49 +84,31 @@ TEST(a_configuration_without_listeners_is_fine)
 	assert_int_equal(c->listener_count, 0);
 }
 
-TEST(values_out_of_range_name_the_range)
+TEST(a_refused_value_names_what_is_expected)
 {
-	assert_string_equal(refusal("workers = 0"),
-			    "workers: expected a number from 1 to 64 or auto, got '0'\n");
-	assert_string_equal(refusal("workers = 65"),
-			    "workers: expected a number from 1 to 64 or auto, got '65'\n");
-	assert_string_equal(refusal("max-connections = -1"),
-			    "max-connections: expected a number from 0 to 1000000, got '-1'\n");
-	assert_string_equal(refusal("buffers = 15"),
-			    "buffers: expected a number from 16 to 32768, got '15'\n");
-	assert_string_equal(
-		refusal("busy-poll = 2s"),
-		"busy-poll: expected a duration (us, ms, s, min, h) from 0 to 1s or auto, "
-		"got '2s'\n");
-	assert_string_equal(refusal("idle-timeout = 30"),
-			    "idle-timeout: expected a duration (us, ms, s, min, h) from 0 to 24h, "
-			    "got '30'\n");
-	assert_string_equal(
-		refusal("zero-copy-min = 1GB"),
-		"zero-copy-min: expected a size (K, M, G, T) from 0 to 1G, got '1GB'\n");
-}
+	static const char *const cases[][2] = {
+		{ "workers = 0", "workers: expected a number from 1 to 64 or auto, got '0'\n" },
+		{ "workers = 65", "a number from 1 to 64 or auto, got '65'\n" },
+		{ "max-connections = -1", "a number from 0 to 1000000, got '-1'\n" },
+		{ "buffers = 15", "a number from 16 to 32768, got '15'\n" },
+		{ "busy-poll = 2s", "(us, ms, s, min, h) from 0 to 1s or auto, got '2s'\n" },
+		{ "idle-timeout = 30", "(us, ms, s, min, h) from 0 to 24h, got '30'\n" },
+		{ "zero-copy-min = 1GB", "a size (K, M, G, T) from 0 to 1G, got '1GB'\n" },
+		{ "buffer-size = 5K",
+		  "a power of two (K, M, G, T) from 4K to 1M or auto, got '5K'" },
+		{ "buffer-size = 2K", "from 4K to 1M or auto, got '2K'\n" },
+		{ "buffer-size = 2M", "from 4K to 1M or auto, got '2M'\n" },
+		{ "optional =", "optional: expected yes or no, got ''\n" },
+		{ "allow =",
+		  "127.0.0.0/8 or ::1 (no bits behind the prefix), local or any, got ''" },
+		{ "allow = ::1,,::2", "got ''\n" },
+		{ "allow = ::1,", "got ''\n" },
+		{ "allow = any, ::1", "expected either 'any' or networks, got '::1' as well\n" },
+		{ "allow = ::1, any", "expected either 'any' or networks, got 'any' as well\n" },
+	};
 
-TEST(buffer_size_is_a_power_of_two)
-{
-	assert_string_equal(
-		refusal("buffer-size = 5K"),
-		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '5K'\n");
-	assert_string_equal(
-		refusal("buffer-size = 2K"),
-		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '2K'\n");
-	assert_string_equal(
-		refusal("buffer-size = 2M"),
-		"buffer-size: expected a power of two (K, M, G, T) from 4K to 1M or auto, got '2M'\n");
-}
-
-TEST(an_empty_value_is_an_error)
-{
-	assert_string_equal(refusal("optional ="), "optional: expected yes or no, got ''\n");
-	assert_string_equal(refusal("allow ="),
-			    "allow: expected a network such as 127.0.0.0/8 or ::1 (no bits behind "
-			    "the prefix), local or any, got ''\n");
-	assert_has(refusal("allow = ::1,,::2"), "got ''\n");
-	assert_has(refusal("allow = ::1,"), "got ''\n");
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_has(refusal(cases[i][0]), cases[i][1]);
 }
 
 TEST(cpus_beyond_this_host_are_an_error)
@@ -151,24 +133,21 @@ TEST(cpus_beyond_this_host_are_an_error)
 /* A transport, its engines and its services go together. */
 TEST(transports_keep_to_their_own)
 {
-	assert_errors("[listener a]\naddress = 127.0.0.1:1\nservice = rping\n",
-		      "f:3: [listener a] service: expected one for transport tcp, got 'rping' (it "
-		      "needs `transport = rdma`)\n");
+	assert_error("[listener a]\naddress = 127.0.0.1:1\nservice = rping\n",
+		     "f:3: [listener a] service:", "got 'rping' (it needs `transport = rdma`)");
 #ifdef NB_RDMA
 	assert_string_equal(refusal("engine = rdma"),
 			    "engine: expected one for transport tcp, got 'rdma' (it needs "
 			    "`transport = rdma`)\n");
-	assert_errors(GOOD "transport = rdma\nengine = epoll\n",
-		      "f:5: [listener a] engine: expected one for transport rdma, got 'epoll' (it "
-		      "needs `transport = tcp`)\n");
+	assert_error(GOOD "transport = rdma\nengine = epoll\n",
+		     "f:5: [listener a] engine:", "got 'epoll' (it needs `transport = tcp`)");
 	assert_errors(GOOD "transport = rdma\nsqpoll = yes\n",
 		      "f:5: [listener a] sqpoll: requires engine = io_uring (transport is rdma)\n");
-	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = http\n",
-		      "f:4: [listener a] service: expected one for transport rdma, got 'http' (it "
-		      "needs `transport = tcp`)\n");
-	assert_errors("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = rping\n"
-		      "qp-type = ud\n",
-		      "f:5: [listener a] qp-type: expected rc with service rping, got 'ud'\n");
+	assert_error("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = http\n",
+		     "f:4: [listener a] service:", "got 'http' (it needs `transport = tcp`)");
+	assert_error("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = rping\n"
+		     "qp-type = ud\n",
+		     "f:5: [listener a] qp-type:", "expected rc with service rping, got 'ud'");
 #else
 	assert_has(refusal("transport = rdma"),
 		   "transport: got 'rdma', but this build is without RDMA; ");
@@ -179,18 +158,11 @@ TEST(transports_keep_to_their_own)
 /* A key that depends on a refused value is not judged by that value's default. */
 TEST(a_refused_value_is_one_error)
 {
-	assert_errors(
-		"[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
-		"qp-type = ud\n",
-		"f:3: [listener a] transport: expected tcp, udp or rdma, got 'rmda' (did you mean "
-		"'rdma'?)\n");
-	assert_errors(GOOD "engine = urin\nsqpoll = 0\n",
-		      "f:4: [listener a] engine: expected auto, rdma, epoll, io_uring-poll or "
-		      "io_uring, got 'urin'\n");
-	assert_errors(
-		"[export x]\npath = x\n",
-		"f:2: [export x] path: expected an absolute path in ASCII, no white space, up "
-		"to 180 bytes or none, got 'x'\n");
+	assert_error("[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
+		     "qp-type = ud\n",
+		     "f:3: [listener a] transport:", "got 'rmda' (did you mean 'rdma'?)");
+	assert_error(GOOD "engine = urin\nsqpoll = 0\n", "f:4: [listener a] engine:", "got 'urin'");
+	assert_error("[export x]\npath = x\n", "f:2: [export x] path:", "got 'x'");
 	assert_errors(
 		"[export x]\npath = /x\nsize = 5X\ncreate = yes\ndirect = ye\n",
 		"f:3: [export x] size: expected a size (K, M, G, T) from 0 to 1048576T, got '5X'\n"
@@ -205,9 +177,8 @@ TEST(words_are_suggested)
 	assert_has(refusal("engine = eploll"), "got 'eploll' (did you mean 'epoll'?)\n");
 	assert_has(refusal("workers = atuo"), "(did you mean 'auto'?)\n");
 	assert_has_not(refusal("engine = kqueue"), "did you mean");
-	assert_errors("[server]\nlog-level = warn\n",
-		      "f:2: [server] log-level: expected error, warning, info or debug, "
-		      "got 'warn' (did you mean 'warning'?)\n");
+	assert_error("[server]\nlog-level = warn\n",
+		     "f:2: [server] log-level:", "got 'warn' (did you mean 'warning'?)");
 	assert_errors("[listener a]\naddress = 127.0.0.1:1\nservice = ehco\n",
 		      "f:3: [listener a] service: expected " SERVICES ", got 'ehco' "
 		      "(did you mean 'echo'?)\n");
@@ -217,18 +188,15 @@ TEST(paths_are_absolute_and_fit_a_socket_address)
 {
 	char text[256];
 
-	assert_errors("[server]\ncontrol = run/c\n",
-		      "f:2: [server] control: expected an absolute path in ASCII, no white space, "
-		      "up to 107 bytes, got 'run/c'\n");
+	assert_error("[server]\ncontrol = run/c\n", "f:2: [server] control:", "got 'run/c'");
 	assert_has(errors_of("[server]\ncontrol = /a b\n"), "got '/a b'\n");
 	assert_has(errors_of("[server]\ncontrol = /\xc3\xa4\n"), "got '/\\xc3\\xa4'\n");
 	snprintf(text, sizeof(text), "[server]\ncontrol = /%0106d\n", 0);
 	config_free(load(text));
 	snprintf(text, sizeof(text), "[server]\ncontrol = /%0107d\n", 0);
 	errors_of(text);
-	assert_errors("[server]\ncontrol-group = a b\n",
-		      "f:2: [server] control-group: expected a name of A-Z, a-z, 0-9, '_', '.', "
-		      "'-', up to 63 bytes, got 'a b'\n");
+	assert_error("[server]\ncontrol-group = a b\n",
+		     "f:2: [server] control-group:", "got 'a b'");
 }
 
 /* Odd lengths only. */
@@ -268,7 +236,7 @@ TEST(lists_have_a_limit)
 			    "'127.0.0.1:16' as well\n");
 }
 
-TEST(an_allow_list_with_any_has_no_other_entry)
+TEST(an_allow_list_of_any_is_none)
 {
 	struct config *c = load(GOOD "allow = any\n");
 
@@ -277,19 +245,15 @@ TEST(an_allow_list_with_any_has_no_other_entry)
 	c = load(GOOD "allow = 0.0.0.0/0\n");
 	assert_int_equal(c->listeners[0].allow_count, 1);
 	config_free(c);
-	assert_string_equal(refusal("allow = any, ::1"),
-			    "allow: expected either 'any' or networks, got '::1' as well\n");
-	assert_string_equal(refusal("allow = ::1, any"),
-			    "allow: expected either 'any' or networks, got 'any' as well\n");
 }
 
 TEST(a_listener_has_at_most_256_ports)
 {
 	config_free(load("[listener a]\nservice = echo\naddress = 127.0.0.1:1-256\n"));
-	assert_errors("[listener a]\nservice = echo\naddress = 127.0.0.1:1-200\n"
-		      "address = 127.0.0.1:1001-1057\n",
-		      "f:4: [listener a] address: expected at most 256 ports in a listener, got "
-		      "'127.0.0.1:1001-1057'\n");
+	assert_error("[listener a]\nservice = echo\naddress = 127.0.0.1:1-200\n"
+		     "address = 127.0.0.1:1001-1057\n",
+		     "f:4: [listener a] address:",
+		     "at most 256 ports in a listener, got '127.0.0.1:1001-1057'");
 }
 
 /* ---- Across keys ---- */
@@ -322,16 +286,33 @@ TEST(connections_do_not_come_to_a_group)
 
 TEST(two_listeners_cannot_share_an_address)
 {
+	static const struct {
+		const char *a, *b;
+		bool overlap;
+	} cases[] = {
+		{ "127.0.0.1:7000-7010", "127.0.0.1:7010-7020", true },
+		{ "[::1]:1", "[0::1]:1", true },
+		{ "127.0.0.1:1", "[::ffff:127.0.0.1]:1", true },
+		{ "127.0.0.1:1", "127.0.0.1:2", false },
+		{ "127.0.0.1:1", "127.0.0.2:1", false },
+		/* wildcards overlap within their family */
+		{ "0.0.0.0:1", "127.0.0.1:1", true },
+		{ "127.0.0.1:1", "0.0.0.0:1", true },
+		{ "[::]:1", "[::1]:1", true },
+		{ "[::]:1", "127.0.0.1:1", false },
+		{ "[::]:1", "0.0.0.0:1", false },
+		{ "0.0.0.0:1", "127.0.0.1:2", false },
+		/* port 0 is another one each time */
+		{ "127.0.0.1:0", "127.0.0.1:0", false },
+		{ "0.0.0.0:0", "127.0.0.1:7008", false },
+	};
+
 	assert_string_equal(
 		overlap("127.0.0.1:7008", "127.0.0.1:7008"),
 		"f:6: [listener b] address: '127.0.0.1:7008' is already used by [listener a] (f:3: 127.0.0.1:7008)\n");
-	assert_string_equal(
-		overlap("127.0.0.1:7000-7010", "127.0.0.1:7010-7020"),
-		"f:6: [listener b] address: '127.0.0.1:7010-7020' is already used by [listener a] (f:3: 127.0.0.1:7000-7010)\n");
-	assert_string_not_equal(overlap("[::1]:1", "[0::1]:1"), "");
-	assert_string_not_equal(overlap("127.0.0.1:1", "[::ffff:127.0.0.1]:1"), "");
-	assert_string_equal(overlap("127.0.0.1:1", "127.0.0.1:2"), "");
-	assert_string_equal(overlap("127.0.0.1:1", "127.0.0.2:1"), "");
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		if ((*overlap(cases[i].a, cases[i].b) != '\0') != cases[i].overlap)
+			fail_msg("%s and %s: '%s'", cases[i].a, cases[i].b, joined);
 }
 
 #ifdef NB_RDMA
@@ -359,22 +340,6 @@ TEST(datagrams_of_rdma_have_ports_of_their_own)
 }
 #endif
 
-TEST(wildcards_overlap_within_their_family)
-{
-	assert_string_not_equal(overlap("0.0.0.0:1", "127.0.0.1:1"), "");
-	assert_string_not_equal(overlap("127.0.0.1:1", "0.0.0.0:1"), "");
-	assert_string_not_equal(overlap("[::]:1", "[::1]:1"), "");
-	assert_string_equal(overlap("[::]:1", "127.0.0.1:1"), "");
-	assert_string_equal(overlap("[::]:1", "0.0.0.0:1"), "");
-	assert_string_equal(overlap("0.0.0.0:1", "127.0.0.1:2"), "");
-}
-
-TEST(port_0_overlaps_nothing)
-{
-	assert_string_equal(overlap("127.0.0.1:0", "127.0.0.1:0"), "");
-	assert_string_equal(overlap("0.0.0.0:0", "127.0.0.1:7008"), "");
-}
-
 TEST(one_listener_cannot_have_an_address_twice)
 {
 	assert_string_equal(
@@ -401,15 +366,7 @@ TEST(features_of_io_uring_need_that_engine)
 TEST(queue_pairs_have_three_types)
 {
 	config_free(load(GOOD "transport = rdma\nengine = rdma\nqp-type = uc\n"));
-	assert_errors(GOOD "transport = rdma\nqp-type = xrc\n",
-		      "f:5: [listener a] qp-type: expected rc, ud or uc, got 'xrc' (did you mean "
-		      "'rc'?)\n");
+	assert_error(GOOD "transport = rdma\nqp-type = xrc\n",
+		     "f:5: [listener a] qp-type:", "got 'xrc' (did you mean 'rc'?)");
 }
 #endif
-
-TEST(freeing_nothing_is_fine)
-{
-	CLEANUP(config_errors_free) struct config_errors errors = { 0 };
-
-	config_free(NULL);
-}

@@ -52,9 +52,7 @@ TEST(a_file_needs_a_path_and_memory_a_size)
 	assert_errors(
 		"[export x]\nstore = io_uring\npath = none\n",
 		"f:3: [export x] path: expected an absolute path, got none (store is io_uring)\n");
-	assert_errors("[export x]\npath = x\n",
-		      "f:2: [export x] path: expected an absolute path in ASCII, no white space, "
-		      "up to 180 bytes or none, got 'x'\n");
+	assert_error("[export x]\npath = x\n", "f:2: [export x] path:", "got 'x'");
 	assert_errors("[export x]\nstore = null\n",
 		      "f:1: [export x] size: expected 1 or more with store = null, got '0'\n");
 	assert_errors(FILE_X "create = yes\nsize = 0\n",
@@ -81,10 +79,9 @@ TEST(keys_that_contradict_each_other_are_errors)
 
 TEST(a_path_belongs_to_one_export)
 {
-	assert_errors(
-		FILE_X "[export y]\npath = /x\n",
-		"f:4: [export y] path: expected a unique path, or `read-only = yes`, got '/x' (f:1: already used "
-		"by [export x]; listeners may share an export, each with its own `store`)\n");
+	assert_error(
+		FILE_X "[export y]\npath = /x\n", "f:4: [export y] path:",
+		"got '/x' (f:1: already used by [export x]; listeners may share an export, each with its own `store`)");
 }
 
 TEST(errors_of_an_export_read_like_those_of_a_listener)
@@ -93,13 +90,9 @@ TEST(errors_of_an_export_read_like_those_of_a_listener)
 
 	assert_errors(FILE_X "pth = /y\n", "f:3: [export x] pth: expected a key of [export NAME], "
 					   "got 'pth' (did you mean 'path'?)\n");
-	assert_errors(
-		FILE_X "store = thread\n",
-		"f:3: [export x] store: expected auto, io_uring, threads, blocking, memory or null, got "
-		"'thread' (did you mean 'threads'?)\n");
-	assert_errors("[export a/b]\n",
-		      "f:1: expected [export NAME] with a name of A-Z, a-z, 0-9, '_', '.', '-', "
-		      "up to 63 bytes, got 'a/b'\n");
+	assert_error(FILE_X "store = thread\n",
+		     "f:3: [export x] store:", "got 'thread' (did you mean 'threads'?)");
+	assert_error("[export a/b]\n", "f:1:", "got 'a/b'");
 	assert_errors(FILE_X "[export x]\n",
 		      "f:3: [export x]: duplicate section, first at line 1\n");
 	for (unsigned i = 0; i <= CONFIG_EXPORTS_MAX; i++)
@@ -156,12 +149,11 @@ TEST(a_listener_reaches_files_through_a_store_of_its_own)
 
 	assert_ptr_equal(c->listeners[0].store, &store_file_threads);
 	config_free(c);
-	assert_errors(DISK "exports = x, ram\nstore = threads\n" FILE_X RAM,
-		      "f:5: [listener l] store: expected export, got "
-		      "'threads': export 'ram' is no file (store = memory)\n");
-	assert_errors(
-		DISK "exports = x\nstore = memory\n" FILE_X,
-		"f:5: [listener l] store: expected export, io_uring, threads or blocking, got 'memory'\n");
+	assert_error(DISK "exports = x, ram\nstore = threads\n" FILE_X RAM,
+		     "f:5: [listener l] store:",
+		     "got 'threads': export 'ram' is no file (store = memory)");
+	assert_error(DISK "exports = x\nstore = memory\n" FILE_X, "f:5: [listener l] store:",
+		     "expected export, io_uring, threads or blocking, got 'memory'");
 }
 
 /* The errors that follow from one wrong word are not repeated. */
@@ -174,15 +166,12 @@ TEST(one_mistake_is_one_error)
 		GOOD "exports = ram\nstore = io_uring\n" RAM,
 		"f:4: [listener a] exports: requires a service with exports (service is echo)\n"
 		"f:5: [listener a] store: requires a service with exports (service is echo)\n");
-	assert_errors("[listener a]\nadress = 127.0.0.1:7008\nservice = echo\n",
-		      "f:2: [listener a] adress: expected a key of [listener NAME], got 'adress' "
-		      "(did you mean 'address'?)\n");
-	assert_errors(DISK "export = ram\n" RAM,
-		      "f:4: [listener l] export: expected a key of [listener NAME], got 'export' "
-		      "(did you mean 'exports'?)\n");
+	assert_error("[listener a]\nadress = 127.0.0.1:7008\nservice = echo\n",
+		     "f:2: [listener a] adress:", "got 'adress' (did you mean 'address'?)");
+	assert_error(DISK "export = ram\n" RAM,
+		     "f:4: [listener l] export:", "got 'export' (did you mean 'exports'?)");
 	assert_errors("[export x]\npth = /x\n", "f:2: [export x] pth: expected a key of [export "
 						"NAME], got 'pth' (did you mean 'path'?)\n");
-	assert_errors("[export x]\nstore = memory\nsiz = 1M\n",
-		      "f:3: [export x] siz: expected a key of [export NAME], got 'siz' (did you "
-		      "mean 'size'?)\n");
+	assert_error("[export x]\nstore = memory\nsiz = 1M\n",
+		     "f:3: [export x] siz:", "got 'siz' (did you mean 'size'?)");
 }

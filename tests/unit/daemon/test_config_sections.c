@@ -37,9 +37,7 @@ TEST(names_of_listeners_are_plain_and_short)
 {
 	char text[256];
 
-	assert_errors("[listener a b]\n",
-		      "f:1: expected [listener NAME] with a name of A-Z, a-z, 0-9, '_', '.', '-', "
-		      "up to 63 bytes, got 'a b'\n");
+	assert_error("[listener a b]\n", "f:1:", "got 'a b'");
 	assert_has(errors_of("[listener \xc3\xa4]\n"), "got '\\xc3\\xa4'\n");
 	assert_has(errors_of("[listener a/b]\n"), "got 'a/b'\n");
 	snprintf(text, sizeof(text), "[listener %063d]\naddress = [::1]:1\nservice = echo\n", 0);
