@@ -253,6 +253,8 @@ static void set_conditions(struct measures *m, const char *text)
 		assert_non_null(made);
 		json_object_set_new(visit->source, "conditions", made);
 		visit->conditions = made;
+		if (i == 0)
+			m->rows[0]->conditions = made;
 	}
 }
 
