@@ -53,7 +53,7 @@ static inline void unit_add(struct CMUnitTest test)
  * pointer by the function that CLEANUP_OF() makes of its own, with _p behind its name. */
 #define CLEANUP(release) __attribute__((cleanup(release)))
 #define CLEANUP_OF(type, release)                                                                  \
-	static inline void release##_p(type *variable)                                             \
+	static inline void release##_p(__typeof__(type) *variable)                                 \
 	{                                                                                          \
 		release(*variable);                                                                \
 	}

@@ -348,6 +348,7 @@ TEST(the_name_of_a_file_that_was_made_is_durable)
 	CLEANUP(disk_free_p) struct disk *d = disk_new("threads", "epoll", -1);
 
 	assert_int_equal(calls.folders, 1);
+	assert_int_equal(d->failures, 0);
 }
 
 TEST(memory_that_cannot_be_aligned_is_refused)
