@@ -10,7 +10,7 @@ from inside_far import BOTH_WAYS, answer_frame, done_by, far_end, in_group, perf
 from inside_rdma import ADDRESSES, LIMIT, add_device, doctor, forged, listener, must, run, running, section, wait_until
 from traffic import together
 
-clean, know, devices = inside_far.clean, inside_far.know, inside_rdma.devices
+clean, know, devices, start_daemon = inside_far.clean, inside_far.know, inside_rdma.devices, inside_rdma.start_daemon
 HOST = ADDRESSES["rxe"]
 VERSION = b"6.06".ljust(16, b"\0")
 BEGINNING = [VERSION, (4096).to_bytes(4, "big"), (64).to_bytes(4, "big"), b"3\0"]

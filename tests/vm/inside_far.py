@@ -9,7 +9,8 @@ from inside_rdma import (ADDRESSES, LIMIT, add_device, client, forged, listener,
                          section, wait_until)
 from traffic import together
 
-device, devices = inside_rdma.device, inside_rdma.devices
+device, devices, start_daemon = inside_rdma.device, inside_rdma.devices, inside_rdma.start_daemon
+
 
 def port_of(daemon, name="r"):
     return daemon.addresses(name)[0][1]

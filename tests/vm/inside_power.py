@@ -11,11 +11,13 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/system"))
+import conftest  # noqa: E402
 from conftest import listener, requires  # noqa: E402
 from inside_nbd import must  # noqa: E402
 from nbd_client import FLUSH, FUA, WRITE, Raw  # noqa: E402
 import nvme_client  # noqa: E402
 
+start_daemon = conftest.start_daemon
 NQN = "nqn.2026-11.example.lab:power"
 MIB, BLOCK = 1 << 20, 4096
 DEVICE_SIZE, DISK_SIZE = 384 * MIB, 8 * MIB

@@ -9,7 +9,7 @@ import pytest
 import inside_rdma
 from inside_rdma import ADDRESSES, BUILD, LIMIT, must, resources, run, section, wait_until
 
-device, devices = inside_rdma.device, inside_rdma.devices
+device, devices, start_daemon = inside_rdma.device, inside_rdma.devices, inside_rdma.start_daemon
 
 CLIENT = str(BUILD / "vm/remote_client")
 
