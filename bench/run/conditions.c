@@ -161,6 +161,17 @@ static json_t *keys_set(const json_t *section)
 	return set;
 }
 
+/* Those of the listener, and the one of [server] that changes what requests cost. */
+static json_t *listener_keys(const json_t *config, const char *name)
+{
+	json_t *keys = keys_set(field_named(config, "listeners", name));
+	const json_t *counters = field_get(field_get(config, "server"), "counters");
+
+	if (strcmp(field_text(counters, "origin"), "default") != 0)
+		json_object_set(keys, "counters", field_get(counters, "value"));
+	return keys;
+}
+
 /* The exports that the listener serves: those it names, or all. */
 static json_t *exports_of(const json_t *config, const char *service)
 {
@@ -195,7 +206,7 @@ static json_t *conditions_of(const struct conditions *c, const struct measure *r
 
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&time_now, &utc));
 	made = json_pack("{s:s, s:o, s:O*, s:O*, s:O*}", "date", date, "listener",
-			 keys_set(field_named(c->config, "listeners", row->listener)), "exports",
+			 listener_keys(c->config, row->listener), "exports",
 			 json_object_size(exports) ? exports : NULL, "listener_cpus",
 			 field_get(now, "listener_cpus"), "nic", nic);
 	json_object_update(made, c->common);

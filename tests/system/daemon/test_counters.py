@@ -191,10 +191,13 @@ def run_specs(*specs, env=None):
                           env=dict(os.environ, **env or {}), capture_output=True, text=True, timeout=TIMEOUT)
 
 
-@pytest.mark.parametrize("key, counts", [(",counters=yes", True), ("", False)])
-def test_a_spec_switches_the_counters_on(counting_cpu, key, counts):
-    (row,) = rows_of(json.loads(run_specs("echo,engine=epoll" + key, env=counting_cpu).stdout))
-    assert bool(row["values"]["instructions_per_operation"]["median"]) == counts
+@pytest.mark.parametrize("key, counts", [(",counters=yes", "yes"), ("", None)])
+def test_a_spec_switches_the_counters_on(counting_cpu, tmp_path, key, counts):
+    """Saved rows tell, as counting has its cost."""
+    saved = tmp_path / "rows"
+    (row,) = rows_of(json.loads(run_specs("echo,engine=epoll" + key, "--save", saved, env=counting_cpu).stdout))
+    assert bool(row["values"]["instructions_per_operation"]["median"]) == bool(counts)
+    assert json.loads(saved.read_text())["conditions"]["listener"].get("counters") == counts
 
 
 def test_specs_of_one_daemon_give_counters_once():
