@@ -27,7 +27,7 @@ static int count_points(struct points *p, struct ctl *ctl)
 	return CTL_DONE;
 }
 
-/* Is the sweep's placeholder in any of the words?  words NULL: there are none. */
+/* Does any of the words have the placeholder of sweep i?  words NULL: there are no words. */
 static bool is_used(const struct sweeps *s, unsigned i, char *const *words)
 {
 	for (; words && *words; words++)
