@@ -117,15 +117,14 @@ INC_ctl/metrics := $(INC_lib) ## OpenMetrics, and the HTTP server of `nbctl metr
 INC_ctl/state   := $(INC_ctl/metrics) -Ictl/metrics ## commands that show or change the daemon's state: a file each
 INC_ctl/top     := $(INC_lib) -Ictl/state ## `nbctl top`
 INC_ctl_main    := $(INC_lib) ## nbctl: the table of its commands
-BENCH_ROOMS := generator host layers result print report bridge run
+BENCH_ROOMS := generator host result print report bridge run
 INC_bench/generator := $(INC_lib/rows) ## the output of load generators; how full a network interface was
 INC_bench/host      := $(INC_bench/generator) -Ibench/generator ## this host: its CPU time, its description, a command that runs on it; the daemon of a measurement
-INC_bench/layers    := $(INC_bench/generator) -Ibench/generator ## --layers: samples of threads, functions by address, the table of layers
-INC_bench/result    := $(INC_bench/layers) -Ibench/layers ## groups of rows, the verdicts on them, warnings, what a run ends in: found once, for all that show it
+INC_bench/result    := $(INC_bench/generator) -Ibench/generator ## groups of rows, the verdicts on them, warnings, what a run ends in: found once, for all that show it
 INC_bench/print     := $(INC_bench/result) -Ibench/result ## a result as tables, sentences and JSON
 INC_bench/report    := $(INC_bench/print) -Ibench/print ## the HTML page of saved rows, its pictures as SVG
 INC_bench/bridge    := $(INC_lib) -Ibench/generator -Ibench/host ## `nbbench bridge`: the far end of -H and --on
-INC_bench/run       := $(INC_lib) -Ibench/generator -Ibench/host -Ibench/layers -Ibench/result -Ibench/print -Ibench/report ## the commands: starts daemons and generators, visits listeners, saves and shows rows
+INC_bench/run       := $(INC_lib) -Ibench/generator -Ibench/host -Ibench/result -Ibench/print -Ibench/report ## the commands: starts daemons and generators, visits listeners, saves and shows rows
 INC_bench_main      := $(INC_lib) -Ibench/run ## nbbench: the table of its commands
 
 TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c))
@@ -199,15 +198,6 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | packages
 
 # Its text is assembled into the object.
 $(BUILD)/daemon/control/control_idl.o: daemon/control/org.nbserved.Control.varlink
-
-# The files of the daemon, by which --layers tells its services from its engines.
-LAYERS_SOURCES := $(BUILD)/bench/layers/sources.inc
-DAEMON_FILES   := $(sort $(patsubst daemon/%,%,$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c))))
-$(LAYERS_SOURCES): FORCE
-	@mkdir -p $(@D)
-	@printf '"%s",\n' $(DAEMON_FILES) | cmp -s - $@ || printf '"%s",\n' $(DAEMON_FILES) >$@
-$(BUILD)/bench/layers/layers_table.o: $(LAYERS_SOURCES)
-$(BUILD)/bench/layers/layers_table.o: private CFLAGS_ALL += -DNB_LAYERS_SOURCES='"sources.inc"' -I$(BUILD)/bench/layers
 
 # A change of compiler or flags rebuilds everything.
 $(BUILD)/flags: FORCE

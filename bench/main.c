@@ -24,6 +24,8 @@ static const struct program_retired retired[] = {
 	{ NULL, "notes", "--columns help explains the columns, --json has all figures" },
 	{ NULL, "junit", "use --json: its limits, and the gate of each row" },
 	{ NULL, "control", "name the listener as well: its row is the control" },
+	{ NULL, "layers",
+	  "use `perf record -g -p $(pidof nbserved)`, then `perf report --sort comm,dso,symbol`" },
 	{ NULL, "stacks", "use perf record and flamegraph.pl" },
 	{ NULL, "softirq", "bpftrace tells softirq time by port" },
 };

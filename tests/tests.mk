@@ -116,14 +116,6 @@ bench-kernels: ## as root: echo, NBD and UDP by instructions and system calls on
 	$(Q)$(BUILD)/nbbench show $(BUILD)/vm/kernels.jsonl --html $(BUILD)/kernels.html >/dev/null
 	@echo "the rows of all kernels on one page: $(BUILD)/kernels.html"
 
-.PHONY: check-layers
-check-layers: ## as root: the functions that --layers knows, against those of Linux 6.1, 6.12 and 7.3 in VMs, and of this kernel
-	@tools/deps.sh test vm
-	@mkdir -p $(BUILD)/vm/layers
-	$(Q)set -e; for suite in $(BENCH_KERNELS); do \
-		NBSERVED_VM_SUITE=$$suite tests/vm/vm.sh $(BUILD)/vm/layers cp /proc/kallsyms /vm/$$suite; done
-	$(Q)$(PYTHON) -B tests/vm/check_layers.py /proc/kallsyms $(BENCH_KERNELS:%=$(BUILD)/vm/layers/%)
-
 # Under load for long, in statistics, between three hosts, with packages that start servers, or of whole
 # commands of measuring and completing: not for each change.
 LONG_TESTS := bench builds completion container disk_model lab monitoring pairs reload_load reload_random verdict
@@ -167,7 +159,7 @@ check-asan check-vm-asan check-vm-many check-tsan: export TSAN_OPTIONS := halt_o
 # engine.  Left out are tests of scripts, of nbctl's texts, of load that only takes time there, and between three
 # hosts (`remote` has the bridge on this one); under TSan all of nbctl, and what one worker does alone: protocols.
 check-asan: TEST_ENGINES := io_uring
-check-asan: TEST_SKIP := bench builds completion container install interrupt lab layers monitoring notify options oracle reload_load report run sweep verdict
+check-asan: TEST_SKIP := bench builds completion container install interrupt lab monitoring notify options oracle reload_load report run sweep verdict
 check-asan: ## unit and system tests under AddressSanitizer and UBSan
 	@tools/deps.sh build test
 	$(AGAIN) $(JOBS) $(ASAN) all units
@@ -194,7 +186,7 @@ check-apparmor: ## as root: the installed service, and some system tests, under 
 	$(Q)tests/vm/vm.sh -S -t 3600 -k 'apparmor=1 security=apparmor audit=1' $(BUILD)/vm/apparmor \
 		env NBSERVED_BUILD=$(abspath $(BUILD)) $(PYTHON) -B tests/vm/inside_apparmor.py
 check-tsan: TEST_ENGINES := epoll
-check-tsan: TEST_SKIP := bench builds clients completion config container disk_model generator_rows halves http install interrupt lab layers \
+check-tsan: TEST_SKIP := bench builds clients completion config container disk_model generator_rows halves http install interrupt lab \
 	log metrics monitoring nbctl nbctl_compare nbctl_stats nbd_errors nbd_tls netperf nvme_bad options oracle pairs readme reload_random \
 	remote report run sockperf sweep tls_psk top verdict
 # The unit tests that have more than one thread.

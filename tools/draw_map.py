@@ -48,7 +48,7 @@ PLACES = [
     ]),
     ("nbbench decides on a row: less, more, the same or undecided", [
         (0, "result_new"), (1, "judge_groups"), (2, "judge_group"), (3, "judge_figure"), (4, "judge"),
-        (5, "verdict_of"), (6, "judged"), (7, "judge_values"), (8, "set_interval"), (9, "decide"),
+        (5, "verdict_of"), (6, "judge_values"), (7, "set_interval"), (8, "decide"),
     ]),
 ]
 

@@ -31,15 +31,10 @@ void print_gates(struct output *out, const struct result *r);
 void print_then(struct output *out, const struct result *r);
 /* A generator on several hosts: a row for each host. */
 void print_hosts(struct output *out, const struct result *r);
-/* In which layers rows spend their CPU time: a table for each group that was sampled. */
-void print_layers(struct output *out, const struct result *r);
 
 /* Schema 3, struct result field by field, which nbbench(1) lists: a new reference.  m has the rows
  * without operations, too. */
 json_t *print_json(const struct result *r, const struct measures *m);
 
-/* Parts of it, new references: the names of listeners without operations; "layers", NULL: no row
- * was sampled. */
+/* A part of it, a new reference: the names of listeners without operations. */
 json_t *print_idle(const struct measures *m);
-json_t *print_verdict_json(const struct verdict *v);
-json_t *print_layers_json(const struct result *r);

@@ -33,7 +33,7 @@ static json_t *value_to_json(const struct value *v)
 			 "upper", field_real(v->upper));
 }
 
-json_t *print_verdict_json(const struct verdict *v)
+static json_t *json_of_verdict(const struct verdict *v)
 {
 	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i}", "is", verdict_names[v->is],
 			 "change", field_real(v->change), "low", field_real(v->low), "high",
@@ -48,7 +48,7 @@ static json_t *then_to_json(const struct then *t)
 			 (int)t->runs_before, "runs_now", (int)t->runs_now, "other_setup",
 			 t->other_setup, "generator_before", field_real(t->generator_before),
 			 "generator_now", field_real(t->generator_now), "machine_changed",
-			 t->machine_changed, "verdict", print_verdict_json(&t->verdict), "gate",
+			 t->machine_changed, "verdict", json_of_verdict(&t->verdict), "gate",
 			 gate_names[t->gate]);
 }
 
@@ -59,7 +59,7 @@ static json_t *verdicts_to_json(const struct result_group *g, const struct resul
 	for (unsigned i = 0; i < JUDGED_COUNT; i++)
 		if (g->figures[i] != FIGURE_COUNT && row != g->rows)
 			json_object_set_new(made, judged_names[i],
-					    print_verdict_json(&row->verdicts[i]));
+					    json_of_verdict(&row->verdicts[i]));
 	return made;
 }
 
@@ -82,7 +82,7 @@ static json_t *row_to_json(const struct result_group *g, const struct result_row
 	if (row->user)
 		json_object_update_new(made, json_pack("{s:s, s:o}", "user",
 						       row->user->row->listener, "against_user",
-						       print_verdict_json(&row->against_user)));
+						       json_of_verdict(&row->against_user)));
 	return made;
 }
 
@@ -248,13 +248,11 @@ json_t *print_json(const struct result *r, const struct measures *m)
 							  "text", r->warnings[i].text));
 	for (unsigned i = 0; i < r->finding_count; i++)
 		json_array_append_new(findings, finding_to_json(r, i));
-	return json_pack("{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:o, s:o, s:O*, s:o, "
-			 "s:o, s:o*}",
-			 "schema", RESULT_SCHEMA, "within", r->within, "groups", groups, "curves",
-			 curves, "warnings", warnings, "findings", findings, "open",
-			 open_to_json(r), "comparisons", (int)r->comparisons, "by_chance",
-			 r->by_chance, "minor", r->minor, "unavailable",
-			 unavailable_to_json(r->unavailable), "idle", print_idle(m), "changed",
-			 r->changed, "limits", limits_to_json(r->limits), "gates", gates_to_json(r),
-			 "layers", print_layers_json(r));
+	return json_pack(
+		"{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:o, s:o, s:O*, s:o, s:o}",
+		"schema", RESULT_SCHEMA, "within", r->within, "groups", groups, "curves", curves,
+		"warnings", warnings, "findings", findings, "open", open_to_json(r), "comparisons",
+		(int)r->comparisons, "by_chance", r->by_chance, "minor", r->minor, "unavailable",
+		unavailable_to_json(r->unavailable), "idle", print_idle(m), "changed", r->changed,
+		"limits", limits_to_json(r->limits), "gates", gates_to_json(r));
 }

@@ -171,7 +171,7 @@ static void draw_forest(FILE *to, const struct forest *f, double top, double bot
 	double same = scale_at(&f->x, 1 / (1 + f->within));
 	struct ticks ticks = { .count = 0 };
 
-	svg_rect(to, "band", same, top, scale_at(&f->x, 1 + f->within) - same, bottom - top, NULL);
+	svg_rect(to, "band", same, top, scale_at(&f->x, 1 + f->within) - same, bottom - top);
 	ticks_add(&ticks, &f->x, 1, 0);
 	ticks_round(&ticks, &f->x, 52);
 	draw_axis(to, &f->x, &ticks, false, top, bottom, ratio_text, f);
@@ -378,84 +378,4 @@ bool chart_curve(FILE *to, const struct result_curve *c, enum figure y, enum fig
 			draw_curve(to, &p, i, lines++);
 	svg_end(to);
 	return true;
-}
-
-/* ---- Layers ---- */
-
-enum { BARS_WIDTH = 560, BAR_ROW = 46, BAR_TOP = 18, BAR = 18, LABEL_LEAST = 26 };
-enum { KEYS = 3, KEY_WIDTH = 180 }; /* side by side */
-
-/* The parts of a row's cost, `width` pixels for each nanosecond of it. */
-static void draw_parts(FILE *to, const struct layers_group *l, unsigned row, double width, double y)
-{
-	enum figure figure = l->group->figures[JUDGED_COST];
-	double x = EDGE, cost = result_cost(l->group, &l->group->rows[row])->median;
-
-	for (unsigned i = 0; i < LAYER_COUNT; i++) {
-		double ns = l->rows[row].ns[i];
-		struct human percent = human_percent(ns / cost);
-		char class[64], title[128];
-
-		snprintf(class, sizeof(class), "layer %s", layer_infos[i].name);
-		snprintf(title, sizeof(title), "%s: %s %s, %s %%", layer_infos[i].words,
-			 figure_text(figure, ns).text, chart_unit(figure), percent.text);
-		svg_rect(to, class, x, y, ns * width, BAR, title);
-		if (ns * width >= LABEL_LEAST)
-			svg_text(to, "frame middle", x + ns * width / 2, y + BAR - 5, "%s %%",
-				 percent.text);
-		x += ns * width;
-	}
-}
-
-static void draw_bar(FILE *to, const struct layers_group *l, unsigned row, double width, double y)
-{
-	const struct result_group *g = l->group;
-	enum figure figure = g->figures[JUDGED_COST];
-
-	svg_text_fit(to, "name", EDGE, y + 12, BARS_WIDTH - 130, g->rows[row].row->listener);
-	if (!l->rows[row].known) {
-		svg_text(to, "dim end", BARS_WIDTH - EDGE, y + 12, "not sampled");
-		return;
-	}
-	svg_text(to, "end strong", BARS_WIDTH - EDGE, y + 12, "%s %s",
-		 figure_text(figure, result_cost(g, &g->rows[row])->median).text,
-		 chart_unit(figure));
-	draw_parts(to, l, row, width, y + BAR_TOP);
-}
-
-static void draw_keys(FILE *to, const bool *shown, double top)
-{
-	unsigned place = 0;
-
-	for (unsigned i = 0; i < LAYER_COUNT; i++) {
-		unsigned line = place / KEYS, column = place % KEYS;
-		double x = EDGE + KEY_WIDTH * column, y = top + LEGEND_LINE * line;
-		char class[64];
-
-		if (!shown[i])
-			continue;
-		place++;
-		snprintf(class, sizeof(class), "layer %s", layer_infos[i].name);
-		svg_rect(to, class, x, y, 12, 12, NULL);
-		svg_text(to, "dim", x + 18, y + 10, "%s", layer_infos[i].words);
-	}
-}
-
-void chart_layers(FILE *to, const struct layers_group *l)
-{
-	const struct result_group *g = l->group;
-	double most = 0, bottom = 4 + g->count * BAR_ROW;
-	unsigned keys = 0, lines;
-
-	for (unsigned i = 0; i < g->count; i++)
-		if (l->rows[i].known)
-			most = fmax(most, result_cost(g, &g->rows[i])->median);
-	for (unsigned i = 0; i < LAYER_COUNT; i++)
-		keys += l->shown[i];
-	lines = (keys + KEYS - 1) / KEYS;
-	svg_begin(to, BARS_WIDTH, bottom + LEGEND_LINE * lines + 4, "CPU time by layer", NULL);
-	for (unsigned i = 0; i < g->count; i++)
-		draw_bar(to, l, i, most > 0 ? (BARS_WIDTH - 2 * EDGE) / most : 0, 4 + i * BAR_ROW);
-	draw_keys(to, l->shown, bottom);
-	svg_end(to);
 }

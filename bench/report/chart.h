@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "curve.h"
-#include "layers_group.h"
 #include "result.h"
 
 /* The unit of the figure's column, with its Greek letter; never NULL. */
@@ -17,6 +16,3 @@ void chart_forest(FILE *to, const struct result *r, bool then, const char *style
 /* A figure over the values of a sweep, or over the figure x, unless that is FIGURE_COUNT.  False:
  * nothing was drawn, as no value is known. */
 bool chart_curve(FILE *to, const struct result_curve *c, enum figure y, enum figure x);
-
-/* A stacked bar for each row: what it spends in each layer. */
-void chart_layers(FILE *to, const struct layers_group *l);

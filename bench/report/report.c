@@ -41,16 +41,7 @@ static const char chart_style[] =
 	".s4{--s:var(--s4)}.s5{--s:var(--s5)}\n"
 	".less{--s:var(--s2)}.more{--s:var(--s1)}.same,.hollow{--s:var(--dim)}\n"
 	".curve,.interval{stroke:var(--s)}.mark{fill:var(--s)}.interval{stroke-width:2}"
-	".mark.hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n"
-	/* Layers, for text that is dark in any scheme. */
-	".layer{stroke:var(--card);stroke-width:.6}svg text.frame{fill:#1b1f24;font-size:11px;"
-	"pointer-events:none}\n"
-	".service{fill:#4c9be8}.engine{fill:#86bff2}.store{fill:#b3d8f7}.core{fill:#d3e5f4}"
-	".system_calls{fill:#f2b134}.io_uring{fill:#ee8247}.epoll{fill:#f6b08c}"
-	".sockets{fill:#a5da9d}.tcp_ip{fill:#5cb96b}.netfilter{fill:#cfe8bd}"
-	".network_device{fill:#3fb8a4}.copying{fill:#e09ac9}.memory{fill:#bd97dd}"
-	".files{fill:#cdab86}.block{fill:#e5d1b0}.rdma{fill:#86d6dd}.scheduler{fill:#ecd858}"
-	".other,.all{fill:#b8bec6}\n";
+	".mark.hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n";
 
 /* Of the page around them. */
 static const char page_style[] =
@@ -391,22 +382,6 @@ static void put_curves(FILE *to, const struct result *r)
 	}
 }
 
-static void put_layers(struct output *out, const struct result *r)
-{
-	for (unsigned i = 0; i < r->group_count; i++) {
-		const struct result_group *g = &r->groups[i];
-
-		if (!g->layers)
-			continue;
-		fputs("<figure>", out->file);
-		svg_element(out->file, "h3", "%s: %s by layer", g->title,
-			    figures[g->figures[JUDGED_COST]].words);
-		chart_layers(out->file, g->layers);
-		end_figure(out->file, "The innermost function that names a layer decides.");
-	}
-	print_layers(out, r);
-}
-
 static void put_head(FILE *to)
 {
 	fputs("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
@@ -445,7 +420,6 @@ void report_html(FILE *to, const struct result *r, const struct measures *m)
 	put_curves(to, r);
 	fputs("<section><h2>Figures</h2>\n", to);
 	print_result(&out, r, m, COLUMNS_ANSWER);
-	put_layers(&out, r);
 	fputs("<details><summary>All figures</summary>\n", to);
 	print_result(&out, r, m, COLUMNS_ALL);
 	fputs("</details>\n", to);

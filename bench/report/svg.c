@@ -53,16 +53,13 @@ void svg_end(FILE *to)
 	fputs("</svg>\n", to);
 }
 
-void svg_rect(FILE *to, const char *class, double x, double y, double width, double height,
-	      const char *title)
+void svg_rect(FILE *to, const char *class, double x, double y, double width, double height)
 {
 	if (!(width > 0 && height > 0))
 		return;
-	fprintf(to, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">",
+	fprintf(to,
+		"<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"></rect>\n",
 		class, x, y, width, height);
-	if (title)
-		svg_element(to, "title", "%s", title);
-	fputs("</rect>\n", to);
 }
 
 void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2)

@@ -15,9 +15,7 @@ void svg_element(FILE *to, const char *name, const char *format, ...)
 void svg_begin(FILE *to, double width, double height, const char *title, const char *style);
 void svg_end(FILE *to);
 
-/* title: a tooltip; NULL: none. */
-void svg_rect(FILE *to, const char *class, double x, double y, double width, double height,
-	      const char *title);
+void svg_rect(FILE *to, const char *class, double x, double y, double width, double height);
 void svg_line(FILE *to, const char *class, double x1, double y1, double x2, double y2);
 /* y is the base line. */
 void svg_text(FILE *to, const char *class, double x, double y, const char *format, ...)

@@ -278,21 +278,17 @@ static bool same_round(const struct measure *a, const struct measure *b)
 	       !strcmp(a->visit.run, b->visit.run);
 }
 
-const struct measure *visit_beside(const struct measure *row, const struct measure *like)
-{
-	for (unsigned i = 0; i < measure_visits(row); i++)
-		if (same_round(measure_visit_at(row, i), like))
-			return measure_visit_at(row, i);
-	return NULL;
-}
-
-/* The same, by where it most probably is. */
+/* The row's visit in the same round of the same run as `like`, most probably its i-th one; NULL:
+ * there is none. */
 static const struct measure *beside_at(const struct measure *row, unsigned i,
 				       const struct measure *like)
 {
 	if (i < measure_visits(row) && same_round(measure_visit_at(row, i), like))
 		return measure_visit_at(row, i);
-	return visit_beside(row, like);
+	for (unsigned j = 0; j < measure_visits(row); j++)
+		if (same_round(measure_visit_at(row, j), like))
+			return measure_visit_at(row, j);
+	return NULL;
 }
 
 /* A count of 0 is half of the least that can be seen: its logarithm is not known otherwise.  What a

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "field.h"
-#include "layers_group.h"
 #include "must.h"
 #include "numbers.h"
 #include "parts.h"
@@ -197,8 +196,6 @@ struct result *result_new(const struct measures *m, const struct result_options 
 	if (o->then)
 		then_judge(r, o->then, o->force);
 	curves_make(r);
-	for (unsigned i = 0; i < r->group_count; i++)
-		r->groups[i].layers = layers_group_new(&r->groups[i]);
 	if (o->limit_count)
 		r->limits = limits_new(o->limits, o->limit_count, r);
 	answer_find(r);
@@ -216,7 +213,6 @@ void result_free(struct result *r)
 			free(r->groups[i].rows[j].then);
 		free(r->groups[i].rows);
 		free(r->groups[i].title);
-		layers_group_free(r->groups[i].layers);
 	}
 	for (unsigned i = 0; i < r->warning_count; i++)
 		free(r->warnings[i].text);

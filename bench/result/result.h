@@ -89,8 +89,6 @@ struct result_row {
 	enum gate gate;                   /* of a pair; else passed */
 };
 
-struct layers_group;
-
 struct result_group {
 	const char *service, *label, *operation, *pair; /* borrowed; see struct measure */
 	char *title;                                    /* "nbd read: fio randread" */
@@ -106,7 +104,6 @@ struct result_group {
 	double within;      /* the relative difference that counts as none */
 	struct result_row *rows;
 	unsigned count;
-	struct layers_group *layers; /* NULL: not sampled */
 };
 
 /* A sentence's content: a difference of a figure that is decided, of one engine in one or more
@@ -204,6 +201,3 @@ bool result_is_limit(const struct result_row *row, double share);
  * decide: for rounds.c.  m is not merged, and stays as it is.  NaN: there is no interval. */
 double result_width(const struct measures *m);
 unsigned result_least_rounds(unsigned comparisons);
-
-/* The row's visit in the same round of the same run as `like`; NULL: there is none. */
-const struct measure *visit_beside(const struct measure *row, const struct measure *like);

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "must.h"
 #include "numbers.h"
@@ -193,38 +192,21 @@ static unsigned join(double *values, unsigned count, unsigned most)
 	return count / each;
 }
 
-/* Frees the values, one a round. */
-static struct verdict judged(double *values, unsigned rounds, unsigned comparisons, double limit)
-{
-	struct verdict v = verdict_unknown();
-
-	v.least = verdict_least_rounds(comparisons);
-	v.rounds = join(values, rounds, VERDICT_ROUNDS_MAX);
-	if (rounds > 0)
-		judge_values(&v, values, VERDICT_ALPHA_ROUNDS / comparisons, limit);
-	v.rounds = rounds;
-	free(values);
-	return v;
-}
-
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within)
 {
 	double *logs = numbers_new(rounds);
-	struct verdict v = judged(logs, pair(first, row, rounds, logs), comparisons, log1p(within));
+	unsigned count = pair(first, row, rounds, logs);
+	struct verdict v = verdict_unknown();
 
+	v.least = verdict_least_rounds(comparisons);
+	v.rounds = join(logs, count, VERDICT_ROUNDS_MAX);
+	if (count > 0)
+		judge_values(&v, logs, VERDICT_ALPHA_ROUNDS / comparisons, log1p(within));
+	v.rounds = count;
+	free(logs);
 	set_relative(&v);
 	return v;
-}
-
-struct verdict verdict_of_differences(const double *differences, unsigned rounds,
-				      unsigned comparisons, double limit)
-{
-	double *copy = numbers_new(rounds);
-
-	if (rounds > 0)
-		memcpy(copy, differences, rounds * sizeof(*copy));
-	return judged(copy, rounds, comparisons, limit);
 }
 
 void verdict_interval(const double *values, unsigned count, double *ret_low, double *ret_high)

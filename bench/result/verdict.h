@@ -59,11 +59,6 @@ enum { VERDICT_ROUNDS_MAX = 250 };
 struct verdict verdict_of(const double *first, const double *row, unsigned rounds,
 			  unsigned comparisons, double within);
 
-/* The verdict on differences instead of ratios: change, low, high and half_width are in their unit,
- * and an interval within +-limit means "the same". */
-struct verdict verdict_of_differences(const double *differences, unsigned rounds,
-				      unsigned comparisons, double limit);
-
 /* The verdict on whole runs made at different times, which cannot be paired: on the ratio of their
  * costs, now over before, by Hodges and Lehmann's shift of two samples.  Each end of the interval
  * is wrong in at most VERDICT_ALPHA / comparisons of all cases.  All costs are above 0, and only

@@ -60,7 +60,6 @@ static void show(struct ctl *ctl, const struct compare *c, const struct result *
 		beside.file = stderr;
 	} else {
 		print_result(&ctl->out, r, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns);
-		print_layers(&ctl->out, r);
 		show_rounds(&ctl->out, &c->rounds, r->within);
 		print_answer(&ctl->out, r);
 		reasons_render(&ctl->out, m->unavailable);
@@ -415,7 +414,7 @@ const struct command command_show = {
 	.details =
 		"Reads rows that --save wrote, on this host or another, `-` from standard input; asks no\n"
 		"daemon.  The page of --html is one file without script that loads nothing: the answer in\n"
-		"words and as a picture, the table, curves of a sweep, layers, all figures, and under\n"
+		"words and as a picture, the table, curves of a sweep, all figures, and under\n"
 		"what conditions it was measured.  --html -, --svg -:\n"
 		"to standard output, in place of the table.\n"
 		"\n"

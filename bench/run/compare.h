@@ -27,7 +27,6 @@ struct compare {
 	unsigned timeout_ms;              /* of a run of COMMAND; 0: none */
 	double within;                    /* see struct measures */
 	struct rows_file save, html, svg; /* of the options */
-	struct layers *layers;            /* NULL: not requested */
 	struct serve *serve;              /* NULL: a daemon runs already */
 	bool loaded;                      /* saved rows are shown: nothing is measured */
 	column_set columns;

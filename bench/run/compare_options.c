@@ -120,15 +120,6 @@ static int check_served(struct ctl *ctl, const struct compare *c)
 	return CTL_DONE;
 }
 
-/* With -H the daemon is on another host: its counters, that host's CPUs and its own configuration
- * are asked for on that host, and COMMAND runs here. */
-static int check_host(const struct ctl *ctl)
-{
-	if (ctl->target.host && ctl->values[VALUE_LAYERS])
-		return ctl_usage(ctl, "--layers samples threads of this host alone: leave out -H");
-	return CTL_DONE;
-}
-
 /* Does one of the specs have no address, so that it is served on loopback? */
 static bool is_served_on_loopback(char *const *specs)
 {
@@ -276,7 +267,7 @@ static int check_points(struct ctl *ctl, struct compare *c)
 
 int compare_options(struct ctl *ctl, struct compare *c)
 {
-	if (check_command(ctl) || check_host(ctl) || check_on(ctl, c) || check_points(ctl, c))
+	if (check_command(ctl) || check_on(ctl, c) || check_points(ctl, c))
 		return CTL_USAGE;
 	if (ctl->values[VALUE_MARKDOWN] && ctl->out.json)
 		return ctl_usage(ctl, "choose one of --markdown and --json");

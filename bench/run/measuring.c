@@ -17,7 +17,6 @@
 #include "generator.h"
 #include "generator_host.h"
 #include "host.h"
-#include "layers.h"
 #include "leftovers.h"
 #include "must.h"
 #include "points.h"
@@ -233,7 +232,6 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 		if (pair)
 			measure_set_pair(m->rows[i], targets_row(t, m->rows[i]->listener), pair);
 	}
-	layers_end(s->layers, m, first);
 	return rc;
 }
 
@@ -271,7 +269,7 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	struct generator_run run;
 	const struct child *child = &run.child;
 	int rc = sampler_init(&sampler, v->ctl, json_pack("{s:o*}", "listeners", names),
-			      v->conditions->interfaces, v->c->layers);
+			      v->conditions->interfaces);
 	bool counts;
 
 	if (rc != CTL_DONE)
@@ -606,25 +604,12 @@ static int measuring_result(const struct ctl *ctl, int status)
 
 /* ---- Measuring ---- */
 
-/* Opens what --layers needs, so that a missing privilege is reported before anything runs. */
-static int open_layers(struct ctl *ctl, struct compare *c)
-{
-	struct reason reason;
-
-	if (!ctl->values[VALUE_LAYERS] || layers_open(&c->layers, &reason) == 0)
-		return CTL_DONE;
-	ctl_warn("--layers: %s", reason.text);
-	return CTL_CANNOT_RUN;
-}
-
 int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	struct conditions conditions;
 	struct serve serve;
-	int rc = open_layers(ctl, c), status = 0;
+	int rc = CTL_DONE, status = 0;
 
-	if (rc != CTL_DONE)
-		return rc;
 	/* Connecting again takes time, perhaps a password, and may reach another daemon. */
 	ctl->steady = ctl->target.host;
 	leftovers_guard(ctl->argv);
@@ -643,8 +628,6 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	child_release_signals();
 	conditions_fini(&conditions);
 	generator_host_close(ctl);
-	layers_close(c->layers);
-	c->layers = NULL;
 	if (c->serve)
 		serve_fini(&serve);
 	c->serve = NULL;

@@ -17,7 +17,6 @@ enum {
 	SAMPLES_MAX = 256,
 	STEP_MS = 100,
 	STEP_START_MS = 20, /* until there is load, whose start must be known exactly */
-	LAYERS_MS = 500,
 	SILENCE_MS = 5000,
 	SILENT_NAMED_MAX = 4,
 };
@@ -109,8 +108,6 @@ static int sampler_part(struct sampler *s)
 static int sampler_receive(struct sampler *s)
 {
 	struct sample *new = &s->samples[json_array_size(s->documents)];
-	uint64_t operations = measures_operations(last_of(s));
-	struct reason reason;
 	json_t *threads;
 	cpu_set_t served;
 	int rc = CTL_DONE;
@@ -119,12 +116,6 @@ static int sampler_receive(struct sampler *s)
 		rc = sampler_part(s);
 	if (rc != CTL_DONE)
 		return rc;
-	if (layers_see(s->layers, s->stats, &reason) < 0) {
-		ctl_warn("--layers: %s", reason.text);
-		sampler_forget(s);
-		return CTL_CANNOT_RUN;
-	}
-	layers_read(s->layers);
 	if (is_far(s)) {
 		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
 		new->link = json_incref(field_get(s->machine, "link"));
@@ -139,8 +130,6 @@ static int sampler_receive(struct sampler *s)
 	json_array_append(s->documents, s->stats);
 	sampler_forget(s);
 	s->loaded |= measures_operations(last_of(s)) != measures_operations(sampler_first(s));
-	if (measures_operations(last_of(s)) != operations)
-		layers_commit(s->layers);
 	s->next_ns = clock_ns() + (!s->loaded ? STEP_START_MS * NS_PER_MS : s->step_ns);
 	return rc;
 }
@@ -152,13 +141,11 @@ static int sampler_take(struct sampler *s, const struct use *use)
 	return rc == CTL_DONE ? sampler_receive(s) : rc;
 }
 
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces,
-		 struct layers *layers)
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces)
 {
 	int rc;
 
 	*s = (struct sampler){ .ctl = ctl,
-			       .layers = layers,
 			       .interfaces = interfaces,
 			       .parameters = parameters,
 			       .documents = json_array(),
@@ -225,7 +212,6 @@ static int sampler_finish(struct sampler *s, bool *ret_idle)
 	tell_silence(s);
 	/* The last sample before the load is the first of its span. */
 	samples_remove(s, 0);
-	layers_drop(s->layers);
 	return rc;
 }
 
@@ -235,11 +221,6 @@ static enum watch_answer sampler_look(void *context, const struct use *use)
 	bool idle = false;
 
 	ctl_alive(s->ctl); /* samples of a long run are far apart */
-	/* Samples of the kernel are read with each document, which names the threads that have
-	 * begun since the last one.  But the rings hold only a second: so do not wait longer for
-	 * a late document. */
-	if (clock_ns() - s->ctl->sent_ns > LAYERS_MS * (uint64_t)NS_PER_MS)
-		layers_read_all(s->layers);
 	if (!s->asked && clock_ns() >= s->next_ns) {
 		if (json_array_size(s->documents) == SAMPLES_MAX)
 			sampler_thin(s);
@@ -301,7 +282,6 @@ int sampler_end(struct sampler *s, const struct use *use)
 
 void sampler_free(struct sampler *s)
 {
-	layers_cancel(s->layers);
 	sampler_forget(s);
 	while (json_array_size(s->documents))
 		samples_remove(s, 0);

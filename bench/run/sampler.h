@@ -12,7 +12,6 @@
 
 #include "child.h"
 #include "ctl.h"
-#include "layers.h"
 #include "measure.h"
 
 /* The CPU time of the whole machine and of the generator at one time, and what the machine's
@@ -25,7 +24,6 @@ struct sample {
 
 struct sampler {
 	struct ctl *ctl;
-	struct layers *layers;
 	json_t *interfaces;        /* of the daemon's host, see link.h */
 	json_t *parameters;        /* parameters of GetStats; NULL: all listeners */
 	json_t *documents;         /* array of replies in order of time */
@@ -42,9 +40,8 @@ struct sampler {
 };
 
 /* Takes ownership of parameters, and the first sample.  interfaces: of interface_describe(),
- * borrowed. layers NULL: not requested.  An exit code; after 0 the caller calls sampler_free(). */
-int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces,
-		 struct layers *layers);
+ * borrowed.  An exit code; after 0 the caller calls sampler_free(). */
+int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t *interfaces);
 /* Asks for a sample when one is due, and takes it when the daemon has answered.
  * See struct watcher. */
 struct watcher sampler_watcher(struct sampler *s);

@@ -106,7 +106,6 @@ struct measure {
 	struct measure_machine machine;
 	struct measure_link link;
 	struct measure_visit visit;
-	const json_t *layers;     /* see layers_group.h; NULL: not sampled */
 	const json_t *conditions; /* see conditions.h; NULL: unknown */
 	/* Set by measures_merge(): the intervals whose sum this row is, owned.  visit_count 0: the
 	 * row is a single interval. */

@@ -231,8 +231,6 @@ json_t *measure_to_json(const struct measure *row)
 		json_object_set_new(saved, "link", link_to_json(&row->link));
 	if (*row->visit.run && one)
 		json_object_set_new(saved, "visit", visit_to_json(&row->visit));
-	if (row->layers && one)
-		json_object_set_new(saved, "layers", json_deep_copy(row->layers));
 	if (row->conditions)
 		json_object_set_new(saved, "conditions", json_deep_copy(row->conditions));
 	return saved;
@@ -268,7 +266,6 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->features = field_get(source, "features");
 	row->stores = field_get(source, "stores");
 	row->tls = field_get(source, "tls");
-	row->layers = field_get(source, "layers");
 	rename_program(field_get(source, "conditions"));
 	row->conditions = field_get(source, "conditions");
 	measure_set_visit(row, field_get(source, "visit"));

@@ -214,7 +214,6 @@ def test_ctrl_c_ends_ssh_as_well(program, tmp_path):
     (["-H", "-oProxyCommand=x", "status"], "expected [USER@]HOST"),
     (["-H", "", "status"], "expected [USER@]HOST"),
     (["-H", "server1", "show", "x"], "show works on this host"),
-    (["-H", "server1", "compare", "--layers", "--", "true"], "--layers samples threads of this host alone: leave out -H"),
     (["compare", "--on", "-x", "--", "true"], "--on: expected [USER@]HOST"),
     (["compare", "--on", "c1,-x", "--", "true"], "--on: expected [USER@]HOST"),
     (["compare", "--on", "c1,c2,c2", "--", "true"], "--on: it is there twice, got 'c2'"),

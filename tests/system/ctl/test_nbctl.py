@@ -82,6 +82,7 @@ REMOVED = [
     (["compare", "--control=b"], "its row is the control"),
     (["history"], "compare --save FILE"),
     (["compare", "--stacks=folder"], "flamegraph.pl"),
+    (["compare", "--layers"], "perf record -g -p $(pidof nbserved)"),
     (["tests"], "journalctl"),
     (["compare", "--softirq"], "bpftrace"),
     (["set"], "conf.d"),
