@@ -11,6 +11,7 @@
 
 #include "boot_id.h"
 #include "cpus.h"
+#include "energy.h"
 #include "field.h"
 #include "interface.h"
 #include "parse.h"
@@ -317,7 +318,8 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 
 	host_thread_cpus(threads, &cpus);
 	host_cpu(&cpus, &machine);
-	made = json_pack("{s:o}", "machine", measure_machine_to_json(&machine));
+	made = json_pack("{s:o, s:o*}", "machine", measure_machine_to_json(&machine), "energy",
+			 energy_read(ENERGY_TREE));
 	if (interfaces)
 		json_object_set_new(made, "link", interface_read(interfaces));
 	if (pid <= 0)

@@ -22,7 +22,8 @@ void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus);
 enum { HOST_NETWORK_BYTES = 96 };
 void host_network(char text[HOST_NETWORK_BYTES]);
 
-/* A new reference: machine (see measure_machine_to_json()), and of a process, if pid is not 0,
+/* A new reference: machine (see measure_machine_to_json()), energy (see energy_read(); only where
+ * there is a reading), and of a process, if pid is not 0,
  * throttled (how often CPUs have been throttled so far, by heat or in the cgroup of the process)
  * and of the threads, see host_thread_cpus(), listener_cpus, as "0-3"; interface_read() of the
  * interfaces, unless that is NULL, as link. */

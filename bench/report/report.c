@@ -138,6 +138,11 @@ static json_t *make_invocation(const struct measure *visit)
 	return json_incref(field_get(visit->conditions, "invocation"));
 }
 
+static json_t *make_idle(const struct measure *visit)
+{
+	return json_incref(field_get(visit->conditions, "energy.idle"));
+}
+
 /* The command with its placeholders, as the user gave it: the ports of a run are of no use later.
  */
 static json_t *make_command(const struct measure *visit)
@@ -256,7 +261,7 @@ static void put_listeners(struct output *out, const json_t *listeners)
 static void put_conditions(struct output *out, const struct measures *m)
 {
 	json_t *hosts = distinct(m, make_host), *dates = distinct(m, make_date);
-	json_t *listeners = distinct(m, make_listener), *host;
+	json_t *listeners = distinct(m, make_listener), *idle = distinct(m, make_idle), *object;
 	const char *first, *last;
 	size_t i, count = json_array_size(hosts);
 
@@ -279,12 +284,15 @@ static void put_conditions(struct output *out, const struct measures *m)
 	put_commands(out->file, m, "command", make_command);
 	fputs("</dl>\n", out->file);
 	put_listeners(out, listeners);
-	json_array_foreach(hosts, i, host)
-		put_object(out->file, "Versions", host);
+	json_array_foreach(hosts, i, object)
+		put_object(out->file, "Versions", object);
+	json_array_foreach(idle, i, object)
+		put_object(out->file, "Energy without load, subtracted from joules", object);
 	fputs("</section>\n", out->file);
 	json_decref(hosts);
 	json_decref(dates);
 	json_decref(listeners);
+	json_decref(idle);
 }
 
 /* "nbserved 0.1.0 on Linux 6.1.0, 2026-11-22": one line, or nothing when it is unknown. */

@@ -2,6 +2,7 @@
 #include "conditions.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,7 @@
 #include "boot_id.h"
 #include "child.h"
 #include "cpus.h"
+#include "energy.h"
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
@@ -143,9 +145,29 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	return rc;
 }
 
+/* A second has a thousand steps of the counter. */
+enum { REST_MS = 1000 };
+
+int conditions_rest(struct conditions *c)
+{
+	json_t *before = NULL, *after = NULL;
+	int rc = read_host(c->ctl, 0, NULL, &before);
+
+	if (rc == CTL_DONE && field_get(before, "energy")) {
+		poll(NULL, 0, REST_MS);
+		rc = read_host(c->ctl, 0, NULL, &after);
+		c->idle = energy_spent(field_get(before, "energy"), field_get(after, "energy"));
+	}
+	json_decref(before);
+	json_decref(after);
+	return rc;
+}
+
 void conditions_fini(struct conditions *c)
 {
 	forget_daemon(c);
+	json_decref(c->idle);
+	json_decref(c->spent);
 	free(c->generator);
 }
 
@@ -214,6 +236,10 @@ static json_t *conditions_of(const struct conditions *c, const struct measure *r
 	if (throttled > c->throttled)
 		json_object_set_new(made, "throttled",
 				    json_integer((json_int_t)(throttled - c->throttled)));
+	if (c->idle && json_object_size(field_get(c->idle, "uj")) ==
+			       json_object_size(field_get(c->spent, "uj")))
+		json_object_set_new(made, "energy",
+				    json_pack("{s:O, s:O}", "idle", c->idle, "spent", c->spent));
 	return made;
 }
 

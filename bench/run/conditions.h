@@ -3,7 +3,8 @@
  * (the keys that are not default), exports, listener_cpus, generator, command, command_given (with
  * its placeholders), generator_cpus, host_by_ssh, sweep ({ label, place, values }), invocation,
  * other_nodes, throttled (how often meanwhile), generator_host, generator_hosts, on (their names),
- * nic (interface_describe() of that of the listener's clients). */
+ * nic (interface_describe() of that of the listener's clients), energy ({ idle, spent }, each of
+ * energy_spent(): of a pause before the first visit, and of this one). */
 #pragma once
 #include <sys/types.h>
 
@@ -24,6 +25,7 @@ struct conditions {
 	char *const *command; /* as the user gave it, with its placeholders; NULL: none */
 	pid_t pid;            /* of the daemon */
 	uint64_t throttled;   /* as host_read() of its host told at the end of the last visit */
+	json_t *idle, *spent; /* of conditions.energy; NULL: unknown.  The caller sets spent. */
 };
 
 /* conditions_begin() sets the conditions of this run of nbbench.  conditions_ask() asks for those
@@ -31,6 +33,9 @@ struct conditions {
  * another exit code with the error printed. */
 void conditions_begin(struct conditions *ret, struct ctl *ctl);
 int conditions_ask(struct conditions *c, struct ctl *ctl);
+/* Where the daemon's host counts energy: waits a second without load, for its idle power.  Returns
+ * as conditions_ask(). */
+int conditions_rest(struct conditions *c);
 void conditions_fini(struct conditions *c);
 
 /* Sets the conditions and the place (round and position in it, both from 1 on) of the rows of m

@@ -225,6 +225,8 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	sampler_set(s, m, first);
 	for (unsigned i = first; i < m->count; i++)
 		measure_check_requests(m->rows[i]);
+	json_decref(v->conditions->spent);
+	v->conditions->spent = sampler_energy(s);
 	rc = conditions_set(v->conditions, m, first, place, argv, run);
 	for (unsigned i = first; i < m->count; i++) {
 		const char *pair = pair_of(v, t, m->rows[i]->listener);
@@ -550,7 +552,9 @@ static int run_visits(struct ctl *ctl, struct compare *c, struct conditions *con
 
 	if (!c->serve)
 		rc = conditions_ask(conditions, ctl);
-	if (c->serve)
+	if (rc == CTL_DONE)
+		rc = conditions_rest(conditions);
+	if (rc == CTL_DONE && c->serve)
 		rc = serve_try(c->serve);
 	else if (rc == CTL_DONE)
 		rc = find_targets(&v, &t);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "energy.h"
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
@@ -31,6 +32,7 @@ static void samples_remove(struct sampler *s, size_t i)
 	size_t count = json_array_size(s->documents);
 
 	json_decref(s->samples[i].link);
+	json_decref(s->samples[i].energy);
 	memmove(&s->samples[i], &s->samples[i + 1], (count - 1 - i) * sizeof(*s->samples));
 	json_array_remove(s->documents, i);
 }
@@ -119,12 +121,14 @@ static int sampler_receive(struct sampler *s)
 	if (is_far(s)) {
 		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
 		new->link = json_incref(field_get(s->machine, "link"));
+		new->energy = json_incref(field_get(s->machine, "energy"));
 	} else {
 		threads = served_threads(s->stats);
 		host_thread_cpus(threads, &served);
 		json_decref(threads);
 		host_cpu(&served, &new->cpu);
 		new->link = interface_read(s->interfaces);
+		new->energy = energy_read(ENERGY_TREE);
 	}
 	new->use = s->use;
 	json_array_append(s->documents, s->stats);
@@ -335,4 +339,10 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 		g->busiest_ns = MIN(to->use.busiest_ns, g->cpu_ns);
 		g->peak = MIN(to->use.peak, 1);
 	}
+}
+
+json_t *sampler_energy(const struct sampler *s)
+{
+	return energy_spent(s->samples[0].energy,
+			    s->samples[json_array_size(s->documents) - 1].energy);
 }

@@ -14,11 +14,12 @@
 #include "ctl.h"
 #include "measure.h"
 
-/* The CPU time of the whole machine and of the generator at one time, and what the machine's
- * network interfaces have carried. */
+/* The CPU time of the whole machine and of the generator at one time, what the machine's network
+ * interfaces have carried, and what its packages have used. */
 struct sample {
 	struct measure_machine cpu;
-	json_t *link; /* of interface_read(); NULL: unknown */
+	json_t *link;   /* of interface_read(); NULL: unknown */
+	json_t *energy; /* of energy_read(); NULL: unknown */
 	struct use use;
 };
 
@@ -55,3 +56,5 @@ int sampler_rows(const struct sampler *s, const char *label, struct measures *m)
 /* Sets the CPU time of the machine in the rows of m from `first` on, and that of the generator in
  * the rows that have one. */
 void sampler_set(const struct sampler *s, struct measures *m, unsigned first);
+/* The energy of the span of load, of energy_spent(). */
+json_t *sampler_energy(const struct sampler *s);

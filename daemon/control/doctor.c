@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "cpus.h"
 #include "document.h"
+#include "energy.h"
 #include "exports.h"
 #include "listener.h"
 #include "listener_multicast.h"
@@ -302,6 +303,19 @@ static void check_counters(json_t *checks)
 	doctor_add(checks, "counters", DOCTOR_OPTIONAL, rc == 0, text, reason.text, "");
 }
 
+/* As nbbench reads it, for this user. */
+static void check_energy(json_t *checks)
+{
+	json_t *reading = energy_read(ENERGY_TREE);
+	bool refused = !reading && errno == EACCES;
+
+	doctor_add(checks, "energy", DOCTOR_OPTIONAL, reading, reading ? "counted" : "not counted",
+		   refused ? "since CVE-2020-8694 only root may read it"
+			   : "no CPU package in " ENERGY_TREE ", as in a virtual machine",
+		   refused ? "run `nbbench` as root" : "modprobe intel_rapl_msr, on bare metal");
+	json_decref(reading);
+}
+
 /* ---- Engines and features, each by trying ---- */
 
 /* Options that together ask for every feature, so that each is tried once. */
@@ -540,6 +554,7 @@ json_t *doctor_check(const struct config *config, const _Atomic bool *stop)
 		    "LimitNOFILE=65536 in the unit, or ulimit -n 65536");
 	check_buffers(checks, config);
 	check_counters(checks);
+	check_energy(checks);
 	check_engines(checks, stop);
 	check_tls(checks);
 	for (unsigned i = 0; i < config->listener_count && !is_to_stop(stop); i++)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "field.h"
 #include "must.h"
 #include "numbers.h"
 #include "util.h"
@@ -110,6 +111,19 @@ static double other_ns(const struct measure *row)
 	if (m->irq_time == IRQ_TIME_APART)
 		other -= scale * (double)m->softirq_ns;
 	return other < -inexact ? NAN : fmax(other, 0);
+}
+
+/* ---- Energy ---- */
+
+/* What the packages used in the visit, less what they use in that time without load. */
+static double net_joules(const struct measure *row)
+{
+	const json_t *energy = field_get(row->conditions, "energy");
+	double pauses = ratio((double)field_uint(energy, "spent.ns"),
+			      (double)field_uint(energy, "idle.ns"));
+
+	return 1e-6 * ((double)field_sum(energy, "spent.uj") -
+		       pauses * (double)field_sum(energy, "idle.uj"));
 }
 
 /* ---- The table ---- */

@@ -178,6 +178,12 @@ FIGURE(IPC, known(RATIO(row->instructions, row->cycles)),
 	.name = "instructions_per_cycle", .title = "IPC", .unit = "", .words = "instructions per cycle",
 	.meaning = "instructions per cycle of the same threads",
 	.scale = 1, .form = FORM_RATIO, .answer = true)
+FIGURE(ENERGY_PER_REQUEST, known(PER_REQUEST(net_joules(row))),
+	.name = "joules_per_request", .title = "J/1000", .unit = "req",
+	.words = "joules per 1000 requests",
+	.meaning = "energy of the CPU's packages of the listener's host, whoever used it, less what they "
+		   "use without load, per request of the generator; the column is per 1000",
+	.scale = 1e3, .form = FORM_RATIO, .answer = true)
 FIGURE(USER_INSTRUCTIONS_PER_REQUEST, known(PER_REQUEST(row->user_instructions)),
 	.name = "user_instructions_per_request", .title = "uinstr", .unit = "/req",
 	.words = "instructions in user space per request",
