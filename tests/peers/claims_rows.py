@@ -13,7 +13,7 @@ import subprocess
 
 BETTER, WORSE, SAME = "better", "worse", "same"
 FIGURES = {"requests_per_s": 1, "cpu_ns_per_request": -1, "cpu_ns_per_operation": -1,
-           "round_trip_p50_ns": -1}  # 1: more is better
+           "context_switches_per_request": -1, "round_trip_p50_ns": -1}  # 1: more is better
 CHANCE = 0.05  # that the true ratio is outside of what is told
 BUILD = pathlib.Path(os.environ.get("NBSERVED_BUILD", "build"))  # claims.py sets it
 judged = []  # comparisons so far
@@ -75,7 +75,7 @@ def figure_of(visit, figure):
     if figure == "round_trip_p50_ns":
         return dict(generator.get("latency_ns", [])).get(0.5)
     by = visit["listener_count"] if figure == "cpu_ns_per_operation" else generator.get("requests")
-    return visit["cpu_ns"] / by if by else None
+    return visit["switches" if figure == "context_switches_per_request" else "cpu_ns"] / by if by else None
 
 
 class Rows:
