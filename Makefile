@@ -73,7 +73,7 @@ endif
 
 # ---- Sources: a folder may include only what stands before it ------------------------------------
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
-RDMA_LEVELS := engine/rdma/verbs engine/rdma engine/rdma/ud
+RDMA_LEVELS := engine/rdma/verbs engine/rdma
 SERVICES := simple http block nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
 LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) tls registry config varlink export server control
 LIB_ROOMS   := base show rows client
@@ -89,7 +89,6 @@ INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move over TCP: epoll, urin
 INC_engine/udp := $(INC_engine) -Idaemon/engine ## transport udp on the three engines over sockets
 INC_engine/rdma/verbs := $(INC_core) ## devices, their registered memory, queue pairs, one-sided operations, the connection manager
 INC_engine/rdma     := $(INC_engine/rdma/verbs) -Idaemon/engine/rdma/verbs -Idaemon/engine ## the engine rdma: connections, pairs agreed on over sockets, hot plug, its doctor
-INC_engine/rdma/ud  := $(INC_engine/rdma) -Idaemon/engine/rdma ## the engine rdma for datagrams: peers, address handles, multicast groups
 INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each
 INC_service/simple    := $(INC_core) ## echo, discard, chargen
 INC_service/http      := $(INC_core) ## HTTP/1.1: one answer for every request
@@ -128,10 +127,8 @@ INC_bench/run       := $(INC_lib) -Ibench/generator -Ibench/host -Ibench/result 
 INC_bench_main      := $(INC_lib) -Ibench/run ## nbbench: the table of its commands
 
 TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c))
-# These a build without the libraries of RDMA has as well.
-RDMA_PURE := daemon/engine/rdma/verbs/rdma_keys.c daemon/engine/rdma/ud/grh.c
 NO_RDMA  := daemon/engine/rdma/no_rdma.c
-RDMA_SRC := $(filter-out $(RDMA_PURE) $(NO_RDMA),$(wildcard $(RDMA_LEVELS:%=daemon/%/*.c)))
+RDMA_SRC := $(filter-out $(NO_RDMA),$(wildcard $(RDMA_LEVELS:%=daemon/%/*.c)))
 SRC      := $(filter-out $(if $(RDMA_FOUND),$(NO_RDMA),$(RDMA_SRC)) $(TLS_LEFT),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 MAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard daemon/*.c))

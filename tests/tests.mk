@@ -8,7 +8,7 @@ $(error STATS=$(STATS): the tests look at statistics, which this build does with
 endif
 endif
 
-TEST_INC := -Itests/unit $(INC_main) $(sort $(INC_engine/rdma/ud) -Idaemon/engine/rdma/ud -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(INC_lib) $(CTL_ROOMS:%=-Ictl/%) $(BENCH_ROOMS:%=-Ibench/%)
+TEST_INC := -Itests/unit $(INC_main) $(sort $(INC_engine/rdma) -Idaemon/engine/rdma -Idaemon/ring -Idaemon/store -Idaemon/service -Idaemon/service/block) $(INC_lib) $(CTL_ROOMS:%=-Ictl/%) $(BENCH_ROOMS:%=-Ibench/%)
 JOBS      = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 AGAIN     = +$(Q)$(MAKE) --no-print-directory
 PYTEST    = NBSERVED_BUILD=$(abspath $(BUILD)) NBSERVED_ENGINES='$(TEST_ENGINES)' $(PYTHON) -B -m pytest -p no:cacheprovider

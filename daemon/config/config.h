@@ -138,9 +138,6 @@ void config_check_paths(struct config *config, struct config_errors *errors);
 /* Sets `log-level` in the configuration in force, until the next reload. */
 void config_set_log_level(struct config *config, int level);
 
-/* Are the listener's clients told apart by their datagrams, over UDP or RDMA? */
-bool config_has_datagrams(const struct listener_config *l);
-
 /* Why this build cannot serve the listener on any host; NULL: it can. */
 const char *config_absent(const struct listener_config *l);
 

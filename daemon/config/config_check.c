@@ -17,16 +17,6 @@ static bool config_may_use(const struct listener_config *l, const struct engine 
 	return l->engine ? engine == l->engine : registry_engine_carries(engine, l->transport);
 }
 
-bool config_has_datagrams(const struct listener_config *l)
-{
-	bool has = l->transport->datagrams;
-
-	for (unsigned i = 0; engines[i]; i++)
-		if (config_may_use(l, engines[i]))
-			has |= registry_variant(engines[i], &l->options)->forgets;
-	return has;
-}
-
 /* Context of the check() functions of the engines' own tables. */
 struct own_check {
 	struct key_check of;
@@ -52,7 +42,6 @@ static void check_own(struct config_report *r, struct listener_config *l)
 					   .engine = l->engine,
 					   .workers = l->workers,
 					   .max_connections = l->max_connections,
-					   .service = l->service,
 					   .refuse = refuse_own },
 				   .report = r,
 				   .listener = l };
@@ -127,9 +116,8 @@ static bool is_idle(const struct config_key *key, const void *section, struct re
 	if (key->streams && l->transport->messages)
 		return reason_set(ret_needs, true, "transport = tcp (transport is %s)",
 				  l->transport->name);
-	if (key->datagrams && !config_has_datagrams(l))
-		return reason_set(ret_needs, true,
-				  "transport = udp, or rdma with qp-type = ud (transport is %s)",
+	if (key->datagrams && !l->transport->datagrams)
+		return reason_set(ret_needs, true, "transport = udp (transport is %s)",
 				  l->transport->name);
 	if (key->table && l->service && key->table != l->service->keys) {
 		config_table_owners(key->table, owners, sizeof(owners));
@@ -236,14 +224,7 @@ static bool overlap(const struct address *a, const struct address *b)
 	       (sockaddr_is_wildcard(&a->sa) || sockaddr_is_wildcard(&b->sa));
 }
 
-/* Do a and b share one space of ports?  Each transport has its own, and RDMA datagrams
- * (RDMA_PS_UDP) another one than RDMA connections (RDMA_PS_TCP). */
-static bool share_ports(const struct listener_config *a, const struct listener_config *b)
-{
-	return a->transport == b->transport && config_has_datagrams(a) == config_has_datagrams(b);
-}
-
-/* Compares address `index` of `of` with all earlier ones. */
+/* Compares address `index` of `of` with all earlier ones.  Each transport has ports of its own. */
 static void check_address(struct config_report *r, struct listener_config *of, unsigned index)
 {
 	char text[ADDRESS_TEXT_MAX], taken[ADDRESS_TEXT_MAX];
@@ -256,7 +237,7 @@ static void check_address(struct config_report *r, struct listener_config *of, u
 			      format_address(a, text));
 	for (struct listener_config *l = r->config->listeners; l <= of; l++)
 		for (unsigned i = 0; i < (l == of ? index : l->address_count); i++) {
-			if (!overlap(a, &l->addresses[i]) || !share_ports(l, of))
+			if (l->transport != of->transport || !overlap(a, &l->addresses[i]))
 				continue;
 			config_report(r, of->address_origins[index],
 				      SECTION_TEXT(CONFIG_LISTENER, of), "address",
@@ -521,16 +502,14 @@ static void check_group(struct config_report *r, struct listener_config *of, uns
 		const struct listener_config *l = &r->config->listeners[i];
 		unsigned end = l < of ? l->group_count : l == of ? index : 0;
 
-		if (l->transport != of->transport || !config_has_datagrams(l) ||
-		    (l != of && l->transport->socket_type && !have_same_port(l, of)) ||
+		if (l->transport != of->transport || (l != of && !have_same_port(l, of)) ||
 		    !serves(l, &of->groups[index], end))
 			continue;
 		config_report(r, of->group_origins[index], SECTION_TEXT(CONFIG_LISTENER, of),
 			      "groups",
-			      "'%s' is already served%s by [%s] (%s:%u), and each "
+			      "'%s' is already served at that port by [%s] (%s:%u), and each "
 			      "datagram would be answered twice",
 			      multicast_format(&of->groups[index], text),
-			      of->transport->socket_type ? " at that port" : "",
 			      SECTION_TEXT(CONFIG_LISTENER, l), l->section.file, l->section.line);
 		return;
 	}
@@ -563,18 +542,17 @@ static void check_hosts(struct config_report *r, struct listener_config *l)
 				      format_address(&l->addresses[i], text), l->transport->name);
 }
 
-/* Reports groups of l that it or a listener before it already serves, at the same port if groups
- * have one.  Also replaces the entry `none`, see parse_entry() in config_types.c, by no entry. */
+/* Reports groups of l that it or a listener before it already serves at the same port.  Also
+ * replaces the entry `none`, see parse_entry() in config_types.c, by no entry. */
 static void check_groups(struct config_report *r, struct listener_config *l)
 {
 	if (l->group_count == 1 && l->groups[0].sa.ss_family == AF_UNSPEC)
 		l->group_count = 0;
-	if (!config_has_datagrams(l)) { /* groups are reported already */
+	if (!l->transport->datagrams) { /* groups are reported already */
 		check_hosts(r, l);
 		return;
 	}
-	if (l->transport->socket_type)
-		check_count(r, l);
+	check_count(r, l);
 	for (unsigned i = 0; i < l->group_count; i++)
 		check_group(r, l, i);
 }

@@ -329,6 +329,8 @@ static const struct {
 	{ CONFIG_LISTENER, "srq", "delete the line; each connection has receives of its own" },
 	{ CONFIG_LISTENER, "cq-moderation", "delete the line; ethtool -C moderates interrupts" },
 	{ CONFIG_LISTENER, "ring-batch", "delete the line; a call submits all that is queued" },
+	{ CONFIG_LISTENER, "qp-type",
+	  "delete the line; connections are reliable.  perftest without -R has `pair-type`" },
 	{ CONFIG_LISTENER, "sqpoll-idle", "delete the line; it is 1s" },
 	{ CONFIG_LISTENER, "sqpoll-cpu", "use `sqpoll = 3`, the number of the CPU" },
 	{ CONFIG_LISTENER, "zero-copy-area",

@@ -79,7 +79,7 @@ struct config_key {
 	const struct key *of; /* as the owner describes it; NULL: a key of this folder */
 	/* may differ only with transport tcp, which has byte streams */
 	bool streams;
-	/* may differ only in listeners with config_has_datagrams() */
+	/* may differ only with transport udp */
 	bool datagrams;
 	bool of_files; /* export key, for files only */
 	bool plain;    /* may differ only in listeners without `tls` */

@@ -378,7 +378,6 @@ static json_t *part_to_stats(const struct part *p)
 
 	for (unsigned i = p->first; i < p->first + p->count; i++)
 		add_worker(&n, &l->workers[i]);
-	n.rdma_dropped = n.datagrams_dropped;
 	add_cost(p, &n);
 	add_counters(p, &n);
 	return set_fields(part_to_json(p), listener_statistics, &n);

@@ -25,7 +25,7 @@
 /* The silence after which a connection is closed, ns; 0: never. */
 static uint64_t worker_idle_timeout(const struct worker *w)
 {
-	if (w->engine->forgets && !w->options.idle_timeout_ns)
+	if (w->engine->connectionless && !w->options.idle_timeout_ns)
 		return WORKER_FORGET_NS;
 	return w->options.idle_timeout_ns;
 }

@@ -90,8 +90,8 @@ struct engine {
 	/* Of a variant: do workers with these options use it in place of the engine of its name? */
 	bool (*suits)(const struct worker_options *options);
 
-	/* The reason why this build lacks the engine; then only the members above, `forgets` and
-	 * init() are set.  NULL: the build has it. */
+	/* The reason why this build lacks the engine; then only the members above and init() are
+	 * set.  NULL: the build has it. */
 	const char *absent;
 
 	/* Its transport carries messages: each view of c->rx is one as it was received, each view
@@ -108,13 +108,10 @@ struct engine {
 
 	/* The engine serves over its listening sockets: no connection is accepted, and a client's
 	 * first datagram begins one.  The memory of its connections needs no limit of its own,
-	 * since the engine stops receiving while sends cannot proceed. */
+	 * since the engine stops receiving while sends cannot proceed.  No event tells that a
+	 * client has gone: one that was silent for `idle-timeout`, or WORKER_FORGET_NS, is
+	 * forgotten; beyond `max-connections` a new one takes the place of the oldest (peers.h). */
 	bool connectionless;
-
-	/* No event tells that a client has gone.  The engine forgets a client that was silent for
-	 * `idle-timeout`, or WORKER_FORGET_NS; beyond `max-connections` a new client takes the
-	 * place of the oldest (peers.h). */
-	bool forgets;
 
 	/* Bytes that the engine needs in each chunk in addition to the longest message. */
 	uint32_t headroom;

@@ -52,7 +52,6 @@ struct key_check {
 	unsigned workers;                     /* 0: auto */
 	uint64_t max_connections;             /* of the listener; 0: no limit */
 	bool local;                           /* one of its addresses is a Unix socket */
-	const struct service *service;        /* NULL: the listener has no valid one */
 	/* Reports an error of a key: what was expected, and what it got. */
 	void (*refuse)(struct key_check *check, const char *key, const char *format, ...)
 		__attribute__((format(printf, 3, 4)));
@@ -64,8 +63,8 @@ struct key_table {
 	const struct key *keys;
 	unsigned count;
 	size_t bytes; /* of the struct, at most KEY_VALUES_MAX */
-	/* Of an engine: reports values that exclude each other or the service, of a listener that
-	 * may use the engine.  Main thread.  Optional. */
+	/* Of an engine: reports values that exclude each other, of a listener that may use the
+	 * engine.  Main thread.  Optional. */
 	void (*check)(struct key_check *check);
 };
 

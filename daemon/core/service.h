@@ -28,8 +28,6 @@ enum service_flag {
 	SERVICE_COUNTS_REQUESTS = 1 << 2,
 	/* It also runs over engines with messages: see engine->messages. */
 	SERVICE_MESSAGES = 1 << 3,
-	/* It tolerates lost messages and missing disconnects. */
-	SERVICE_LOSSY = 1 << 4,
 	/* It may be used by listeners with `transport = udp`. */
 	SERVICE_UDP = 1 << 5,
 	/* Its clients send without waiting for answers, so engine rdma posts as

@@ -17,11 +17,11 @@ struct transport {
 
 	bool unix_addresses; /* `address = unix:PATH` is valid */
 	bool messages;       /* its engines have `messages` */
-	bool datagrams;      /* has no connections: its engines need `datagrams` */
+	bool datagrams;      /* has no connections: its engines are connectionless */
 	/* Bits of enum service_flag: the flags that a service must have, and
 	 * those that it must not have. */
 	uint32_t needs, refuses;
-	bool verbs; /* uses RDMA queue pairs: `qp-type`, devices, work requests apply */
+	bool verbs; /* uses RDMA queue pairs: it has devices and work requests */
 };
 
 extern const struct transport transport_tcp, transport_rdma, transport_udp;

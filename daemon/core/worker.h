@@ -43,7 +43,7 @@ enum {
 	WORKER_RETRY_NS = 100 * NS_PER_MS,
 };
 
-/* Silence after which engine->forgets a client, if `idle-timeout` is 0. */
+/* Silence after which a connectionless engine forgets a client, if `idle-timeout` is 0. */
 #define WORKER_FORGET_NS ((uint64_t)60 * NS_PER_S)
 
 /* While connections wait for chunks, the worker looks every WORKER_CHECK_NS at those that hold
@@ -268,11 +268,6 @@ struct worker_drain_state {
 	struct timer timer; /* armed while the worker drains */
 };
 
-/* A multicast group, with its interface, and the address that this host has there, port 0. */
-struct worker_group {
-	struct sockaddr_storage group, local;
-};
-
 /* worker_accept.c */
 struct worker_accept {
 	struct acceptor *acceptors;
@@ -289,9 +284,6 @@ struct worker_accept {
 	 * by the owner.  The count is 0 for other engines. */
 	struct sockaddr_storage *endpoints;
 	unsigned endpoint_count;
-	/* Likewise: the multicast groups that such an engine joins. */
-	const struct worker_group *groups;
-	unsigned group_count;
 };
 
 /* The listener's workers, among which an engine that binds addresses distributes connections.

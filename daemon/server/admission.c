@@ -60,7 +60,7 @@ void admission_set(struct admission *a, const struct listener_config *config)
 	atomic_store(&a->needs_peer, config->max_connections_per_address || config->allow_count);
 	/* Datagrams have no limit here: each worker's table of peers has its share of the limit,
 	 * and evicts the oldest client rather than refuse a new one. */
-	atomic_store(&a->max, config->max_connections && !config_has_datagrams(config)
+	atomic_store(&a->max, config->max_connections && !config->transport->datagrams
 				      ? config->max_connections
 				      : UINT64_MAX);
 }

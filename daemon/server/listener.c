@@ -341,7 +341,6 @@ void listener_free(struct listener *l)
 	binding_forget(l);
 	free(l->addresses);
 	free(l->endpoints);
-	free(l->groups);
 	free(l->config);
 	sem_destroy(&l->accept_ended);
 	free(l);

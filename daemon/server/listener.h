@@ -64,8 +64,6 @@ struct listener {
 	bool inherited;
 	/* Addresses for an engine that binds them itself; NULL: the listener has sockets. */
 	struct sockaddr_storage *endpoints;
-	/* the multicast groups that such an engine joins: config->group_count of them */
-	struct worker_group *groups;
 	struct admission *admission;
 	struct tls_stage *tls;          /* around its service; NULL: none */
 	struct server_export **exports; /* references to config->exports; NULL: not served */
@@ -75,7 +73,7 @@ struct listener {
 /* The engine of config, or the one that `auto` selects on this host. */
 const struct engine *listener_pick_engine(const struct listener_config *config);
 
-/* Maximum of clients of each worker of l over an engine that forgets them; 0: no limit. */
+/* Maximum of clients of each worker of l over a connectionless engine; 0: no limit. */
 uint64_t listener_peers_max(const struct listener *l, const struct listener_config *config);
 
 /* Takes references to the exports that config names, binds the addresses and begins to

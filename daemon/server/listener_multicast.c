@@ -11,7 +11,6 @@
 #include "reason.h"
 #include "sockaddr.h"
 #include "util.h"
-#include "worker.h"
 
 enum { NAMES_MAX = 8 }; /* interfaces that an error names */
 
@@ -90,49 +89,6 @@ int listener_multicast_probe(const struct listener_config *config, struct reason
 	for (unsigned i = 0; rc == 0 && i < config->group_count; i++)
 		rc = listener_multicast_resolve(&config->groups[i], &sa, reason);
 	return rc;
-}
-
-/* The first address of the family that the interface has. */
-static int interface_address(uint32_t interface, sa_family_t family,
-			     struct sockaddr_storage *ret_sa)
-{
-	size_t bytes =
-		family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-	struct ifaddrs *list;
-	int rc = -EADDRNOTAVAIL;
-
-	if (getifaddrs(&list) < 0)
-		return -errno;
-	for (const struct ifaddrs *i = list; i && rc < 0; i = i->ifa_next) {
-		if (!i->ifa_addr || i->ifa_addr->sa_family != family ||
-		    if_nametoindex(i->ifa_name) != interface)
-			continue;
-		memset(ret_sa, 0, sizeof(*ret_sa));
-		memcpy(ret_sa, i->ifa_addr, bytes);
-		rc = 0;
-	}
-	freeifaddrs(list);
-	return rc;
-}
-
-int listener_multicast_list(const struct listener_config *config, struct worker_group *ret_groups,
-			    struct reason *reason)
-{
-	for (unsigned i = 0; i < config->group_count; i++) {
-		struct worker_group *g = &ret_groups[i];
-		char text[MULTICAST_TEXT_MAX];
-		int rc = listener_multicast_resolve(&config->groups[i], &g->group, reason);
-
-		if (rc < 0)
-			return rc;
-		rc = interface_address(sockaddr_interface(&g->group), g->group.ss_family,
-				       &g->local);
-		if (rc < 0)
-			return reason_set(reason, rc, "group %s: the address of its interface: %s",
-					  multicast_format(&config->groups[i], text),
-					  strerror(-rc));
-	}
-	return 0;
 }
 
 bool listener_multicast_has(const struct listener_config *config, const struct sockaddr_storage *sa)

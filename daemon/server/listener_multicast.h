@@ -11,7 +11,6 @@
 
 struct listener_config;
 struct reason;
-struct worker_group;
 
 /* The group's address with its interface.  One that is not named is the only one of this host that
  * takes part in multicast.  0, or -errno with the reason. */
@@ -20,11 +19,6 @@ int listener_multicast_resolve(const struct multicast_group *group, struct socka
 
 /* 0, or the error of the first group of config whose interface is not there, with the reason. */
 int listener_multicast_probe(const struct listener_config *config, struct reason *reason);
-
-/* The groups of config with the addresses of their interfaces, for an engine that joins them
- * itself. 0, or -errno with the reason. */
-int listener_multicast_list(const struct listener_config *config, struct worker_group *ret_groups,
-			    struct reason *reason);
 
 /* Is sa, whatever its port, a group of config on this host? */
 bool listener_multicast_has(const struct listener_config *config,

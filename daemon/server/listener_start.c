@@ -10,7 +10,6 @@
 #include "cpus.h"
 #include "listener.h"
 #include "listener_address.h"
-#include "listener_multicast.h"
 #include "listeners.h"
 #include "log.h"
 #include "registry.h"
@@ -200,8 +199,6 @@ static int listener_start_workers(struct listener *l, unsigned count, struct bin
 		if (i == 0 && l->endpoints) {
 			w->accept.endpoints = l->endpoints;
 			w->accept.endpoint_count = listener_address_count(l->config);
-			w->accept.groups = l->groups;
-			w->accept.group_count = l->config->group_count;
 		}
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
 		rc = worker_start(w, taken, socket_count, reason);
@@ -275,8 +272,7 @@ static int listener_allocate(struct listener *l, struct reason *reason)
  * cannot be handed over. */
 static bool listener_must_wait(const struct listener *l, const struct listener *old)
 {
-	bool same = config_has_datagrams(old->config) == config_has_datagrams(l->config);
-	unsigned old_count = old->endpoints && same ? listener_address_count(old->config) : 0;
+	unsigned old_count = old->endpoints ? listener_address_count(old->config) : 0;
 
 	for (unsigned i = 0; i < old_count && old->state == LISTENER_SERVING; i++)
 		for (unsigned j = 0; j < listener_address_count(l->config); j++)
@@ -291,15 +287,10 @@ static int listener_open_endpoints(struct listener *l, struct listener *const *g
 {
 	unsigned count = listener_address_count(l->config);
 	struct binding none = { 0 };
-	int rc;
 
 	l->endpoints = calloc(count, sizeof(*l->endpoints));
-	l->groups = calloc(MAX(l->config->group_count, 1U), sizeof(*l->groups));
-	if (!l->endpoints || !l->groups)
+	if (!l->endpoints)
 		return reason_set(reason, -ENOMEM, "no memory");
-	rc = listener_multicast_list(l->config, l->groups, reason);
-	if (rc < 0)
-		return rc;
 	for (unsigned i = 0; i < count; i++)
 		listener_address_at(l->config, i, &l->endpoints[i]);
 	for (; going && *going; going++)

@@ -148,8 +148,6 @@ struct json_t;
 		       "RDMA work requests posted.",                                               \
 			COUNTER(wr_send, send, NULL, NULL) COUNTER(wr_recv, recv, NULL, NULL)      \
 			COUNTER(wr_read, read, NULL, NULL) COUNTER(wr_write, write, NULL, NULL))   \
-		FOUND(COUNTER, rdma_dropped, dropped, "nbserved_rdma_datagrams_dropped",           \
-		      "Datagrams of clients that hold too much or may not send.")                  \
 		OBJECT(completed, NULL, "nbserved_rdma_work_requests_completed opcode=*",          \
 		       "RDMA work requests known to be completed.",                                \
 			COUNTER(wc_send, send, NULL, NULL) COUNTER(wc_recv, recv, NULL, NULL)      \

@@ -8,7 +8,7 @@ least certain point; and the labels are the keys by which claims find rows."""
 import dataclasses
 import os
 
-from servers import ALL_CPUS, CLIENT_CPU, ROOT, SERVER_CPU
+from servers import ALL_CPUS, CLIENT_CPU, SERVER_CPU
 
 FILES, FILE_SIZE = 100, 64 << 10
 ENGINES = ("epoll", "io_uring", "io_uring-poll")
@@ -218,16 +218,6 @@ def sides_scene(address):
            "--verb={listener}", "--rw=write", "--bs=4k", "--size=2M", "--output-format=json")
     return Scene("sides", "".join(rdma_listener(verb, address, "fio") for verb in verbs),
                  [Load("rdma, fio 4 KiB", verbs, fio, VM_ROUNDS)])
-
-
-def datagram_scene(address):
-    """Echo, one after the other; each transport's client is a program of its own."""
-    config = rdma_listener("rc", address, "echo") + rdma_listener("ud", address, "echo", qp_type="ud")
-    build = os.environ.get("NBSERVED_BUILD", ROOT / "build")
-    script = (f"case $0 in rc) exec {build}/vm/rdma_client echo $1 $2 1 64 1000 1;; "
-              f"ud) exec {build}/vm/datagram_client echo $1 $2 1 64 1000;; esac")
-    return Scene("datagrams", config, [
-        Load("rdma, echo 64 B", ("rc", "ud"), ("sh", "-c", script, "{listener}", "{host}", "{port}"), VM_ROUNDS)])
 
 
 def loss_name(kind, percent):

@@ -276,15 +276,6 @@ def one_sided(rows):
     return verdict, f"{why}{RXE} per block, connecting in it, to send: write {ratios[0]}, read {ratios[1]}"
 
 
-def datagrams(rows):
-    """No dearer: so it fails where they are."""
-    ratio = rows.ratio("rdma, echo 64 B", "ud", "rc", "cpu_ns_per_operation")
-    seen = f"{RXE} per echo, UD to RC: {ratio}"
-    if ratio.found == SAME and ratio.hidden > SMALL:
-        return OPEN, f"because {may_hide(ratio.hidden)}: {seen}"
-    return (FAILS if ratio.found == WORSE else HOLDS), seen
-
-
 def loss(rows):
     """The part of each one's throughput that is left where packets are lost, and RoCE's part of iWARP's."""
     none, lost = LOSSES_PERCENT
@@ -406,8 +397,6 @@ CLAIMS = [
      "J. Davis, pgsql-hackers (2025)", only("scans", "fio over NBD, 128 KiB"), so_many_times("32 scans", "io_uring", "threads", 1.4)),
     ("one-sided RDMA spares the server's CPU what two-sided costs",
      "A. Dragojevic et al., FaRM, NSDI 2014", f"{VM}: fio, verb=write, read and send", in_vm(one_sided)),
-    ("datagrams (UD) cost a server no more than reliable connections (RC)",
-     "A. Kalia et al., FaSST, OSDI 2016", f"{VM}: echo of 64 B, one after the other", in_vm(datagrams)),
     ("packet loss costs RoCE more than iWARP",
      "R. Mittal et al., Revisiting Network Support for RDMA, SIGCOMM 2018",
      f"{VM}: fio, verb=write, over links of which one loses {LOSSES_PERCENT[1]:g} % (netem)", in_vm(loss)),

@@ -106,7 +106,7 @@ def test_near_dpdk_is_at_most_twice_its_instructions_under_each_load():
 def test_every_scene_has_the_listeners_of_its_loads():
     address = "10.0.0.1"
     scenes = [*claims_scenes.scenes(), claims_scenes.latency_scene(100), claims_scenes.sides_scene(address),
-              claims_scenes.datagram_scene(address), claims_scenes.loss_scene({("rxe", 1): address})]
+              claims_scenes.loss_scene({("rxe", 1): address})]
     for scene in scenes:
         served = {line[len("[listener "):-1] for line in scene.config.splitlines() if line.startswith("[listener ")}
         assert all(set(load.listeners) <= served for load in scene.loads), scene.name

@@ -99,13 +99,13 @@ def test_options_and_listeners_of_nbserved(complete):
     options, doctor, services, keys, engines, types = complete.all([
         ("nbserved", *words) for words in (
             ("--",), ("--do",), ("--run", "ech"), ("--run", "echo,buffer"),
-            ("--run", "echo,port=7,engine=io_"), ("--run", "echo,qp-type="))])
+            ("--run", "echo,port=7,engine=io_"), ("--run", "perftest,pair-type="))])
     assert options - {"--"} == set(re.findall(r"--[a-z][a-z-]+", help_text))
     assert doctor == {"--doctor"}
     assert services == {"echo"}
     assert keys == {"echo,buffer-size=", "echo,buffers="}
     assert engines == {"echo,port=7,engine=io_uring", "echo,port=7,engine=io_uring-poll"}
-    assert types == {f"echo,qp-type={t}" for t in ("rc", "ud", "uc")}
+    assert types == {f"perftest,pair-type={t}" for t in ("rc", "ud", "uc")}
 
 
 @pytest.fixture

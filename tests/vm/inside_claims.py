@@ -11,8 +11,7 @@ from inside_rdma import ADDRESSES, BUILD, TOP, devices, must  # noqa: F401
 sys.path.insert(0, str(TOP / "tests/peers"))
 import claims  # noqa: E402
 from claims_rows import Rows  # noqa: E402
-from claims_scenes import (LATENCIES_US, LOSSES_PERCENT, datagram_scene, latency_scene, loss_scene,  # noqa: E402
-                           sides_scene)
+from claims_scenes import LATENCIES_US, LOSSES_PERCENT, latency_scene, loss_scene, sides_scene  # noqa: E402
 from claims_table import VM  # noqa: E402
 
 ROWS = Path("/vm/claims.jsonl")
@@ -53,7 +52,6 @@ def lossy_links():
 
 def test_claims():
     ROWS.unlink(missing_ok=True)
-    measure(datagram_scene(ADDRESSES["rxe"]))
     measure(sides_scene(ADDRESSES["rxe"]))
     for latency_us in LATENCIES_US:
         must("modprobe", "null_blk", "gb=1", "irqmode=2", f"completion_nsec={latency_us * 1000}")

@@ -1,12 +1,10 @@
 """Run by test_vm_clients.py in the VM: clients of others that nbserved is the far end of, on rxe and siw."""
 import signal
-import socket
 import subprocess
 
 import pytest
 import inside_rdma
-from inside_rdma import (ADDRESSES, LIMIT, add_device, client, forged, listener, mac_of, must, resources, run, running,
-                         section, wait_until)
+from inside_rdma import ADDRESSES, LIMIT, client, must, resources, run, running, section, wait_until
 from traffic import together
 
 device, devices, start_daemon = inside_rdma.device, inside_rdma.devices, inside_rdma.start_daemon
@@ -35,104 +33,6 @@ def test_cmtime_times_connections(start_daemon, device):
     out = must("cmtime", "-s", ADDRESSES[device], "-p", port_of(daemon), "-c", 20)
     assert "connect      :" in out and "failure" not in out, out
     daemon.wait_closed("r", accepted=20)
-
-
-# ---- Multicast ----
-
-GROUP = "239.1.2.3"
-
-
-@pytest.fixture
-def know():
-    """know(address): the Ethernet address of rxe0's peer is known, so that nobody has to answer for it."""
-    known = []
-
-    def replace(address):
-        must("ip", "neighbour", "replace", address, "lladdr", mac_of("rxe_b").hex(":"), "dev", "rxe_a")
-        known.append(address)
-
-    yield replace
-    for address in known:
-        must("ip", "neighbour", "delete", address, "dev", "rxe_a")
-
-
-@pytest.fixture
-def beside(know):
-    """A second RoCE device at the other end of rxe0's cable, as none hears what it sends to a group; its address."""
-    address = "10.9.0.2"
-    must("ip", "address", "add", f"{address}/24", "dev", "rxe_b")
-    must("rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "rxe_b")
-    for interface in ("all", "rxe_a", "rxe_b"):  # each end has an address of this host
-        must("sysctl", "-q", f"net.ipv4.conf.{interface}.accept_local=1", f"net.ipv4.conf.{interface}.rp_filter=0")
-    know(address)
-    yield address
-    must("rdma", "link", "delete", "rxe1")
-    must("ip", "address", "delete", f"{address}/24", "dev", "rxe_b")
-
-
-def in_group(start_daemon, service):
-    return start_daemon(section("rxe", service=service, qp_type="ud", groups=f"{GROUP}%rxe_a"))
-
-
-def test_mckey_sends_to_a_group(start_daemon, beside):
-    daemon = in_group(start_daemon, "discard")
-
-    def arrives():  # datagrams may be lost
-        must("mckey", "-m", GROUP, "-b", beside, "-s", "-C", 10, "-S", 100)
-        return daemon.stats("r")["bytes_in"] > 0
-
-    wait_until(arrives, "some have come")
-    assert daemon.stats("r")["bytes_in"] % 100 == 0
-    assert daemon.terminate() == 0
-
-
-def answer_frame(raw):
-    """The next frame of UDP that rxe0 sends."""
-    frame = b""
-    while frame[23:24] != b"\x11" or frame[26:30] != socket.inet_aton(ADDRESSES["rxe"]):
-        frame = raw.recv(2000)
-    return frame
-
-
-def test_a_datagram_to_a_group_is_answered_to_its_sender_alone(start_daemon, know):
-    daemon, sender, everybody = in_group(start_daemon, "echo"), "10.9.0.77", 0xffffff
-    know(sender)
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as raw:
-        raw.bind(("rxe_b", 0))
-        raw.settimeout(LIMIT)
-
-        def answers():
-            raw.send(forged(sender, everybody, GROUP))
-            return daemon.stats("r")["bytes_out"] >= 5 * len(b"forged!!")
-
-        wait_until(answers, "some are answered")
-        targets = set()
-        for _ in range(5):
-            frame = answer_frame(raw)
-            targets.add((socket.inet_ntoa(frame[30:34]), int.from_bytes(frame[47:50], "big")))
-    assert targets == {(sender, 4711)}
-    assert daemon.terminate() == 0
-
-
-def test_a_group_is_joined_again_when_its_device_returns(start_daemon, know):
-    daemon = in_group(start_daemon, "discard")
-    must("rdma", "link", "delete", "rxe0")
-    add_device("rxe")
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-        raw.bind(("rxe_b", 0))
-
-        def arrives():
-            raw.send(forged("10.9.0.77", 0xffffff, GROUP))
-            return daemon.stats("r")["bytes_in"] > 0
-
-        know("10.9.0.77")
-        wait_until(arrives, "the group is served")
-    assert daemon.terminate() == 0
-
-
-def test_a_group_without_a_device_is_said(start_daemon):
-    daemon = start_daemon(section("rxe", service="echo", qp_type="ud", groups=f"{GROUP}%lo", optional="yes"))
-    assert "no RDMA device with datagrams has the address" in daemon.status("r")["reason"]
 
 
 # ---- perftest ----
@@ -202,20 +102,6 @@ def test_perftest_of_every_size(start_daemon):
     daemon = far_end(start_daemon, "siw", "perftest")
     perftest(daemon, "siw", "ib_send_bw -n 5 -a")
     assert done_by(daemon, "message") == (1, 5 * 23)
-
-
-def test_perftest_datagrams(start_daemon):
-    """-c UD: control as ever, data over port space RDMA_PS_UDP, where another listener has the same port."""
-    pairs = [("perftest-lat", "echo", 18516), ("perftest", "discard", 18515)]
-    daemon = start_daemon("".join(
-        listener(service, service, "rdma", transport="rdma", address=f"{ADDRESSES['rxe']}:{port}", **keys)
-        for control, data, port in pairs for service, keys in [(control, {}), (data, {"qp_type": "ud"})]))
-    perftest(daemon, "rxe", "ib_send_lat -c UD -n 50", "perftest-lat")
-    perftest(daemon, "rxe", "ib_send_bw -c UD -n 200 -s 1024", "perftest")
-    echoed = daemon.stats("echo")["operations"]["echo"]["count"]
-    assert echoed == 50 + 1  # and one that says who it is
-    wait_until(lambda: daemon.stats("discard")["bytes_in"] > 0, "datagrams came")
-    assert daemon.stats("discard")["bytes_in"] % 1024 == 0
 
 
 def test_perftest_by_time(start_daemon, device, clean):

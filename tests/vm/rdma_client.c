@@ -3,8 +3,6 @@
  *   rdma_client echo ADDRESS PORT CONNECTIONS BYTES COUNT DEPTH
  *       COUNT messages over each connection, DEPTH of them in flight; BYTES 0: of many sizes up to
  *       16 KiB.  Each must come back whole, in order, and as one message.  Prints `ok MESSAGES`.
- *   rdma_client echo-uc ...
- *       The same over unreliable connections.
  *   rdma_client latency ADDRESS PORT BYTES COUNT spin|sleep
  *       COUNT messages, one after the other; `spin`: without sleeping until they come back.  Prints
  *       the median of the round trips in nanoseconds.
@@ -71,7 +69,6 @@ static void post_receive(struct client *c, unsigned i)
 		die("rdma_post_recv");
 }
 
-static bool is_uc;
 static uint8_t private_data[UINT8_MAX] = "nbserved";
 static uint8_t private_bytes, reads;
 
@@ -79,8 +76,8 @@ static uint8_t private_bytes, reads;
 static int try_to_connect(struct client *c, const char *address, const char *port, unsigned depth)
 {
 	struct rdma_addrinfo hints = {
-		.ai_port_space = is_uc ? RDMA_PS_IB : RDMA_PS_TCP,
-		.ai_qp_type = is_uc ? IBV_QPT_UC : IBV_QPT_RC,
+		.ai_port_space = RDMA_PS_TCP,
+		.ai_qp_type = IBV_QPT_RC,
 	};
 	struct rdma_addrinfo *to;
 	struct ibv_qp_init_attr attr = {
@@ -397,7 +394,6 @@ int main(int argc, char **argv)
 		printf("ok %s\n", argv[5]);
 		return 0;
 	}
-	is_uc = !strcmp(argv[1], "echo-uc");
 	is_private = !strcmp(argv[1], "private");
 	if (is_private)
 		private_bytes = (uint8_t)atoi(argv[4]);
@@ -407,13 +403,12 @@ int main(int argc, char **argv)
 	raise_descriptors();
 	for (unsigned i = 0; i < count; i++)
 		connect_one(&clients[i], argv[2], argv[3],
-			    !strncmp(argv[1], "echo", 4) && argc == 8 ? (unsigned)atoi(argv[7])
-								      : 1);
+			    !strcmp(argv[1], "echo") && argc == 8 ? (unsigned)atoi(argv[7]) : 1);
 	if (!strcmp(argv[1], "hold")) {
 		hold(clients, count);
 		return 0; /* on iWARP a second disconnect waits for ever */
 	}
-	if (!strncmp(argv[1], "echo", 4) && argc == 8)
+	if (!strcmp(argv[1], "echo") && argc == 8)
 		echo(clients, count, argv + 5);
 	else if (is_latency)
 		latency(clients, argv + 4);

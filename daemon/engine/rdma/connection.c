@@ -1,4 +1,4 @@
-/* Engine `rdma`: connections, reliable or not (`qp-type = rc`, `uc`).
+/* Engine `rdma`: connections.
  *
  * The receives that are posted are a client's credit; each is a chunk of the pool, which is
  * registered once per worker and device.  Everything that a run of the service has queued is posted
@@ -14,7 +14,6 @@
 #include "pair_socket.h"
 #include "queue.h"
 #include "rdma_engine.h"
-#include "rdma_keys.h"
 #include "sockaddr.h"
 #include "step.h"
 
@@ -29,7 +28,7 @@ static void rdma_conn_adopt(struct conn *c)
 	rdma_conn_become(r, RDMA_OPENING);
 }
 
-static int rdma_conn_open(struct conn *c)
+int rdma_conn_open(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
 	int rc;
@@ -52,8 +51,7 @@ static int rdma_conn_open(struct conn *c)
 
 /* ---- Teardown ---- */
 
-/* engine->close(); also called if the service refused the connection before engine->open(). */
-static void rdma_conn_end(struct conn *c)
+void rdma_conn_end(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
 
@@ -131,7 +129,7 @@ static struct rdma_conn *rdma_conn_take_ended(struct rdma *e)
  * its completions are polled before, since some devices drop them then, and messages with
  * them; and after, since other devices do not, and they name a connection that is about to be
  * freed. */
-static void rdma_conn_end_all(struct rdma *e)
+void rdma_conn_end_all(struct rdma *e)
 {
 	struct rdma_conn *list, *r;
 
@@ -154,7 +152,7 @@ static void rdma_conn_end_all(struct rdma *e)
 	}
 }
 
-static void rdma_conn_release(struct conn *c)
+void rdma_conn_release(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
 
@@ -167,14 +165,9 @@ static void rdma_conn_release(struct conn *c)
 	rdma_conn_free(r);
 }
 
-static void rdma_conn_maintain(struct worker *w)
-{
-	rdma_conn_end_all(w->engine_state);
-}
-
 /* ---- Sends and receives ---- */
 
-static void rdma_conn_recv(struct conn *c, bool on)
+void rdma_conn_recv(struct conn *c, bool on)
 {
 	if (on && conn_is_exchange(c))
 		rdma_exchange_recv(c);
@@ -182,7 +175,7 @@ static void rdma_conn_recv(struct conn *c, bool on)
 		rdma_queue_want_receives(c->engine_state);
 }
 
-static void rdma_conn_flush(struct conn *c)
+void rdma_conn_flush(struct conn *c)
 {
 	struct rdma_conn *r = c->engine_state;
 	struct rdma_send_chain chain;
@@ -208,10 +201,8 @@ static void rdma_conn_flush(struct conn *c)
 		rdma_send_chain_post(&chain, r, all);
 }
 
-static void rdma_conn_refill_all(struct worker *w)
+void rdma_conn_refill_all(struct rdma *e)
 {
-	struct rdma *e = w->engine_state;
-
 	while (e->wanting) {
 		struct rdma_conn *r = e->wanting;
 
@@ -265,31 +256,25 @@ static void rdma_conn_lane_done(struct rdma_conn *r, enum rdma_lane_kind kind,
 		rdma_queue_want_receives(r);
 }
 
-static void rdma_conn_sent(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+static void rdma_conn_sent(struct rdma_conn *r, const struct ibv_wc *wc)
 {
-	(void)d;
-	rdma_conn_lane_done(of, RDMA_LANE_OUT, wc);
+	rdma_conn_lane_done(r, RDMA_LANE_OUT, wc);
 }
 
-static void rdma_conn_read(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+static void rdma_conn_read(struct rdma_conn *r, const struct ibv_wc *wc)
 {
-	(void)d;
-	rdma_conn_lane_done(of, RDMA_LANE_IN, wc);
+	rdma_conn_lane_done(r, RDMA_LANE_IN, wc);
 }
 
 /* No accounting: the next signalled request of the lane covers this one. */
-static void rdma_conn_uncounted(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+static void rdma_conn_uncounted(struct rdma_conn *r, const struct ibv_wc *wc)
 {
-	(void)d;
 	if (wc->status != IBV_WC_SUCCESS)
-		rdma_conn_failed(of, wc->status);
+		rdma_conn_failed(r, wc->status);
 }
 
-static void rdma_conn_received(struct rdma_device *d, void *of, const struct ibv_wc *wc)
+static void rdma_conn_received(struct rdma_conn *r, const struct ibv_wc *wc)
 {
-	struct rdma_conn *r = of;
-
-	(void)d;
 	rdma_queue_received(r, wc);
 	if (wc->status != IBV_WC_SUCCESS)
 		rdma_conn_failed(r, wc->status);
@@ -302,8 +287,7 @@ static void rdma_conn_established(const struct rdma_conn *r)
 {
 	struct ibv_qp_attr attr = { .min_rnr_timer = RDMA_RNR_TIMER };
 
-	if (r->id->qp && r->id->qp->qp_type == IBV_QPT_RC &&
-	    r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
+	if (r->id->qp && r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
 		ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
 }
 
@@ -332,33 +316,6 @@ static void rdma_conn_event(void *context, enum rdma_cm_event_type type)
 	}
 }
 
-/* ---- Devices ---- */
-
-/* Tests for unreliable connections by making a queue pair. */
-static int rdma_conn_try_uc(struct rdma_device *d, struct reason *reason)
-{
-	struct ibv_qp_init_attr attr = {
-		.send_cq = d->cq,
-		.recv_cq = d->cq,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_UC,
-	};
-	struct ibv_qp *qp = ibv_create_qp(d->pd, &attr);
-
-	if (!qp)
-		return rdma_device_refuse(d, -errno, "no unreliable connections", "; qp-type = rc",
-					  reason);
-	ibv_destroy_qp(qp);
-	return 0;
-}
-
-static int rdma_conn_device_serves(struct rdma_device *d, unsigned port, struct reason *reason)
-{
-	(void)port;
-	return rdma_options(&d->worker->options)->qp_type == QP_UC ? rdma_conn_try_uc(d, reason)
-								   : 0;
-}
-
 static void rdma_conn_device_gone(struct rdma_device *d)
 {
 	for (struct conn *c = d->worker->conns; c; c = c->next)
@@ -366,11 +323,7 @@ static void rdma_conn_device_gone(struct rdma_device *d)
 			conn_close(c, CONN_END_ERROR);
 }
 
-/* ---- The engine ---- */
-
-static const struct rdma_mode rdma_connections = {
-	.space = RDMA_PS_TCP,
-	.serves = rdma_conn_device_serves,
+const struct rdma_calls rdma_conn_calls = {
 	.gone = rdma_conn_device_gone,
 	.completed = { [RDMA_TAG_SEND] = rdma_conn_sent,
 		       [RDMA_TAG_READ] = rdma_conn_read,
@@ -378,35 +331,7 @@ static const struct rdma_mode rdma_connections = {
 		       [RDMA_TAG_RECV] = rdma_conn_received },
 	.requested = rdma_conn_requested,
 	.event = rdma_conn_event,
-	.maintain = rdma_conn_maintain,
-	.refill = rdma_conn_refill_all,
 };
-
-static int rdma_conn_init(struct worker *w, struct reason *reason)
-{
-	int rc = rdma_init(w, &rdma_connections, reason);
-
-	if (rc == 0)
-		rdma_exchanges_open(w);
-	return rc;
-}
-
-static void rdma_conn_accept_on(struct worker *w, bool on)
-{
-	rdma_exchanges_accept(w, on);
-	rdma_cm_accept(w, on);
-}
-
-/* Also ends the connections that the core has given up. */
-static void rdma_conn_fini(struct worker *w)
-{
-	rdma_steps_await(w);
-	rdma_conn_end_all(w->engine_state);
-	for (struct conn *c = w->conns; c; c = c->next)
-		rdma_conn_release(c);
-	rdma_exchanges_close(w);
-	rdma_fini(w);
-}
 
 static void rdma_conn_peer(const struct conn *c, struct sockaddr_storage *ret_peer)
 {
@@ -432,35 +357,8 @@ static const struct engine_device *rdma_conn_device(const struct conn *c)
 	return r->port;
 }
 
-static const struct engine_clients rdma_conn_clients = {
+const struct engine_clients rdma_conn_clients = {
 	.peer = rdma_conn_peer,
 	.local = rdma_conn_local,
 	.device = rdma_conn_device,
-};
-
-static const struct engine_remote rdma_conn_remote = {
-	.submit = rdma_remote_submit,
-	.region = rdma_region,
-	.scratch_region = rdma_scratch_region,
-	.send_scratch = rdma_send_scratch,
-	.pair_mtu = rdma_pair_mtu,
-	.pair = rdma_pair,
-	.is_pair = rdma_is_pair,
-};
-
-extern const struct engine engine_rdma;
-
-const struct engine engine_rdma = {
-	.keys = &rdma_key_table,
-	RDMA_ENGINE,
-	.accept = rdma_conn_accept_on,
-	.init = rdma_conn_init,
-	.fini = rdma_conn_fini,
-	.open = rdma_conn_open,
-	.recv = rdma_conn_recv,
-	.flush = rdma_conn_flush,
-	.close = rdma_conn_end,
-	.release = rdma_conn_release,
-	.clients = &rdma_conn_clients,
-	.remote = &rdma_conn_remote,
 };

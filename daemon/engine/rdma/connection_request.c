@@ -16,8 +16,10 @@ struct rdma_conn *rdma_conn_new(void)
 {
 	struct rdma_conn *r = calloc(1, sizeof(*r));
 
-	if (r)
-		rdma_remote_open(r);
+	if (!r)
+		return NULL;
+	r->type = IBV_QPT_RC;
+	rdma_remote_open(r);
 	return r;
 }
 
@@ -82,8 +84,10 @@ const char *rdma_conn_refusal(const struct worker *w, int rc)
 		return "no buffers are left";
 	case -ENOSPC:
 		return "the completion queue is full";
+	case -EACCES:
+		return "not allowed";
 	default:
-		return rdma_cm_refusal(w, rc);
+		return w->drain.on ? "draining" : "too many connections";
 	}
 }
 

@@ -156,7 +156,7 @@ static int rdma_pair_new(struct rdma_exchange *x, const struct pair *pair)
 	}
 	*p = (struct rdma_pair){ .next = x->pairs, .exchange = x, .r = r, .agreed = *pair };
 	r->pair = x->pairs = p;
-	r->pair_type = rdma_pair_types[pair->type];
+	r->type = rdma_pair_types[pair->type];
 	r->pair_number = pair->client.number;
 	x->count++;
 	r->peer = conn_peer_address(x->conn);

@@ -1,5 +1,4 @@
-/* Engine `rdma`: code shared by connections and datagrams: waiting, hot plug, start
- * and end.  See rdma_engine.h. */
+/* Engine `rdma`: waiting, hot plug, start and end. */
 #include "rdma_engine.h"
 
 #include <errno.h>
@@ -12,6 +11,8 @@
 #include <unistd.h>
 
 #include "cm.h"
+#include "pair_socket.h"
+#include "step.h"
 #include "worker.h"
 
 enum {
@@ -74,16 +75,16 @@ static unsigned rdma_spin(struct worker *w)
 	return n;
 }
 
-void rdma_wait(struct worker *w, bool block)
+static void rdma_wait(struct worker *w, bool block)
 {
 	struct rdma *e = w->engine_state;
 	int timeout_ms;
 	unsigned n;
 	bool spins;
 
-	e->mode->maintain(w);
+	rdma_conn_end_all(e);
 	rdma_device_sweep(e);
-	e->mode->refill(w);
+	rdma_conn_refill_all(e);
 	block = block && !w->turn.ready;
 	n = rdma_poll(e);
 	spins = n == 0 && block && w->spin.max_ns;
@@ -92,7 +93,7 @@ void rdma_wait(struct worker *w, bool block)
 	if (n == 0 && block)
 		n = rdma_arm(e);
 	if (n > 0) /* receives first: the next message may be on its way */
-		e->mode->refill(w);
+		rdma_conn_refill_all(e);
 	timeout_ms = n == 0 && block ? rdma_timeout(w->deadlines.wake_ns) : 0;
 	if (timeout_ms == 0)
 		worker_awake(w);
@@ -149,7 +150,7 @@ static void rdma_hotplug_open(struct rdma *e)
 
 /* ---- Setup and teardown ---- */
 
-void rdma_fini(struct worker *w)
+static void rdma_close(struct worker *w)
 {
 	struct rdma *e = w->engine_state;
 
@@ -174,17 +175,13 @@ static int rdma_prepare_all(struct worker *w,
 			    bool (*want)(const struct worker *w, const char *name),
 			    struct reason *reason)
 {
-	const struct rdma *e = w->engine_state;
 	int count = 0, usable = 0;
 	struct ibv_context **list = rdma_get_devices(&count);
 
 	for (int i = 0; list && i < count; i++) {
-		struct rdma_device *d;
-
 		if (want && !want(w, ibv_get_device_name(list[i]->device)))
 			continue;
-		d = rdma_device_get(w, list[i], reason);
-		usable += d && e->mode->serves(d, 1, reason) == 0;
+		usable += rdma_device_get(w, list[i], reason) != NULL;
 	}
 	if (list)
 		rdma_free_devices(list);
@@ -256,7 +253,7 @@ static int rdma_start(struct worker *w, struct reason *reason)
 	return rc < 0 ? rc : rdma_prepare(w, reason);
 }
 
-int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *reason)
+static int rdma_init(struct worker *w, struct reason *reason)
 {
 	struct rdma *e = calloc(1, sizeof(*e));
 	int rc;
@@ -265,16 +262,67 @@ int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *rea
 		return reason_set(reason, -ENOMEM, "rdma: no memory");
 	e->epoll_fd = e->hotplug_fd = -1;
 	e->worker = w;
-	e->mode = mode;
+	e->calls = &rdma_conn_calls;
 	STAILQ_INIT(&e->steps);
 	w->engine_state = e;
 	rc = rdma_start(w, reason);
 	if (rc < 0) {
-		rdma_fini(w);
+		rdma_close(w);
 		return rc;
 	}
 	worker_feature(w, FEATURE_selective_signalling);
 	if (w->spin.max_ns)
 		worker_feature(w, FEATURE_busy_poll);
+	rdma_exchanges_open(w);
 	return 0;
 }
+
+/* Also ends the connections that the core has given up. */
+static void rdma_fini(struct worker *w)
+{
+	rdma_steps_await(w);
+	rdma_conn_end_all(w->engine_state);
+	for (struct conn *c = w->conns; c; c = c->next)
+		rdma_conn_release(c);
+	rdma_exchanges_close(w);
+	rdma_close(w);
+}
+
+static void rdma_accept_on(struct worker *w, bool on)
+{
+	rdma_exchanges_accept(w, on);
+	rdma_cm_accept(w, on);
+}
+
+static const struct engine_remote rdma_engine_remote = {
+	.submit = rdma_remote_submit,
+	.region = rdma_region,
+	.scratch_region = rdma_scratch_region,
+	.send_scratch = rdma_send_scratch,
+	.pair_mtu = rdma_pair_mtu,
+	.pair = rdma_pair,
+	.is_pair = rdma_is_pair,
+};
+
+extern const struct engine engine_rdma;
+
+const struct engine engine_rdma = {
+	.name = "rdma",
+	.transport = &transport_rdma,
+	.messages = true,
+	.sample_turns = 8,
+	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),
+	.init = rdma_init,
+	.fini = rdma_fini,
+	.examine = rdma_examine,
+	.accept = rdma_accept_on,
+	.watch = rdma_watch,
+	.wait = rdma_wait,
+	.open = rdma_conn_open,
+	.recv = rdma_conn_recv,
+	.flush = rdma_conn_flush,
+	.close = rdma_conn_end,
+	.release = rdma_conn_release,
+	.clients = &rdma_conn_clients,
+	.remote = &rdma_engine_remote,
+};

@@ -1,24 +1,34 @@
-/* Engine `rdma`: code shared by its two struct engines, for connections and for datagrams. */
+/* Engine `rdma`: what its files share. */
 #pragma once
 #include "cm.h"
 #include "engine.h"
 #include "queue.h"
 
-/* Common parts of both engines' init() (0, or -errno with the reason and
- * everything undone) and fini(). */
-int rdma_init(struct worker *w, const struct rdma_mode *mode, struct reason *reason);
-void rdma_fini(struct worker *w);
-
-/* Functions of struct engine that do not depend on connections. */
-void rdma_wait(struct worker *w, bool block);
+/* engine->examine(). */
 void rdma_examine(engine_found *found, void *context);
 
-#define RDMA_ENGINE                                                                                \
-	.name = "rdma", .transport = &transport_rdma, .messages = true, .sample_turns = 8,         \
-	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),                    \
-	.examine = rdma_examine, .watch = rdma_watch, .wait = rdma_wait
+/* ---- Connections: connection.c ---- */
 
-/* connection_request.c.  rdma_conn_requested() is a struct rdma_mode's. */
+extern const struct rdma_calls rdma_conn_calls;
+extern const struct engine_clients rdma_conn_clients;
+
+/* Functions of struct engine.  end() is its close(); also called if the service refused the
+ * connection before open(). */
+int rdma_conn_open(struct conn *c);
+void rdma_conn_recv(struct conn *c, bool on);
+void rdma_conn_flush(struct conn *c);
+void rdma_conn_end(struct conn *c);
+void rdma_conn_release(struct conn *c);
+
+/* Before each wait, when no completion is being handled: frees connections that have ended. */
+void rdma_conn_end_all(struct rdma *e);
+/* Posts receives; before the worker sleeps, and after each poll before the received data is
+ * handled. */
+void rdma_conn_refill_all(struct rdma *e);
+
+/* ---- Requests to connect: connection_request.c ---- */
+
+/* rdma_calls.requested(). */
 void rdma_conn_requested(struct worker *w, struct rdma_request *request);
 /* A connection in RDMA_NEW, without an identifier.  NULL: no memory. */
 struct rdma_conn *rdma_conn_new(void);

@@ -146,9 +146,9 @@ extern const struct engine_clients udp_clients;
 #define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
 #define UDP_ENGINE                                                                                 \
 	.transport = &transport_udp, .suits = udp_suits, .messages = true, .connectionless = true, \
-	.forgets = true, .headroom = UDP_HEADROOM, .listen = udp_listen,                           \
-	.flush_counters = udp_flush_counters, .open = udp_open, .recv = udp_recv,                  \
-	.flush = udp_flush, .close = udp_close, .release = udp_release, .clients = &udp_clients
+	.headroom = UDP_HEADROOM, .listen = udp_listen, .flush_counters = udp_flush_counters,      \
+	.open = udp_open, .recv = udp_recv, .flush = udp_flush, .close = udp_close,                \
+	.release = udp_release, .clients = &udp_clients
 
 /* engine->... */
 bool udp_suits(const struct worker_options *options);

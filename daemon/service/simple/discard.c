@@ -24,5 +24,5 @@ const struct service service_discard = {
 	.operations = { "discard" },
 	.batches = 1U << 0,
 	.run = discard_run,
-	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_LOSSY | SERVICE_UDP | SERVICE_TLS,
+	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_UDP | SERVICE_TLS,
 };

@@ -20,5 +20,5 @@ const struct service service_echo = {
 	.operations = { "echo" },
 	.batches = 1U << 0,
 	.run = echo_run,
-	.flags = SERVICE_ANSWERS | SERVICE_MESSAGES | SERVICE_LOSSY | SERVICE_UDP | SERVICE_TLS,
+	.flags = SERVICE_ANSWERS | SERVICE_MESSAGES | SERVICE_UDP | SERVICE_TLS,
 };

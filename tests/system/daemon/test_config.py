@@ -41,7 +41,8 @@ def check(tmp_path):
 
 
 REMOVED = {"listener": ["epoll-mode", "ring-batch", "srq", "cq-moderation", "tls-library", "delay", "stall",
-                        "sqpoll-idle", "sqpoll-cpu", "zero-copy-area", "in-capsule"], "export": ["registered", "iopoll"]}
+                        "sqpoll-idle", "sqpoll-cpu", "zero-copy-area", "in-capsule", "qp-type"],
+           "export": ["registered", "iopoll"]}
 
 
 @pytest.mark.parametrize("section,key", [(s, k) for s, keys in REMOVED.items() for k in keys])

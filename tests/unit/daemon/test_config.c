@@ -145,13 +145,10 @@ TEST(transports_keep_to_their_own)
 		      "f:5: [listener a] sqpoll: requires engine = io_uring (transport is rdma)\n");
 	assert_error("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = http\n",
 		     "f:4: [listener a] service:", "got 'http' (it needs `transport = tcp`)");
-	assert_error("[listener a]\naddress = 127.0.0.1:1\ntransport = rdma\nservice = rping\n"
-		     "qp-type = ud\n",
-		     "f:5: [listener a] qp-type:", "expected rc with service rping, got 'ud'");
 #else
 	assert_has(refusal("transport = rdma"),
 		   "transport: got 'rdma', but this build is without RDMA; ");
-	config_free(load(GOOD "transport = rdma\noptional = yes\nqp-type = ud\n"));
+	config_free(load(GOOD "transport = rdma\noptional = yes\n"));
 #endif
 }
 
@@ -159,7 +156,7 @@ TEST(transports_keep_to_their_own)
 TEST(a_refused_value_is_one_error)
 {
 	assert_error("[listener a]\naddress = 127.0.0.1:1\ntransport = rmda\nservice = rping\n"
-		     "qp-type = ud\n",
+		     "sqpoll = yes\n",
 		     "f:3: [listener a] transport:", "got 'rmda' (did you mean 'rdma'?)");
 	assert_error(GOOD "engine = urin\nsqpoll = 0\n", "f:4: [listener a] engine:", "got 'urin'");
 	assert_error("[export x]\npath = x\n", "f:2: [export x] path:", "got 'x'");
@@ -315,31 +312,6 @@ TEST(two_listeners_cannot_share_an_address)
 			fail_msg("%s and %s: '%s'", cases[i].a, cases[i].b, joined);
 }
 
-#ifdef NB_RDMA
-TEST(datagrams_of_rdma_have_ports_of_their_own)
-{
-	static const char rdma[] = "address = 127.0.0.1:1\ntransport = rdma\nengine = rdma\n";
-	char text[512];
-
-	snprintf(text, sizeof(text),
-		 "[listener a]\nservice = echo\n%s[listener b]\nservice = echo\n%s%s", rdma, rdma,
-		 "qp-type = ud\n");
-	config_free(load(text));
-	snprintf(text, sizeof(text),
-		 "[listener a]\nservice = echo\n%s%s[listener b]\nservice = echo\n%s%s", rdma,
-		 "qp-type = ud\n", rdma, "qp-type = ud\n");
-	assert_errors(text,
-		      "f:9: [listener b] address: '127.0.0.1:1' is already used by [listener a] "
-		      "(f:3: 127.0.0.1:1)\n");
-	snprintf(text, sizeof(text),
-		 "[listener a]\nservice = echo\n%s[listener b]\nservice = echo\n%s%s", rdma, rdma,
-		 "qp-type = uc\n");
-	assert_errors(text,
-		      "f:8: [listener b] address: '127.0.0.1:1' is already used by [listener a] "
-		      "(f:3: 127.0.0.1:1)\n");
-}
-#endif
-
 TEST(one_listener_cannot_have_an_address_twice)
 {
 	assert_string_equal(
@@ -358,15 +330,4 @@ TEST(features_of_io_uring_need_that_engine)
 		"f:4: [listener a] sqpoll: requires engine = io_uring (engine is io_uring-poll)\n");
 	config_free(load(GOOD "engine = epoll\nsqpoll = no\nzero-copy-min = 0\n"));
 	config_free(load(GOOD "engine = auto\nsqpoll = yes\nzero-copy-min = 8K\n"));
-	assert_errors(GOOD "qp-type = uc\n",
-		      "f:4: [listener a] qp-type: requires engine = rdma (transport is tcp)\n");
 }
-
-#ifdef NB_RDMA
-TEST(queue_pairs_have_three_types)
-{
-	config_free(load(GOOD "transport = rdma\nengine = rdma\nqp-type = uc\n"));
-	assert_error(GOOD "transport = rdma\nqp-type = xrc\n",
-		     "f:5: [listener a] qp-type:", "got 'xrc' (did you mean 'rc'?)");
-}
-#endif

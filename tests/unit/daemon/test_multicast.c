@@ -73,11 +73,10 @@ TEST(what_cannot_be_a_group_says_so)
 		      AT "expected " EXPECT ", got '10.0.0.1%eth0'\n");
 	assert_errors(UDP "groups = none, 239.1.2.3\n",
 		      AT "expected either 'none' or groups, got '239.1.2.3' as well\n");
-	assert_errors(GOOD "transport = tcp\ngroups = 239.1.2.3\n", AT
-		      "requires transport = udp, or rdma with qp-type = ud (transport is tcp)\n");
+	assert_errors(GOOD "transport = tcp\ngroups = 239.1.2.3\n",
+		      AT "requires transport = udp (transport is tcp)\n");
 	assert_errors(GOOD "transport = rdma\ngroups = 239.1.2.3\noptional = yes\n",
-		      AT "requires transport = udp, or rdma with qp-type = ud (transport is "
-			 "rdma)\n");
+		      AT "requires transport = udp (transport is rdma)\n");
 }
 
 TEST(the_number_of_groups_is_bounded)
@@ -96,41 +95,23 @@ TEST(the_number_of_groups_is_bounded)
 		      "a listener), got 2\n");
 }
 
-/* Two listeners over this transport with these addresses and groups; "": they may be used together.
- */
-static const char *together_over(const char *transport, const char *a, const char *groups_a,
-				 const char *b, const char *groups_b)
+/* Two listeners with these addresses and groups; "": they may be used together. */
+static const char *together(const char *a, const char *groups_a, const char *b,
+			    const char *groups_b)
 {
 	struct config_errors errors = { 0 };
 	struct config *config = NULL;
 	char text[1024];
 
 	snprintf(text, sizeof(text),
-		 "[listener a]\nservice = echo\ntransport = %s\naddress = %s\ngroups = %s\n"
-		 "[listener b]\nservice = echo\ntransport = %s\naddress = %s\ngroups = %s\n",
-		 transport, a, groups_a, transport, b, groups_b);
+		 "[listener a]\nservice = echo\ntransport = udp\naddress = %s\ngroups = %s\n"
+		 "[listener b]\nservice = echo\ntransport = udp\naddress = %s\ngroups = %s\n",
+		 a, groups_a, b, groups_b);
 	config_load_text("f", text, strlen(text), &config, &errors);
 	join(&errors);
 	config_errors_free(&errors);
 	config_free(config);
 	return joined;
-}
-
-static const char *together(const char *a, const char *groups_a, const char *b,
-			    const char *groups_b)
-{
-	return together_over("udp", a, groups_a, b, groups_b);
-}
-
-/* Over RDMA a group has no ports. */
-TEST(no_rdma_datagram_is_answered_twice)
-{
-	static const char *const RDMA = "rdma\noptional = yes\nqp-type = ud";
-
-	assert_string_equal(
-		together_over(RDMA, "10.0.0.1:7", "239.0.0.1%a", "10.0.0.1:8", "239.0.0.1%b"), "");
-	assert_has(together_over(RDMA, "10.0.0.1:7", "239.0.0.1%a", "10.0.0.1:8", "239.0.0.1%a"),
-		   "'239.0.0.1%a' is already served by [listener a]");
 }
 
 TEST(no_datagram_is_answered_twice)

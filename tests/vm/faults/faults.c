@@ -147,13 +147,8 @@ WRAP(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd * pd, void *at, size_t bytes, i
      (pd, at, bytes, access), NULL)
 WRAP(struct ibv_comp_channel *, ibv_create_comp_channel, (struct ibv_context * context), (context),
      NULL)
-WRAP(struct ibv_qp *, ibv_create_qp, (struct ibv_pd * pd, struct ibv_qp_init_attr *attr),
-     (pd, attr), NULL)
 WRAP(int, ibv_modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask), (qp, attr, mask),
      ENOMEM)
-WRAP(struct ibv_ah *, ibv_create_ah_from_wc,
-     (struct ibv_pd * pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port),
-     (pd, wc, grh, port), NULL)
 WRAP(struct rdma_event_channel *, rdma_create_event_channel, (void), (), NULL)
 WRAP(int, rdma_create_id,
      (struct rdma_event_channel * channel, struct rdma_cm_id **id, void *context,

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "parse.h"
-#include "rdma_keys.h"
 #include "sockaddr.h"
 #include "worker.h"
 
@@ -94,49 +93,26 @@ static const char *rdma_cm_advice(int error)
 	}
 }
 
-static int rdma_cm_create(struct rdma_cm *cm, enum rdma_port_space space,
-			  const struct sockaddr_storage *address, struct rdma_cm_id **ret_id)
+static int rdma_cm_create(struct rdma_cm *cm, const struct sockaddr_storage *address,
+			  struct rdma_cm_id **ret_id)
 {
 	int on = 1;
 
-	if (rdma_create_id(cm->channel->events, ret_id, NULL, space) < 0)
+	if (rdma_create_id(cm->channel->events, ret_id, NULL, RDMA_PS_TCP) < 0)
 		return -errno;
 	rdma_set_option(*ret_id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
 	return rdma_bind_addr(*ret_id, (struct sockaddr *)address) < 0 ? -errno : 0;
 }
 
-/* For unreliable connections: other calls make only the port space's own type of queue pair. */
-static int rdma_cm_create_uc(struct rdma_cm *cm, const struct sockaddr_storage *address,
-			     struct rdma_cm_id **ret_id)
-{
-	struct rdma_addrinfo info = {
-		.ai_flags = RAI_PASSIVE,
-		.ai_family = address->ss_family,
-		.ai_qp_type = IBV_QPT_UC,
-		.ai_port_space = RDMA_PS_IB,
-		.ai_src_len = sockaddr_size(address),
-		.ai_src_addr = (struct sockaddr *)address,
-	};
-
-	if (rdma_create_ep(ret_id, &info, NULL, NULL) < 0)
-		return -errno;
-	return rdma_migrate_id(*ret_id, cm->channel->events) < 0 ? -errno : 0;
-}
-
 static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *reason)
 {
-	const struct rdma *e = w->engine_state;
 	struct sockaddr_storage *address = &w->accept.endpoints[index];
-	struct rdma_cm *cm = e->cm;
+	struct rdma_cm *cm = rdma_cm_of(w);
 	struct rdma_cm_id **id = &cm->listeners[index];
 	char text[ADDRESS_TEXT_MAX];
 	struct rdma_device *d;
-	int rc;
+	int rc = rdma_cm_create(cm, address, id);
 
-	if (rdma_options(&w->options)->qp_type == QP_UC)
-		rc = rdma_cm_create_uc(cm, address, id);
-	else
-		rc = rdma_cm_create(cm, e->mode->space, address, id);
 	if (rc < 0)
 		return reason_set(reason, rc, "bind %s: %s%s", format_sockaddr(address, text),
 				  strerror(-rc), rdma_cm_advice(-rc));
@@ -144,7 +120,7 @@ static int rdma_cm_bind_one(struct worker *w, unsigned index, struct reason *rea
 	if (!(*id)->verbs) /* a wildcard address has no device */
 		return 0;
 	d = rdma_device_get(w, (*id)->verbs, reason);
-	if (!d || e->mode->serves(d, (*id)->port_num, reason) < 0)
+	if (!d)
 		return -EIO;
 	rdma_device_port(d, (*id)->port_num);
 	return 0;
@@ -260,13 +236,6 @@ void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *w
 	rdma_reject(id, text, (uint8_t)(strlen(text) + 1));
 }
 
-const char *rdma_cm_refusal(const struct worker *w, int rc)
-{
-	if (rc == -EACCES)
-		return "not allowed";
-	return w->drain.on ? "draining" : "too many connections";
-}
-
 void rdma_request_free(struct rdma_request *request)
 {
 	if (request->channel)
@@ -307,7 +276,7 @@ static void rdma_request_handed_over(struct call *call)
 	} else {
 		channel_put(request->channel);
 		request->channel = NULL;
-		e->mode->requested(w, request);
+		e->calls->requested(w, request);
 	}
 }
 
@@ -353,7 +322,7 @@ static void rdma_cm_requested(struct worker *w, struct rdma_cm_id *id, struct rd
 	if (w->team.count > 1 && !w->turn.stop)
 		to = rdma_cm_choose(w, &request->peer);
 	if (to == w)
-		e->mode->requested(w, request);
+		e->calls->requested(w, request);
 	else
 		rdma_request_hand_over(to, request);
 }
@@ -412,7 +381,7 @@ static void rdma_cm_handle(struct worker *w, struct rdma_cm_event *event)
 	else if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		rdma_cm_removed(w, id, verbs);
 	else if (context)
-		e->mode->event(context, type);
+		e->calls->event(context, type);
 }
 
 static void rdma_cm_event(struct op *op, int res, uint32_t flags)

@@ -32,8 +32,6 @@ void rdma_cm_reject(const struct worker *w, struct rdma_cm_id *id, const char *w
  * connect_data->reply, and frees it. */
 void rdma_request_refuse_connect(struct rdma_request *request,
 				 const struct connect_data *connect_data);
-/* The error rc of conn_admit() as text, for the log. */
-const char *rdma_cm_refusal(const struct worker *w, int rc);
 
 /* Makes an identifier with that context, for datagrams or for connections, whose events come to the
  * worker.  0 or -errno. */
@@ -48,8 +46,7 @@ bool rdma_cm_is_iwarp(const struct worker *w, unsigned index);
  * rdma_cm_close() in both cases. */
 int rdma_cm_open(struct worker *w, struct reason *reason);
 void rdma_cm_close(struct worker *w);
-/* Binds w->accept.endpoints; calls rdma_mode.serves() for devices that are present.  0 or -errno
- * with the reason. */
+/* Binds w->accept.endpoints, and opens the devices that have them.  0 or -errno with the reason. */
 int rdma_cm_bind(struct worker *w, struct reason *reason);
 /* The device was unplugged, as identifier id (may be NULL) was told: ends its connections, and
  * binds the addresses on it again when it returns. */

@@ -57,7 +57,7 @@ static unsigned poll_device(struct rdma_device *d)
 		enum rdma_tag tag = wc[i].wr_id & RDMA_TAG_MASK;
 
 		/* The verbs return only a number, wr_id.  NOLINTNEXTLINE(*-no-int-to-ptr) */
-		e->mode->completed[tag](d, (void *)(uintptr_t)(wc[i].wr_id - tag), &wc[i]);
+		e->calls->completed[tag]((void *)(uintptr_t)(wc[i].wr_id - tag), &wc[i]);
 	}
 	return (unsigned)n;
 }
@@ -172,8 +172,6 @@ void rdma_device_free(struct rdma_device *d)
 
 	/* The context stays open for other workers, so the descriptor is removed explicitly. */
 	epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, d->verbs->async_fd, NULL);
-	if (e->mode->closing)
-		e->mode->closing(d);
 	rdma_region_free(d, d->scratch);
 	if (d->cq)
 		ibv_destroy_cq(d->cq);
@@ -190,8 +188,9 @@ void rdma_device_free(struct rdma_device *d)
 	free(d);
 }
 
-int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
-		       struct reason *reason)
+/* Returns rc, with a reason that says what could not be allocated, why, and what to do. */
+static int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what,
+			      const char *fix, struct reason *reason)
 {
 	return reason_set(reason, rc, "%s: %s: %s%s", ibv_get_device_name(d->verbs->device), what,
 			  strerror(-rc), fix);
@@ -319,8 +318,7 @@ void rdma_device_gone(struct rdma_device *d)
 	if (d->gone)
 		return;
 	d->gone = true;
-	if (e->mode->gone)
-		e->mode->gone(d);
+	e->calls->gone(d);
 	for (unsigned i = 0; i < RDMA_PORTS_MAX; i++)
 		if (d->ports[i])
 			atomic_store(&d->ports[i]->gone, true);

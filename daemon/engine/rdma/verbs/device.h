@@ -2,11 +2,10 @@
  *
  *   verbs/   devices with their registered memory and completion queue; queue pairs and their work
  *            requests; one-sided operations; the connection manager
- *   .        the engine for connections, and what both engines have (rdma_engine.c)
- *   ud/      the engine for datagrams
+ *   .        the engine: connections, waiting, hot plug (rdma_engine.c)
  *
- * Each may include only those above it in this list, which the Makefile enforces, and no file calls
- * one that calls it (tools/check_circles.py).
+ * verbs/ may not include what is below it in this list, which the Makefile enforces, and no file
+ * calls one that calls it (tools/check_circles.py).
  *
  * Worker's thread only, unless stated otherwise. */
 #pragma once
@@ -27,8 +26,6 @@ struct rdma_exchanges;
 struct rdma_request;
 struct rdma_region;
 struct rdma_step;
-struct rdma_ud;
-struct rdma_ud_handles;
 struct worker;
 
 enum {
@@ -43,40 +40,27 @@ enum {
 	RDMA_SENT_LATE = 4096,
 };
 
-/* The kind of a work request: the low bits of its wr_id.  The bits above are a pointer to the
- * struct named here. */
+/* The kind of a work request: the low bits of its wr_id.  The bits above are a pointer to its
+ * struct rdma_conn. */
 enum rdma_tag {
-	RDMA_TAG_SEND,          /* struct rdma_conn: of RDMA_LANE_OUT */
-	RDMA_TAG_READ,          /* struct rdma_conn: of RDMA_LANE_IN */
-	RDMA_TAG_UNCOUNTED,     /* struct rdma_conn: signalled only for rdma_device.sends_late */
-	RDMA_TAG_RECV,          /* struct rdma_conn */
-	RDMA_TAG_DATAGRAM,      /* struct chunk: received as a datagram */
-	RDMA_TAG_DATAGRAM_SENT, /* struct rdma_ud */
+	RDMA_TAG_SEND,      /* of RDMA_LANE_OUT */
+	RDMA_TAG_READ,      /* of RDMA_LANE_IN */
+	RDMA_TAG_UNCOUNTED, /* signalled only for rdma_device.sends_late */
+	RDMA_TAG_RECV,
 	RDMA_TAG_COUNT,
-	RDMA_TAG_MASK = 7,
+	RDMA_TAG_MASK = 3,
 };
 
-/* Callbacks from the lower levels to the engine (connections or datagrams),
- * which they cannot include. */
-struct rdma_mode {
-	enum rdma_port_space space;
-	/* Before a device is closed.  Optional. */
-	void (*closing)(struct rdma_device *d);
-	/* Does this port support the `qp-type`?  0, or -errno with the reason. */
-	int (*serves)(struct rdma_device *d, unsigned port, struct reason *reason);
-	/* The device is unplugged: ends its connections.  Optional: maintain() notices d->gone. */
+/* Callbacks from verbs/ to the engine, which it cannot include. */
+struct rdma_calls {
+	/* The device is unplugged: ends its connections. */
 	void (*gone)(struct rdma_device *d);
-	/* By tag: handles a completion; `of` is the pointer that the tag names. */
-	void (*completed[RDMA_TAG_COUNT])(struct rdma_device *d, void *of, const struct ibv_wc *wc);
+	/* By tag: handles a completion. */
+	void (*completed[RDMA_TAG_COUNT])(struct rdma_conn *r, const struct ibv_wc *wc);
 	/* A client asks to connect; takes ownership of the request. */
 	void (*requested)(struct worker *w, struct rdma_request *request);
 	/* An event of an identifier with this context. */
 	void (*event)(void *context, enum rdma_cm_event_type type);
-	/* Runs before each wait, when no completion is being handled: frees what has ended. */
-	void (*maintain)(struct worker *w);
-	/* Posts receives; runs before the worker sleeps, and after each poll before the received
-	 * data is handled. */
-	void (*refill)(struct worker *w);
 };
 
 STAILQ_HEAD(rdma_steps, rdma_step);
@@ -84,20 +68,18 @@ STAILQ_HEAD(rdma_steps, rdma_step);
 /* A worker's engine_state. */
 struct rdma {
 	struct worker *worker;
-	const struct rdma_mode *mode;
+	const struct rdma_calls *calls;
 	int epoll_fd;
 	struct rdma_cm *cm;
 	struct rdma_device *devices;
 	struct op hotplug_op;
 	int hotplug_fd;
-	unsigned posted_max; /* maximum of chunks lent to all devices */
 	/* Connections that need receives posted, linked by wanting_next. */
 	struct rdma_conn *wanting;
 	struct rdma_conn *ending; /* connections to be torn down, linked by ending_next */
 	struct rdma_steps steps;  /* calls that wait for a thread */
 	unsigned steps_running;   /* threads */
 	unsigned unwatched;       /* turns since events other than completions were handled */
-	struct rdma_ud_handles *handles;  /* of datagrams: address handles that are made */
 	struct rdma_exchanges *exchanges; /* listening sockets; NULL: none */
 };
 
@@ -118,7 +100,6 @@ struct rdma_device {
 	 * messages are sent from it, and clients may read and write it.  So messages of megabytes
 	 * use no buffers of the pool.  NULL: the service needs none. */
 	struct rdma_region *scratch;
-	struct rdma_ud *uds; /* queue pairs for datagrams, one for each port in use */
 	struct op event_op, async_op;
 	struct engine_device *ports[RDMA_PORTS_MAX]; /* entries of worker->devices.list, by port
 							number; NULL: not used yet */
@@ -160,10 +141,6 @@ int rdma_device_reserve(struct rdma_device *d, unsigned entries);
 void rdma_device_unreserve(struct rdma_device *d, unsigned entries);
 /* The entry of port `number` in worker->devices.list; NULL: too many ports. */
 const struct engine_device *rdma_device_port(struct rdma_device *d, unsigned number);
-/* Returns rc (-errno), with a reason that says what could not be allocated on this device, why, and
- * what to do. */
-int rdma_device_refuse(const struct rdma_device *d, int rc, const char *what, const char *fix,
-		       struct reason *reason);
 
 /* The addresses of all ports of the device, which the caller frees; their number, or -errno.  Any
  * thread. */

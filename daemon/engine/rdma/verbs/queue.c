@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "conn.h"
-#include "rdma_keys.h"
 #include "remote.h"
 
 /* ---- States ---- */
@@ -110,22 +109,15 @@ static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 }
 
 /* Verbs refuse too many inline bytes rather than grant fewer, so this tries smaller numbers. */
-int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
-		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
-		      struct ibv_qp **ret_qp)
+static int rdma_queue_create(struct rdma_conn *r, const struct ibv_qp_init_attr *attr)
 {
 	for (uint32_t bytes = RDMA_INLINE;; bytes = bytes > 16 ? bytes / 2 : 0) {
 		struct ibv_qp_init_attr wanted = *attr;
-		struct ibv_qp *qp = NULL;
 
 		wanted.cap.max_inline_data = bytes;
-		if (!id)
-			qp = ibv_create_qp(d->pd, &wanted);
-		else if (rdma_create_qp(id, d->pd, &wanted) == 0)
-			qp = id->qp;
-		if (qp) {
-			*ret_inline = wanted.cap.max_inline_data;
-			*ret_qp = qp;
+		if (rdma_create_qp(r->id, r->device->pd, &wanted) == 0) {
+			r->inline_max = wanted.cap.max_inline_data;
+			r->number = r->id->qp->qp_num;
 			return 0;
 		}
 		if (bytes == 0)
@@ -136,16 +128,13 @@ int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
 int rdma_queue_open(struct rdma_conn *r)
 {
 	struct rdma_device *d = r->device;
-	enum ibv_qp_type own =
-		rdma_options(&d->worker->options)->qp_type == QP_UC ? IBV_QPT_UC : IBV_QPT_RC;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = d->cq,
 		.recv_cq = d->cq,
 		.cap = { .max_send_wr = RDMA_SENDS,
 			 .max_send_sge = MAX(d->read_sges, d->write_sges) },
-		.qp_type = r->pair ? r->pair_type : own,
+		.qp_type = r->type,
 	};
-	struct ibv_qp *qp = NULL;
 	int rc;
 
 	r->deep = (d->worker->service->flags & SERVICE_ONE_WAY) &&
@@ -160,10 +149,7 @@ int rdma_queue_open(struct rdma_conn *r)
 	if (rc < 0)
 		return rc;
 	r->entries = RDMA_SENDS + r->posted_max;
-	rc = rdma_queue_create(d, r->id, &attr, &r->inline_max, &qp);
-	if (qp)
-		r->number = qp->qp_num;
-	return rc;
+	return rdma_queue_create(r, &attr);
 }
 
 void rdma_queue_close(struct rdma_conn *r)

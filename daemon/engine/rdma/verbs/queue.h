@@ -105,7 +105,7 @@ struct rdma_conn {
 	/* Agreed on over a socket: the identifier only knows the route.  NULL: the connection is
 	 * the connection manager's. */
 	struct rdma_pair *pair;
-	enum ibv_qp_type pair_type;
+	enum ibv_qp_type type; /* of its queue pair; another than RC: a pair's */
 	/* The pair has datagrams (IBV_QPT_UD): the way to the client, and its number; else NULL. */
 	struct ibv_ah *pair_way;
 	uint32_t pair_number;
@@ -163,18 +163,13 @@ int rdma_queue_open(struct rdma_conn *r);
 /* Drops the references of its requests.  The queue pair must be destroyed and
  * its completions handled before. */
 void rdma_queue_close(struct rdma_conn *r);
-/* Makes a queue pair of id (NULL: without one) with as many inline bytes as the
- * device grants.  0 or -errno. */
-int rdma_queue_create(struct rdma_device *d, struct rdma_cm_id *id,
-		      const struct ibv_qp_init_attr *attr, uint32_t *ret_inline,
-		      struct ibv_qp **ret_qp);
 void rdma_queue_count_error(struct stats *s, enum ibv_wc_status status);
 
 /* ---- Receives ---- */
 
 /* Posts the missing receives. */
 void rdma_queue_refill(struct rdma_conn *r);
-/* Puts r on the list of connections for which rdma_mode.refill() posts receives or requests. */
+/* Puts r on the list of connections for which the next wait posts receives or requests. */
 void rdma_queue_want_receives(struct rdma_conn *r);
 /* For a connection that has ended: did the client send more messages than there were receives?
  * True if the oldest receive left is the first of a call, which then came too late, and no request
