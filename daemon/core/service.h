@@ -119,6 +119,10 @@ struct service {
 	void (*listens)(void *shared, const struct service *service,
 			const struct service_place *place);
 
+	/* All has been told by listens() that changes at once, as by a reload.  Main thread.
+	 * Optional. */
+	void (*settle)(void);
+
 	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno:
 	 * refuse; the reply is sent in both cases.  Optional: without it a refused client
 	 * gets the reason as text. */

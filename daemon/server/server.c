@@ -149,6 +149,7 @@ void server_serve(struct server *s)
 		listener_log(all->list[i]);
 		listener_serve(all->list[i]);
 	}
+	listeners_settle(all);
 	listeners_log_unavailable(all->list, all->count);
 }
 

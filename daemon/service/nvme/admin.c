@@ -76,7 +76,7 @@ static void fill_controller(struct nvme_command *d)
 		.entries = (uint16_t)nvme_entries(w),
 		.namespaces = w->mount_count,
 		.in_capsule = d->queue->transport->in_capsule(w),
-		.ports = nvme_ports_many(t->nqn),
+		.ports = nvme_ports_many(t->ports),
 		.rdma = rdma,
 	};
 
@@ -188,14 +188,16 @@ static enum nvme_log log_asked(const struct nvme_command *d)
 	return d->sqe.cdw10 & 0xff;
 }
 
-/* Fills d->page with the piece that the host asks for of the Discovery log, as far as it has room;
- * returns the bytes of the whole log. */
-static size_t log_discovery(struct nvme_command *d, uint64_t offset)
+/* Fills d->page with what the host asks for of the Discovery log, as far as it has room. */
+static struct nvme_log_whole log_discovery(struct nvme_command *d, uint64_t offset)
 {
-	struct sockaddr_storage local = conn_local_address(d->queue->conn);
-	struct nvme_log_piece piece = { offset, d->page, MIN(d->length, d->page_bytes) };
+	struct nvme_log_query query = { .local = conn_local_address(d->queue->conn),
+					.rdma = is_rdma(d),
+					.offset = offset,
+					.to = d->page,
+					.bytes = MIN(d->length, d->page_bytes) };
 
-	return nvme_ports_log(target_of(d)->nqn, &local, &piece);
+	return nvme_ports_log(target_of(d), &query);
 }
 
 static bool log_is_discovery(const struct nvme_command *d)
@@ -212,7 +214,7 @@ static uint16_t log_check(struct nvme_command *d)
 	if (log_bytes(d) != d->sqe.sgl.length)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
 	if (log_is_discovery(d))
-		bytes = MIN(log_bytes(d), log_discovery(d, 0));
+		bytes = MIN(log_bytes(d), log_discovery(d, 0).bytes);
 	return page_check(d, bytes);
 }
 
@@ -261,19 +263,37 @@ static size_t log_fill(struct nvme_command *d)
 	}
 }
 
+/* The host has read the Discovery log: a later change is another event, unless it retains this. */
+static void log_read(struct nvme_command *d, uint64_t generation)
+{
+	enum { RETAIN_EVENT = 1 << 15 };
+	struct nvme_queue *q = d->queue;
+
+	if (d->sqe.cdw10 & RETAIN_EVENT)
+		return;
+	q->log_reported = false;
+	q->log_generation = generation;
+}
+
 static uint16_t log_start(struct nvme_command *d)
 {
 	uint64_t offset = (uint64_t)d->sqe.cdw13 << 32 | d->sqe.cdw12;
 	bool discovery = log_is_discovery(d);
-	size_t bytes = discovery ? log_discovery(d, offset) : log_fill(d);
+	struct nvme_log_whole whole = { 0 };
 
-	if (bytes == 0)
+	if (discovery)
+		whole = log_discovery(d, offset);
+	else
+		whole.bytes = log_fill(d);
+	if (whole.bytes == 0)
 		return NVME_INVALID_LOG_PAGE | NVME_DNR;
-	if (offset % 4 || offset > bytes)
+	if (offset % 4 || offset > whole.bytes)
 		return NVME_INVALID_FIELD | NVME_DNR;
-	if (!discovery)
-		memmove(d->page, d->page + offset, bytes - (size_t)offset);
-	return page_send(d, (uint32_t)MIN(bytes - offset, d->page_bytes));
+	if (discovery)
+		log_read(d, whole.generation);
+	else
+		memmove(d->page, d->page + offset, (size_t)(whole.bytes - offset));
+	return page_send(d, (uint32_t)MIN(whole.bytes - offset, d->page_bytes));
 }
 
 /* ---- Features ---- */
@@ -311,6 +331,19 @@ static uint16_t set_queues(struct nvme_command *d)
 	return NVME_SUCCESS;
 }
 
+/* An event that the controller does not have is refused, rather than never sent, but for critical
+ * warnings: every controller with namespaces has them (Base Specification 2.1, 5.1.25.1.5). */
+static uint16_t set_events(struct nvme_command *d)
+{
+	enum { CRITICAL_WARNINGS = 0xff };
+	bool discovery = controller_of(d)->discovery;
+
+	if (d->sqe.cdw11 & ~(nvme_oaes(discovery) | (discovery ? 0 : CRITICAL_WARNINGS)))
+		return NVME_INVALID_FIELD | NVME_DNR;
+	d->queue->event_mask = d->sqe.cdw11;
+	return NVME_SUCCESS;
+}
+
 static uint16_t set_feature(struct nvme_command *d)
 {
 	struct nvme_queue *q = d->queue;
@@ -321,8 +354,7 @@ static uint16_t set_feature(struct nvme_command *d)
 	case FEATURE_QUEUES:
 		return set_queues(d);
 	case FEATURE_EVENTS:
-		q->event_mask = d->sqe.cdw11 & NVME_OAES;
-		return NVME_SUCCESS;
+		return set_events(d);
 	case FEATURE_KATO:
 		if (d->sqe.cdw11 == 0)
 			return NVME_KATO_INVALID | NVME_DNR;
@@ -395,6 +427,8 @@ enum {
 	/* Error status, "persistent internal error", log page 01h: makes Linux reset its controller
 	 * and thus reconnect at once (seen with 6.12). */
 	EVENT_COME_BACK = 0x00 | 0x03 << 8 | NVME_LOG_ERROR << 16,
+	/* Notice, "discovery log page change", log page 70h. */
+	EVENT_LOG_CHANGED = 0x02 | 0xf0 << 8 | NVME_LOG_DISCOVERY << 16,
 };
 
 static uint16_t event_start(struct nvme_command *d)
@@ -410,16 +444,36 @@ static uint16_t event_start(struct nvme_command *d)
 	return NVME_STARTED;
 }
 
-void nvme_admin_drain(struct nvme_queue *q)
+/* False: the host has no request outstanding.  The event is sent with its next one. */
+static bool event_send(struct nvme_queue *q, uint32_t event)
 {
 	struct nvme_command *d = q->held;
 
-	if (!d || q->drain_reported || q->phase != NVME_PHASE_LIVE)
-		return;
-	q->drain_reported = true;
+	if (!d)
+		return false;
 	q->held = d->next;
-	d->result = EVENT_COME_BACK;
+	d->result = event;
 	nvme_command_end(d, NVME_SUCCESS);
+	return true;
+}
+
+/* Has the Discovery log changed since the host read it, and is the host to be told? */
+static bool log_change_is_due(const struct nvme_queue *q)
+{
+	const struct nvme_target *t = q->conn->worker->shared;
+
+	return (q->event_mask & NVME_OAES_DISCOVERY) && !q->log_reported &&
+	       q->log_generation != nvme_ports_generation(t->ports);
+}
+
+void nvme_admin_events(struct nvme_queue *q)
+{
+	if (q->phase != NVME_PHASE_LIVE)
+		return;
+	if (q->conn->worker->drain.on && !q->drain_reported)
+		q->drain_reported = event_send(q, EVENT_COME_BACK);
+	if (log_change_is_due(q))
+		q->log_reported = event_send(q, EVENT_LOG_CHANGED);
 }
 
 /* ---- Other commands ---- */

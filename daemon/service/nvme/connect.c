@@ -32,7 +32,7 @@ static uint16_t check_size(const struct worker *w, const struct nvme_connect *co
 /* Connect has succeeded: sets the queue up. */
 static void connect_done(struct nvme_queue *q, const struct nvme_connect *connect)
 {
-	const struct nvme_controller *n = q->member->controller;
+	const struct nvme_target *target = q->conn->worker->shared;
 	uint64_t now = q->conn->worker->turn.now_ns;
 
 	if (nvme_commands_init(q, connect->sqsize + 1U) < 0) {
@@ -46,10 +46,11 @@ static void connect_done(struct nvme_queue *q, const struct nvme_connect *connec
 	q->no_flow_control = connect->no_flow_control;
 	q->verbs = *q->after_connect[connect->qid > 0];
 	q->kato_ns = (uint64_t)connect->kato_ms * NS_PER_MS;
+	q->log_generation = nvme_ports_generation(target->ports);
 	if (connect->qid)
 		q->alive_ns = 0;
 	else
-		q->alive_ns = now + (q->kato_ns && !n->discovery ? q->kato_ns : NVME_ENABLE_NS);
+		q->alive_ns = now + (q->kato_ns ? q->kato_ns : NVME_ENABLE_NS);
 }
 
 static uint16_t connect_start(struct nvme_command *d)

@@ -13,91 +13,140 @@
 #include "util.h"
 #include "wire/tcp_proto.h"
 
-struct port {
-	struct port *next; /* in the order in which they began to serve */
-	const struct nvme_target *target;
+struct nvme_port {
+	struct nvme_port *next;
+	const struct nvme_target *target; /* NULL: it has ceased to serve */
 	struct sockaddr_storage sa;
 	bool rdma;
+	bool listed; /* in the Discovery log */
 };
 
-static struct {
-	pthread_mutex_t lock;
-	struct port *first;
-	uint64_t generation; /* changes with the list: a host notices that a log has changed */
-} ports = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1 };
+static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- The list: functions with _locked expect ports.lock to be held ---- */
+/* ---- The list: functions with _locked expect ports_lock to be held ---- */
 
 static void drop_locked(const struct nvme_target *target)
 {
-	struct port **at = &ports.first, *port;
-
-	while ((port = *at))
-		if (port->target == target) {
-			*at = port->next;
-			free(port);
-			ports.generation++;
-		} else {
-			at = &port->next;
-		}
+	for (struct nvme_port *p = target->ports->first; p; p = p->next)
+		if (p->target == target)
+			p->target = NULL;
 }
 
-/* Each worker of a listener has a socket at its address, which is one port. */
+/* Each worker of a listener has a socket at its address, which is one port; a listener that
+ * replaces another one takes its port. */
 static void add_locked(const struct nvme_target *target, const struct service_place *place)
 {
-	struct port **at = &ports.first, *port;
+	struct nvme_port **at = &target->ports->first;
+	bool rdma = place->transport->verbs;
 
-	for (; *at; at = &(*at)->next)
-		if ((*at)->target == target && sockaddr_is_same(&(*at)->sa, &place->sa))
-			return;
-	port = malloc(sizeof(*port));
-	if (!port)
-		return; /* it serves, but no log lists it */
-	*port = (struct port){ NULL, target, place->sa, place->transport->verbs };
-	*at = port;
-	ports.generation++;
+	while (*at && ((*at)->rdma != rdma || !sockaddr_is_same(&(*at)->sa, &place->sa)))
+		at = &(*at)->next;
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (!*at)
+			return; /* it serves, but no log lists it */
+		(*at)->sa = place->sa;
+		(*at)->rdma = rdma;
+	}
+	(*at)->target = target;
 }
 
 void nvme_ports_listen(void *target, const struct service *service,
 		       const struct service_place *place)
 {
 	(void)service;
-	pthread_mutex_lock(&ports.lock);
+	pthread_mutex_lock(&ports_lock);
 	if (!place)
 		drop_locked(target);
 	else if (place->sa.ss_family != AF_UNIX)
 		add_locked(target, place);
-	pthread_mutex_unlock(&ports.lock);
+	pthread_mutex_unlock(&ports_lock);
 }
-
-bool nvme_ports_many(const char *nqn)
-{
-	unsigned count = 0;
-
-	pthread_mutex_lock(&ports.lock);
-	for (const struct port *p = ports.first; p && count < 2; p = p->next)
-		count += !strcmp(p->target->nqn, nqn);
-	pthread_mutex_unlock(&ports.lock);
-	return count > 1;
-}
-
-/* ---- The Discovery log ---- */
 
 /* Does p only serve the Discovery log?  It does if its listener has another
  * port for the namespaces. */
-static bool is_for_discovery_locked(const struct port *p)
+static bool is_for_discovery_locked(const struct nvme_ports *ports, const struct nvme_port *p)
 {
 	if (p->rdma || sockaddr_port(&p->sa) != NVME_TCP_DISCOVERY_PORT)
 		return false;
-	for (const struct port *o = ports.first; o; o = o->next)
+	for (const struct nvme_port *o = ports->first; o; o = o->next)
 		if (o->target == p->target && sockaddr_port(&o->sa) != NVME_TCP_DISCOVERY_PORT)
 			return true;
 	return false;
 }
 
+/* Frees the ports that have ceased to serve; to_end: all. */
+static void free_locked(struct nvme_ports *ports, bool to_end)
+{
+	struct nvme_port **at = &ports->first, *p;
+
+	while ((p = *at))
+		if (to_end || !p->target) {
+			*at = p->next;
+			free(p);
+		} else {
+			at = &p->next;
+		}
+}
+
+bool nvme_ports_settle(struct nvme_ports *ports)
+{
+	bool changed = false;
+
+	pthread_mutex_lock(&ports_lock);
+	for (struct nvme_port *p = ports->first; p; p = p->next) {
+		bool listed = p->target && !is_for_discovery_locked(ports, p);
+
+		changed |= listed != p->listed;
+		p->listed = listed;
+	}
+	free_locked(ports, false);
+	ports->generation += changed;
+	pthread_mutex_unlock(&ports_lock);
+	return changed;
+}
+
+uint64_t nvme_ports_generation(const struct nvme_ports *ports)
+{
+	uint64_t generation;
+
+	pthread_mutex_lock(&ports_lock);
+	generation = ports->generation;
+	pthread_mutex_unlock(&ports_lock);
+	return generation;
+}
+
+void nvme_ports_free(struct nvme_ports *ports)
+{
+	pthread_mutex_lock(&ports_lock);
+	free_locked(ports, true);
+	pthread_mutex_unlock(&ports_lock);
+}
+
+bool nvme_ports_many(const struct nvme_ports *ports)
+{
+	unsigned count = 0;
+
+	pthread_mutex_lock(&ports_lock);
+	for (const struct nvme_port *p = ports->first; p; p = p->next)
+		count += p->target != NULL;
+	pthread_mutex_unlock(&ports_lock);
+	return count > 1;
+}
+
+/* ---- The Discovery log ---- */
+
+/* The zone of an address is an interface of ours: the host has to name one of its own (RFC 4007,
+ * 6). */
+static void drop_zone(struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_scope_id = 0;
+}
+
 /* The address at which a host that has reached us at local reaches p.  False: p is a wildcard of
  * the other family, and no address of it is known to be one of the host's network. */
-static bool find_address(const struct port *p, const struct sockaddr_storage *local,
+static bool find_address(const struct nvme_port *p, const struct sockaddr_storage *local,
 			 struct sockaddr_storage *ret_sa)
 {
 	bool any = sockaddr_is_wildcard(&p->sa);
@@ -106,61 +155,82 @@ static bool find_address(const struct port *p, const struct sockaddr_storage *lo
 		return false;
 	*ret_sa = any ? *local : p->sa;
 	sockaddr_set_port(ret_sa, sockaddr_port(&p->sa));
-	if (ret_sa->ss_family == AF_INET6)
-		/* An interface of ours: the host has to name one of its own (RFC 4007, 6). */
-		((struct sockaddr_in6 *)ret_sa)->sin6_scope_id = 0;
+	drop_zone(ret_sa);
 	return true;
 }
 
-/* Copies the bytes of the record at `offset` of the log that belong to the piece. */
-static void put_record(const struct nvme_log_piece *piece, uint64_t offset,
+/* Copies the bytes of the record at `offset` of the log that the query asks for. */
+static void put_record(const struct nvme_log_query *query, uint64_t offset,
 		       const uint8_t record[static NVME_DISCOVERY_ENTRY])
 {
-	uint64_t from = MAX(offset, piece->offset);
-	uint64_t to = MIN(offset + NVME_DISCOVERY_ENTRY, piece->offset + piece->bytes);
+	uint64_t from = MAX(offset, query->offset);
+	uint64_t to = MIN(offset + NVME_DISCOVERY_ENTRY, query->offset + query->bytes);
 
 	if (from < to)
-		memcpy(piece->to + (from - piece->offset), record + (from - offset), to - from);
+		memcpy(query->to + (from - query->offset), record + (from - offset), to - from);
 }
 
-static void put_port(const struct nvme_log_piece *piece, const struct port *p, unsigned number,
-		     const struct sockaddr_storage *sa)
+/* Record number d->id, of which the address is still missing. */
+static void put_entry(const struct nvme_log_query *query, struct nvme_discovery d,
+		      const struct sockaddr_storage *sa)
 {
-	uint64_t offset = (uint64_t)NVME_DISCOVERY_ENTRY * number;
+	uint64_t offset = (uint64_t)NVME_DISCOVERY_ENTRY * d.id;
 	uint8_t entry[NVME_DISCOVERY_ENTRY] = { 0 };
 	char host[64] = "", service[8] = "";
-	struct nvme_discovery d = { .id = (uint16_t)number,
-				    .subnqn = p->target->nqn,
-				    .address = host,
-				    .port = service,
-				    .ipv6 = sa->ss_family == AF_INET6,
-				    .rdma = p->rdma };
 
-	if (offset + NVME_DISCOVERY_ENTRY <= piece->offset ||
-	    offset >= piece->offset + piece->bytes)
+	if (offset + NVME_DISCOVERY_ENTRY <= query->offset ||
+	    offset >= query->offset + query->bytes)
 		return;
 	getnameinfo((const struct sockaddr *)sa, sizeof(*sa), host, sizeof(host), service,
 		    sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV);
+	d.address = host;
+	d.port = service;
+	d.ipv6 = sa->ss_family == AF_INET6;
 	nvme_discovery_entry(entry, &d);
-	put_record(piece, offset, entry);
+	put_record(query, offset, entry);
 }
 
-uint64_t nvme_ports_log(const char *nqn, const struct sockaddr_storage *local,
-			const struct nvme_log_piece *piece)
+/* Record `number`: the Discovery subsystem, at the address at which the host has reached it.
+ * Returns the number of records: none if it did so by a Unix socket. */
+static unsigned put_self(const struct nvme_log_query *query, unsigned number)
+{
+	struct sockaddr_storage sa = query->local;
+
+	if (sa.ss_family != AF_INET && sa.ss_family != AF_INET6)
+		return 0;
+	drop_zone(&sa);
+	put_entry(query,
+		  (struct nvme_discovery){ .id = (uint16_t)number,
+					   .subnqn = NVME_DISCOVERY_NQN,
+					   .rdma = query->rdma,
+					   .self = true },
+		  &sa);
+	return 1;
+}
+
+struct nvme_log_whole nvme_ports_log(const struct nvme_target *target,
+				     const struct nvme_log_query *query)
 {
 	uint8_t header[NVME_DISCOVERY_ENTRY] = { 0 };
+	struct nvme_log_whole whole;
 	unsigned count = 0;
 
-	pthread_mutex_lock(&ports.lock);
-	for (const struct port *p = ports.first; p; p = p->next) {
+	pthread_mutex_lock(&ports_lock);
+	whole.generation = target->ports->generation;
+	for (const struct nvme_port *p = target->ports->first; p; p = p->next) {
 		struct sockaddr_storage sa;
 
-		if (!strcmp(p->target->nqn, nqn) && !is_for_discovery_locked(p) &&
-		    find_address(p, local, &sa))
-			put_port(piece, p, ++count, &sa);
+		if (p->listed && find_address(p, &query->local, &sa))
+			put_entry(query,
+				  (struct nvme_discovery){ .id = (uint16_t)++count,
+							   .subnqn = target->nqn,
+							   .rdma = p->rdma },
+				  &sa);
 	}
-	nvme_discovery_header(header, ports.generation, count);
-	pthread_mutex_unlock(&ports.lock);
-	put_record(piece, 0, header);
-	return (uint64_t)NVME_DISCOVERY_ENTRY * (1 + count);
+	pthread_mutex_unlock(&ports_lock);
+	count += put_self(query, count + 1);
+	nvme_discovery_header(header, whole.generation, count);
+	put_record(query, 0, header);
+	whole.bytes = (uint64_t)NVME_DISCOVERY_ENTRY * (1 + count);
+	return whole;
 }

@@ -198,6 +198,11 @@ struct nvme_queue {
 	uint64_t kato_ns;    /* keep-alive timeout; 0: none */
 	uint32_t cc;         /* Controller Configuration */
 	uint32_t event_mask; /* Asynchronous Event Configuration */
+	/* Of the Discovery log: when the host last read it, at first when it connected. */
+	uint64_t log_generation;
+	/* An event has told the host that the log has changed since: there is no further one until
+	 * the host reads it. */
+	bool log_reported;
 };
 
 static inline struct nvme_queue *nvme_of(const struct conn *c)
@@ -283,5 +288,7 @@ uint16_t nvme_property_start(struct nvme_command *d);
 /* nvme/admin.c */
 
 extern const struct nvme_verbs nvme_admin_verbs;
-/* The worker drains: asks the host to reconnect, which leads to another worker. */
-void nvme_admin_drain(struct nvme_queue *q);
+/* Ends an Asynchronous Event Request for each event that is due.  The worker drains: the host is
+ * asked to reconnect, which leads to another worker.  The Discovery log has changed: the host is
+ * told if it has asked for that. */
+void nvme_admin_events(struct nvme_queue *q);

@@ -17,6 +17,7 @@ struct nvme_subsystem {
 	struct nvme_subsystem *next;
 	char nqn[NVME_NQN_MAX];
 	unsigned references; /* targets and controllers */
+	struct nvme_ports ports;
 	struct nvme_controller *controllers;
 	unsigned controller_count;
 	struct tally clients;        /* the controllers of each client */
@@ -120,6 +121,7 @@ static void subsystem_put_locked(struct nvme_subsystem *s)
 	while (*at != s)
 		at = &(*at)->next;
 	*at = s->next;
+	nvme_ports_free(&s->ports);
 	free(s);
 }
 
@@ -160,6 +162,7 @@ void nvme_target_free(void *target)
 
 	if (!t)
 		return;
+	nvme_ports_listen(t, NULL, NULL);
 	pthread_mutex_lock(&nvme.lock);
 	subsystem_put_locked(t->subsystem);
 	pthread_mutex_unlock(&nvme.lock);
@@ -207,6 +210,7 @@ void *nvme_target_new(const struct worker_options *options, const char *listener
 		free(t);
 		return NULL;
 	}
+	t->ports = &t->subsystem->ports;
 	return t;
 }
 
@@ -383,6 +387,19 @@ void nvme_set_state(struct nvme_controller *controller, enum nvme_state state)
 	atomic_store_explicit(&controller->state, state, memory_order_release);
 	if (state >= NVME_STOPPING)
 		call_queues_locked(controller);
+	pthread_mutex_unlock(&nvme.lock);
+}
+
+void nvme_settle(void)
+{
+	pthread_mutex_lock(&nvme.lock);
+	for (struct nvme_subsystem *s = nvme.subsystems; s; s = s->next) {
+		if (!nvme_ports_settle(&s->ports))
+			continue;
+		for (const struct nvme_controller *n = s->controllers; n; n = n->next)
+			if (n->discovery && n->queues[0])
+				member_call_locked(n->queues[0]);
+	}
 	pthread_mutex_unlock(&nvme.lock);
 }
 

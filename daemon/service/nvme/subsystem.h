@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "mailbox.h"
 #include "reason.h"
@@ -20,9 +21,9 @@ enum { NVME_CONTROLLERS_MAX = 1024 }; /* controllers of a subsystem */
 
 struct conn;
 struct key_table;
+struct nvme_port;
 struct service;
 struct service_place;
-struct sockaddr_storage;
 struct worker;
 struct worker_options;
 
@@ -72,9 +73,16 @@ struct nvme_controller {
 	struct nvme_member *queues[NVME_QUEUES_MAX + 1]; /* by qid */
 };
 
+/* The addresses at which listeners serve a subsystem: nvme/ports.c. */
+struct nvme_ports {
+	struct nvme_port *first; /* in the order in which they began to serve */
+	uint64_t generation;     /* of its Discovery log: changes exactly when that does */
+};
+
 /* The subsystem as one listener serves it (w->shared).  Constant. */
 struct nvme_target {
 	struct nvme_subsystem *subsystem;
+	struct nvme_ports *ports; /* of the subsystem */
 	char nqn[NVME_NQN_MAX];
 	char serial[NVME_SERIAL + 1];
 	uint64_t generation; /* different for each listener of this process */
@@ -119,28 +127,49 @@ static inline unsigned nvme_queue_count(const struct nvme_controller *controller
 /* The connection ends: frees member, now or when a posted call has run. */
 void nvme_leave(struct nvme_member *member);
 
+/* service->settle(): lists the ports as they are now.  The Discovery controllers of a subsystem
+ * whose log has changed run, and tell their hosts: see nvme_admin_events(). */
+void nvme_settle(void);
+
 /* ---- Ports: nvme/ports.c ----
  *
  * The addresses at which listeners serve the subsystems, over TCP or RDMA.  Listeners with the same
  * NQN serve one subsystem, and its Discovery log lists the ports of all of them.  The main thread
  * changes the list when a listener begins or ceases to serve; workers read it.  It has a mutex of
- * its own, under which no other is taken. */
+ * its own, under which no other is taken.
+ *
+ * A reload ends a listener before its replacement serves.  So logs list what was there at the last
+ * nvme_ports_settle(): an address that only goes to another listener is never missing. */
 
 /* service->listens() */
 void nvme_ports_listen(void *target, const struct service *service,
 		       const struct service_place *place);
 
-/* Is the subsystem served at more than one port? */
-bool nvme_ports_many(const char *nqn);
+/* Logs list the ports as they are now.  True: the Discovery log has changed. */
+bool nvme_ports_settle(struct nvme_ports *ports);
 
-/* Bytes of a Discovery log that a host asks for. */
-struct nvme_log_piece {
+uint64_t nvme_ports_generation(const struct nvme_ports *ports);
+
+/* To be called when no target has them. */
+void nvme_ports_free(struct nvme_ports *ports);
+
+/* Is the subsystem served at more than one port? */
+bool nvme_ports_many(const struct nvme_ports *ports);
+
+/* What a host asks for of a Discovery log, and where. */
+struct nvme_log_query {
+	/* The address at which it has reached us, which stands for a wildcard's. */
+	struct sockaddr_storage local;
+	bool rdma;
 	uint64_t offset;
 	uint8_t *to; /* zeroed */
 	size_t bytes;
 };
 
-/* Writes the piece of the log of the subsystem's ports; returns the bytes of the whole log.  local:
- * the address at which the host that asks has reached us, which stands for a wildcard's. */
-uint64_t nvme_ports_log(const char *nqn, const struct sockaddr_storage *local,
-			const struct nvme_log_piece *piece);
+struct nvme_log_whole {
+	uint64_t bytes, generation;
+};
+
+/* Writes a piece of the log of the target's subsystem; returns what the whole log is. */
+struct nvme_log_whole nvme_ports_log(const struct nvme_target *target,
+				     const struct nvme_log_query *query);

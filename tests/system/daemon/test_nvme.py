@@ -71,8 +71,9 @@ def test_as_linux_begins(daemon):
         assert admin.run(SET_FEATURES, cdw=[7, 3 << 16 | 3])[1] == 3 << 16 | 3
         with Queue(daemon.connect("nvme")) as queue:
             assert queue.connect(NQN, 1, cntlid, 127) == cntlid
-            assert admin.run(SET_FEATURES, cdw=[0xB, 0xFFFFFFFF])[1] == 0
-            assert admin.run(GET_FEATURES, cdw=[0xB])[1] == 0x100
+            assert refused(admin.run, SET_FEATURES, cdw=[0xB, 1 << 31 | 0x100]) == 2 | DNR  # of a discovery controller
+            assert admin.run(SET_FEATURES, cdw=[0xB, 0x1FF])[1] == 0
+            assert admin.run(GET_FEATURES, cdw=[0xB])[1] == 0x1FF
             event = admin.submit(AER)
             active = struct.unpack("<1024I", admin.identify(2))
             assert active[:2] == (1, 0)
@@ -175,12 +176,15 @@ def test_discovery(daemon):
         assert page[111] == 2 and page[768:1024].rstrip(b"\0").decode() == DISCOVERY
         header = queue.log(0x70, 1024)
         generation, records, recfmt = struct.unpack_from("<QQH", header)
-        assert generation and records == 1 and recfmt == 0
+        assert generation and records == 2 and recfmt == 0
         entry = queue.log(0x70, 1024, offset=1024)
         assert entry[:4] == bytes([3, 1, 2, 4])
         assert entry[32:64].rstrip(b" ") == str(daemon.port("nvme")).encode()
         assert entry[256:512].rstrip(b"\0").decode() == NQN
         assert entry[512:768].rstrip(b" ") == b"127.0.0.1"
+        itself = queue.log(0x70, 1024, offset=2048)
+        assert itself[:4] == bytes([3, 1, 3, 4]) and itself[10:12] == b"\2\0" and itself[32:64] == entry[32:64]
+        assert itself[256:512].rstrip(b"\0").decode() == DISCOVERY and itself[512:768] == entry[512:768]
         assert refused(queue.identify, 0, 1) == 0x02 | DNR
         assert refused(queue.log, 2, 512) == 0x109 | DNR
 

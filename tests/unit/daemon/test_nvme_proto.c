@@ -182,6 +182,55 @@ TEST(icreq_settles_the_terms)
 	assert_int_equal(nvme_tcp_parse_icreq(header, &terms).fei, 8);
 }
 
+/* ---- Identify, and the Discovery log ---- */
+
+/* OAES, AERL, KAS and CNTRLTYPE: what a host needs to be told of events. */
+TEST(a_controller_tells_its_events)
+{
+	for (unsigned discovery = 0; discovery < 2; discovery++) {
+		uint8_t page[NVME_PAGE] = { 0 };
+		struct nvme_controller_info info = {
+			.discovery = discovery, .serial = "", .firmware = "", .subnqn = "nqn.unit"
+		};
+
+		nvme_identify_controller(page, &info);
+		assert_int_equal(get_le32(page + 92), discovery ? 0x80000000 : 0x100);
+		assert_int_equal(page[111], discovery ? 2 : 1);
+		assert_int_equal(page[259], 3);
+		assert_true(get_le16(page + 320) > 0);
+	}
+}
+
+TEST(an_entry_of_the_discovery_log_has_its_fields)
+{
+	static const struct {
+		struct nvme_discovery d;
+		uint8_t begin[12];
+		uint8_t tsas[4];
+	} cases[] = {
+		{ { .id = 7 }, { 3, 1, 2, 4, 7, 0, 0xff, 0xff, 32, 0, 0, 0 }, { 0 } },
+		{ { .id = 0x102, .ipv6 = true, .rdma = true },
+		  { 1, 2, 2, 4, 2, 1, 0xff, 0xff, 32, 0, 0, 0 },
+		  { 1, 1, 1, 0 } },
+		{ { .id = 3, .self = true }, { 3, 1, 3, 4, 3, 0, 0xff, 0xff, 32, 0, 2, 0 }, { 0 } },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint8_t entry[NVME_DISCOVERY_ENTRY] = { 0 };
+		struct nvme_discovery d = cases[i].d;
+
+		d.subnqn = "nqn.unit";
+		d.address = "10.0.0.1";
+		d.port = "4420";
+		nvme_discovery_entry(entry, &d);
+		assert_memory_equal(entry, cases[i].begin, sizeof(cases[i].begin));
+		assert_memory_equal(entry + 32, "4420                            ", 32);
+		assert_string_equal((const char *)entry + 256, "nqn.unit");
+		assert_memory_equal(entry + 512, "10.0.0.1 ", 9);
+		assert_memory_equal(entry + 768, cases[i].tsas, sizeof(cases[i].tsas));
+	}
+}
+
 /* ---- Identities ---- */
 
 TEST(identities_follow_from_names_alone)

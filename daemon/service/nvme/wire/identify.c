@@ -20,7 +20,6 @@ static void put_io_controller(uint8_t *page, const struct nvme_controller_info *
 {
 	/* CMIC: several controllers, else Linux accepts only one; perhaps several ports. */
 	page[76] = (uint8_t)(1 << 1 | (i->ports ? 1 << 0 : 0));
-	put_le32(page + 92, NVME_OAES);
 	page[111] = 1;               /* CNTRLTYPE */
 	page[261] = 1 << 1 | 1 << 2; /* LPA: effects log, offsets */
 	put_le16(page + 266, 343);   /* WCTEMP, CCTEMP: kelvin */
@@ -42,6 +41,7 @@ void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_
 	page[77] = i->mdts;
 	put_le16(page + 78, i->cntlid); /* Linux: that of Connect */
 	put_le32(page + 80, NVME_VERSION);
+	put_le32(page + 92, nvme_oaes(i->discovery));
 	put_le32(page + 96, 1 << 0 | 1 << 6); /* CTRATT: 128-bit host id, any command keeps alive */
 	page[111] = 2;                        /* CNTRLTYPE: discovery */
 	page[258] = 3;                        /* ACL */
@@ -163,11 +163,12 @@ void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 {
 	entry[0] = d->rdma ? 1 : 3; /* TRTYPE: RDMA, TCP */
 	entry[1] = d->ipv6 ? 2 : 1; /* ADRFAM */
-	entry[2] = 2;               /* SUBTYPE: an NVM subsystem */
+	entry[2] = d->self ? 3 : 2; /* SUBTYPE: the current Discovery subsystem, an NVM subsystem */
 	entry[3] = 1 << 2;          /* TREQ: flow control of queues can be off */
 	put_le16(entry + 4, d->id); /* PORTID */
 	put_le16(entry + 6, NVME_CNTLID_NEW);
 	put_le16(entry + 8, NVME_ADMIN_ENTRIES_MIN);
+	put_le16(entry + 10, d->self ? 1 << 1 : 0); /* EFLAGS: EPCSD */
 	put_padded(entry + 32, 32, d->port);
 	memcpy(entry + 256, d->subnqn, strlen(d->subnqn));
 	put_padded(entry + 512, 256, d->address);

@@ -12,12 +12,19 @@ enum {
 	NVME_VERSION = 0x00010400, /* 1.4: later versions require much more, 1.2 has no UUIDs */
 	NVME_AER_MAX = 4,
 	NVME_ADMIN_ENTRIES_MIN = 32,
-	/* Events that a host may ask for: Namespace Attribute Notices.  They are never sent; but
-	 * Linux sends an AER, which the event of a drain needs, only if some event is supported. */
-	NVME_OAES = 0x100,
 	NVME_SQES = 6, /* log2 of NVME_SQE, NVME_CQE */
 	NVME_CQES = 4,
 };
+
+/* Events that a host may ask for.  Of a Discovery controller: Discovery Log Page Change
+ * Notifications.  Of another one: Namespace Attribute Notices, which are never sent; but Linux
+ * sends an AER, which the event of a drain needs, only if some event is supported. */
+#define NVME_OAES_DISCOVERY  UINT32_C(0x80000000)
+#define NVME_OAES_NAMESPACES UINT32_C(0x100)
+static inline uint32_t nvme_oaes(bool discovery)
+{
+	return discovery ? NVME_OAES_DISCOVERY : NVME_OAES_NAMESPACES;
+}
 
 #define NVME_DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
 
@@ -91,6 +98,8 @@ struct nvme_discovery {
 	const char *subnqn, *address, *port; /* address, port: in numbers */
 	bool ipv6;
 	bool rdma;
+	bool self; /* the Discovery subsystem that the host asks, which keeps persistent connections
+		    */
 };
 void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 			  const struct nvme_discovery *d);
