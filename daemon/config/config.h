@@ -12,6 +12,7 @@
 
 #include "export.h"
 #include "multicast.h"
+#include "network.h"
 #include "parse.h"
 #include "tls.h"
 #include "worker.h"

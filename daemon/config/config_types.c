@@ -458,7 +458,7 @@ static void format_entry(const struct config_key *key, const void *section, unsi
 		list->write(entry, text);
 }
 
-/* How an entry is read and written: parse.h, multicast.h. */
+/* How an entry is read and written: parse.h, network.h, multicast.h. */
 #define ENTRY(name, parse, format)                                                                 \
 	static int read_##name(const char *text, void *entry)                                      \
 	{                                                                                          \
@@ -469,7 +469,7 @@ static void format_entry(const struct config_key *key, const void *section, unsi
 		format(entry, text);                                                               \
 	}
 ENTRY(address, parse_address, format_address)
-ENTRY(network, parse_network, format_network)
+ENTRY(network, network_parse, network_format)
 ENTRY(group, multicast_parse, multicast_format)
 
 static int read_export(const char *text, void *entry)

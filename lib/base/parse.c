@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "sockaddr.h"
 #include "util.h"
 
 enum { UNIT_NAMES_MAX = 3 };
@@ -286,13 +285,11 @@ int parse_address(const char *text, struct address *ret_address)
 
 /* Adds the zone of a link-local address: the name of its interface, or the number if it has gone.
  */
-static void add_zone(const struct sockaddr_storage *sa, char *host)
+static void add_zone(const struct sockaddr_in6 *in6, char *host)
 {
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
 	char name[IF_NAMESIZE];
 
-	if (sa->ss_family != AF_INET6 || !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) ||
-	    !in6->sin6_scope_id)
+	if (!IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) || !in6->sin6_scope_id)
 		return;
 	host += strlen(host);
 	if (if_indextoname(in6->sin6_scope_id, name))
@@ -303,15 +300,19 @@ static void add_zone(const struct sockaddr_storage *sa, char *host)
 
 char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX])
 {
+	const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
 	const struct sockaddr_un *un = (const struct sockaddr_un *)sa;
 	bool abstract = !un->sun_path[0] && un->sun_path[1];
 	char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
 
-	if (sa->ss_family == AF_INET || sa->ss_family == AF_INET6) {
-		inet_ntop(sa->ss_family, sockaddr_host(sa), host, sizeof(host));
-		add_zone(sa, host);
-		snprintf(text, ADDRESS_TEXT_MAX, sa->ss_family == AF_INET ? "%s:%u" : "[%s]:%u",
-			 host, sockaddr_port(sa));
+	if (sa->ss_family == AF_INET) {
+		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+		snprintf(text, ADDRESS_TEXT_MAX, "%s:%u", host, ntohs(in->sin_port));
+	} else if (sa->ss_family == AF_INET6) {
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+		add_zone(in6, host);
+		snprintf(text, ADDRESS_TEXT_MAX, "[%s]:%u", host, ntohs(in6->sin6_port));
 	} else if (sa->ss_family == AF_UNIX) {
 		snprintf(text, ADDRESS_TEXT_MAX, "unix:%s%.*s", abstract ? "@" : "",
 			 (int)sizeof(un->sun_path) - abstract, un->sun_path + abstract);
@@ -333,87 +334,6 @@ char *format_address(const struct address *address, char text[static ADDRESS_TEX
 				   address->port_first);
 	if (address->port_last != address->port_first)
 		snprintf(text + length, ADDRESS_TEXT_MAX - length, "-%u", address->port_last);
-	return text;
-}
-
-/* ---- Networks: all of them in IPv6, IPv4 as ::ffff:a.b.c.d ---- */
-
-enum { IPV4_BITS = 32, IPV6_BITS = 128, MAPPED_BITS = IPV6_BITS - IPV4_BITS };
-
-/* Are bits first..last-1 of a and b the same? */
-static bool bits_equal(const struct in6_addr *a, const struct in6_addr *b, unsigned first,
-		       unsigned last)
-{
-	for (unsigned bit = first; bit < last; bit++)
-		if ((a->s6_addr[bit / 8] ^ b->s6_addr[bit / 8]) & (0x80 >> bit % 8))
-			return false;
-	return true;
-}
-
-/* Parses an address without a prefix length: a network of one host. */
-static int parse_host(const char *host, struct network *ret_network)
-{
-	struct in_addr ipv4;
-	struct in6_addr ipv6;
-
-	if (inet_pton(AF_INET, host, &ipv4) == 1)
-		ipv6 = sockaddr_map_ipv4(&ipv4);
-	else if (inet_pton(AF_INET6, host, &ipv6) != 1)
-		return -EINVAL;
-	*ret_network = (struct network){ .prefix = ipv6, .bits = IPV6_BITS };
-	return 0;
-}
-
-int parse_network(const char *text, struct network *ret_network)
-{
-	size_t length = strcspn(text, "/");
-	bool has_prefix = text[length] == '/', ipv6;
-	char host[INET6_ADDRSTRLEN];
-	struct network network;
-	uint64_t bits;
-	int err;
-
-	if (!strcmp(text, "local")) {
-		*ret_network = (struct network){ .local = true };
-		return 0;
-	}
-	if (!copy_text(host, sizeof(host), text, length))
-		return -EINVAL;
-	err = parse_host(host, &network);
-	if (!err && has_prefix)
-		err = parse_uint(text + length + 1, &bits);
-	if (err)
-		return err;
-	if (has_prefix) {
-		ipv6 = strchr(host, ':') != NULL;
-		if (bits > (ipv6 ? IPV6_BITS : IPV4_BITS))
-			return -ERANGE;
-		network.bits = (uint8_t)(ipv6 ? bits : bits + MAPPED_BITS);
-	}
-	if (!bits_equal(&network.prefix, &in6addr_any, network.bits, IPV6_BITS))
-		return -EINVAL;
-	*ret_network = network;
-	return 0;
-}
-
-bool network_contains(const struct network *network, const struct in6_addr *mapped)
-{
-	return bits_equal(&network->prefix, mapped, 0, network->bits);
-}
-
-char *format_network(const struct network *network, char text[static ADDRESS_TEXT_MAX])
-{
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&network->prefix) && network->bits >= MAPPED_BITS;
-	unsigned bits = ipv4 ? network->bits - MAPPED_BITS : network->bits;
-	size_t length;
-
-	if (network->local)
-		return strcpy(text, "local");
-	inet_ntop(ipv4 ? AF_INET : AF_INET6, &network->prefix.s6_addr[ipv4 ? 12 : 0], text,
-		  ADDRESS_TEXT_MAX);
-	length = strlen(text);
-	if (network->bits < IPV6_BITS)
-		snprintf(text + length, ADDRESS_TEXT_MAX - length, "/%u", bits);
 	return text;
 }
 

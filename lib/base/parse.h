@@ -49,21 +49,9 @@ char *format_sockaddr(const struct sockaddr_storage *sa, char text[static ADDRES
 /* format_sockaddr() with the range of ports. */
 char *format_address(const struct address *address, char text[static ADDRESS_TEXT_MAX]);
 
-/* A network: `127.0.0.0/8`, `::1`, `2001:db8::/32`.  Bits beyond the prefix must be zero.  Or
- * `local`: the addresses of this host, which only the kernel can tell. */
-struct network {
-	struct in6_addr prefix; /* IPv4 as ::ffff:a.b.c.d */
-	uint8_t bits;           /* 0..128, of the mapped form */
-	bool local;             /* the other fields are 0 */
-};
-int parse_network(const char *text, struct network *ret_network);
-/* Must not be called with `local`. */
-bool network_contains(const struct network *network, const struct in6_addr *mapped);
-
 /* Writers that parse back to the same value: "16K", "30s" (whole microseconds).  Return text. */
 enum { NUMBER_TEXT_MAX = 32 };
 char *format_size(uint64_t bytes, char text[static NUMBER_TEXT_MAX]);
 char *format_duration(uint64_t ns, char text[static NUMBER_TEXT_MAX]);
-char *format_network(const struct network *network, char text[static ADDRESS_TEXT_MAX]);
 /* Cut after the last range that fits in text_size bytes with the NUL; "" when cpus is empty. */
 char *format_cpus(const cpu_set_t *cpus, char *text, size_t text_size);

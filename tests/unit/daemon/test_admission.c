@@ -74,7 +74,7 @@ static struct listener_config *config_with(uint64_t max, uint64_t max_per_addres
 	config->max_connections = max;
 	config->max_connections_per_address = max_per_address;
 	if (allow)
-		assert_int_equal(parse_network(allow, &config->allow[config->allow_count++]), 0);
+		assert_int_equal(network_parse(allow, &config->allow[config->allow_count++]), 0);
 	return config;
 }
 

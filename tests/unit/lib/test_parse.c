@@ -4,7 +4,6 @@
 #include <sys/un.h>
 
 #include "parse.h"
-#include "sockaddr.h"
 #include "unit.h"
 #include "util.h"
 
@@ -276,10 +275,8 @@ TEST(unix_addresses_are_paths_or_names)
 	assert_int_equal(address.port_first, 0);
 	assert_int_equal(address.port_last, 0);
 	assert_string_equal(un->sun_path, "/run/s");
-	assert_int_equal(sockaddr_size(&address.sa), sizeof(*un));
 	assert_int_equal(parse_address("unix:@name", &address), 0);
 	assert_memory_equal(un->sun_path, "\0name", sizeof("\0name"));
-	assert_int_equal(sockaddr_size(&address.sa), sizeof(un->sun_family) + strlen("@name"));
 }
 
 TEST(unix_addresses_refuse_what_is_no_path)
@@ -319,79 +316,4 @@ TEST(socket_addresses_print_with_their_port)
 	memset(&in6->sin6_addr, 0xff, sizeof(in6->sin6_addr));
 	assert_string_equal(format_sockaddr(&sa, text),
 			    "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:80");
-}
-
-/* Is host in network? */
-static bool contains(const char *network_text, const char *host)
-{
-	struct network network, one;
-
-	assert_int_equal(parse_network(network_text, &network), 0);
-	assert_int_equal(parse_network(host, &one), 0);
-	return network_contains(&network, &one.prefix);
-}
-
-TEST(networks_contain_what_shares_their_prefix)
-{
-	assert_true(contains("127.0.0.0/8", "127.255.0.1"));
-	assert_false(contains("127.0.0.0/8", "128.0.0.1"));
-	assert_true(contains("10.0.0.128/25", "10.0.0.129"));
-	assert_false(contains("10.0.0.128/25", "10.0.0.127"));
-	assert_true(contains("10.0.0.1", "10.0.0.1"));
-	assert_false(contains("10.0.0.1", "10.0.0.2"));
-	assert_true(contains("2001:db8::/33", "2001:db8:7fff::1"));
-	assert_false(contains("2001:db8::/33", "2001:db8:8000::1"));
-}
-
-TEST(networks_of_one_family_leave_the_other_out)
-{
-	assert_true(contains("0.0.0.0/0", "255.255.255.255"));
-	assert_false(contains("0.0.0.0/0", "::1"));
-	assert_false(contains("0.0.0.0/0", "::"));
-	assert_true(contains("::/0", "10.0.0.1"));
-	assert_true(contains("::ffff:10.0.0.0/104", "10.1.2.3"));
-}
-
-TEST(a_peer_is_looked_up_in_its_mapped_form)
-{
-	struct address address;
-	struct network network;
-	struct in6_addr mapped;
-
-	assert_int_equal(parse_network("127.0.0.0/8", &network), 0);
-	assert_int_equal(parse_address("127.0.0.1:1", &address), 0);
-	mapped = sockaddr_mapped(&address.sa);
-	assert_true(network_contains(&network, &mapped));
-	assert_int_equal(parse_address("[::ffff:127.0.0.1]:1", &address), 0);
-	mapped = sockaddr_mapped(&address.sa);
-	assert_true(network_contains(&network, &mapped));
-	assert_int_equal(parse_address("[::1]:1", &address), 0);
-	mapped = sockaddr_mapped(&address.sa);
-	assert_false(network_contains(&network, &mapped));
-}
-
-TEST(networks_print_what_reads_back_the_same)
-{
-	static const char *const texts[] = { "127.0.0.0/8", "0.0.0.0/0", "10.0.0.1",      "::/0",
-					     "::1",         "::/95",     "2001:db8::/32", "local" };
-	struct network network, again;
-	char text[ADDRESS_TEXT_MAX];
-
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		assert_int_equal(parse_network(texts[i], &network), 0);
-		assert_string_equal(format_network(&network, text), texts[i]);
-		assert_int_equal(parse_network(text, &again), 0);
-		assert_memory_equal(&network.prefix, &again.prefix, sizeof(again.prefix));
-		assert_int_equal(network.bits, again.bits);
-		assert_int_equal(network.local, again.local);
-	}
-}
-
-TEST(networks_refuse_bits_behind_the_prefix)
-{
-	assert_refused(parse_network, struct network, -EINVAL, "", "/", "/8", "10.0.0.1/8",
-		       "10.0.0.0/", "10.0.0.0/8 ", "10.0.0.0/-1", "10.0.0.0/08", "10.0.0.0/8/8",
-		       "10/8", "::1/127", "[::1]", "any", "localhost", "local/8", "locale");
-	assert_refused(parse_network, struct network, -ERANGE, "10.0.0.0/33", "::/129",
-		       "0.0.0.0/256");
 }

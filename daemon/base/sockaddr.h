@@ -10,7 +10,7 @@
 void *sockaddr_host(const struct sockaddr_storage *sa);
 /* Length of sa, as bind() and connect() take it. */
 socklen_t sockaddr_size(const struct sockaddr_storage *sa);
-/* The address of sa as IPv6 (IPv4 as ::ffff:a.b.c.d), the form of struct network. */
+/* The address of sa as IPv6 (IPv4 as ::ffff:a.b.c.d), the form of network.h. */
 struct in6_addr sockaddr_mapped(const struct sockaddr_storage *sa);
 struct in6_addr sockaddr_map_ipv4(const struct in_addr *address);
 uint16_t sockaddr_port(const struct sockaddr_storage *sa); /* 0 for a Unix socket */
