@@ -109,9 +109,11 @@ static bool is_local(const struct sockaddr_storage *peer)
 
 static bool is_allowed(const struct admission_rules *rules, const struct sockaddr_storage *peer)
 {
+	bool is_ip = peer->ss_family == AF_INET || peer->ss_family == AF_INET6;
 	struct in6_addr address = sockaddr_mapped(peer);
 
-	for (unsigned i = 0; i < rules->allow_count; i++)
+	/* A peer of another family (RDMA's AF_IB) is mapped to ::, which is in ::/0. */
+	for (unsigned i = 0; is_ip && i < rules->allow_count; i++)
 		if (rules->allow[i].local ? is_local(peer)
 					  : network_contains(&rules->allow[i], &address))
 			return true;

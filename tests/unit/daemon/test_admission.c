@@ -188,6 +188,21 @@ TEST(local_lets_this_host_in)
 		assert_int_equal(enter_from(a, others[i]), -EACCES);
 }
 
+/* As the connection manager names an InfiniBand client that has no IP address. */
+TEST(a_client_without_an_ip_address_is_in_no_network)
+{
+	static const char *const allows[] = { "::/0", "::", "local" };
+	const struct sockaddr_storage peer = { .ss_family = AF_IB };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(allows); i++) {
+		CLEANUP(admission_free_p)
+		struct admission *a = admission_with(0, 0, allows[i]);
+		void *ticket;
+
+		assert_int_equal(admission_enter(a, -1, &peer, &ticket), -EACCES);
+	}
+}
+
 TEST(a_client_that_has_left_already_is_refused)
 {
 	struct admission *a = admission_with(0, 1, NULL);
