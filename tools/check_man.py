@@ -34,22 +34,6 @@ def output(*command):
                           text=True).stdout
 
 
-def key_table(daemon):
-    """The daemon's table of keys, which is for tbl(1), as a list of mdoc: mandoc knows no line breaks
-    in a table."""
-    table = output(daemon, "--dump-keys")
-    lines = []
-    for section, rows in re.findall(r"^\.SS ([^\n]*)\n\.TS\n(.*?)^\.TE\n", table, re.M | re.S):
-        lines += [f".Ss {section}", ".Bl -tag -width Ds"]
-        for name, reload, text in re.findall(r"^\\fB(\S+)\\fR\t(\w+)\tT\{\n(.*?)^T\}\n", rows,
-                                             re.M | re.S):
-            lines += [f".It Cm {name} Pq {reload}",
-                      *(line for line in text.splitlines() if line not in (".na", ".nh"))]
-        lines.append(".El")
-    assert sum(line.startswith(".It") for line in lines) == table.count("T}"), "format of --dump-keys"
-    return "\n".join(lines) + "\n"
-
-
 def column_list(nbbench):
     """The columns of `compare` as a list of mdoc."""
     header, *rows = output(nbbench, "compare", "--columns", "help").splitlines()
@@ -63,7 +47,7 @@ def column_list(nbbench):
 
 def tables(daemon, nbbench):
     """The parts of the pages that the programs print: page, first line, last line, content."""
-    yield MAN / "nbserved.ini.5", BEGIN, END, key_table(daemon)
+    yield MAN / "nbserved.ini.5", BEGIN, END, output(daemon, "--dump-keys")
     yield MAN / "nbbench.1", COLUMNS_BEGIN, COLUMNS_END, column_list(nbbench)
 
 
@@ -100,7 +84,7 @@ def check_daemon(daemon):
                            options_in_help(output(daemon, "--help")))
     words = set()
     for key in ("engine", "service"):
-        values = re.search(rf"^\.It Cm {key} .*?\.br\n\\&(.*?);", key_table(daemon), re.M | re.S)
+        values = re.search(rf"^\.It Cm {key} .*?\.br\n\\&(.*?);", output(daemon, "--dump-keys"), re.M | re.S)
         words |= set(values[1].replace("\\-", "-").replace(" or ", ", ").split(", "))
     yield from check_names("nbserved(8)", "engine or service",
                            set(re.findall(r"^\.It Cm (\S+)", page, re.M)), words)

@@ -161,6 +161,6 @@ void config_dump(const struct config *config, FILE *to);
  * A new reference. */
 struct json_t *config_to_json(const struct config *config);
 
-/* The key table as the man page's tbl source (nbserved --dump-keys is not a user
- * option: the build calls it). */
+/* The keys as a part of the man page (nbserved --dump-keys is not a user option: the build calls
+ * it). */
 void config_dump_keys(FILE *to);

@@ -1,4 +1,4 @@
-/* Writes the configuration: as INI that parses back to the same, as JSON, and the key table for the
+/* Writes the configuration: as INI that parses back to the same, as JSON, and the keys for the
  * man page.  Main thread only. */
 #include <jansson.h>
 #include <stdlib.h>
@@ -125,10 +125,9 @@ json_t *config_to_json(const struct config *config)
 
 /* ---- The man page ---- */
 
-/* Escapes text for roff, in bold on request.  `-` would be a hyphen; text to copy needs a minus. */
-static void roff(FILE *to, const char *text, bool bold)
+/* Escapes text for roff.  `-` would be a hyphen; text to copy needs a minus. */
+static void roff(FILE *to, const char *text)
 {
-	fputs(bold ? "\\fB" : "\\&", to);
 	for (; *text; text++)
 		if (*text == '-')
 			fputs("\\-", to);
@@ -138,23 +137,23 @@ static void roff(FILE *to, const char *text, bool bold)
 			fputs("\\(aq", to);
 		else
 			fputc(*text, to);
-	fputs(bold ? "\\fR" : "", to);
 }
 
-/* Two narrow columns, and a third that takes the rest, to fit into 80 characters. */
+/* A tagged paragraph of mdoc. */
 static void dump_key(FILE *to, const struct config_key *key)
 {
 	char expected[CONFIG_TEXT_MAX];
 
 	config_key_expect(key, expected);
-	roff(to, key->name, true);
-	fprintf(to, "\t%s\tT{\n.na\n.nh\n", config_class_names[key->class]);
-	roff(to, key->help, false);
-	fputs("\n.br\n", to);
-	roff(to, expected, false);
-	fputs(key->preset ? "; default: " : "; must be given", to);
-	roff(to, key->preset ? key->preset : "", true);
-	fputs("\nT}\n", to);
+	fputs(".It Cm ", to);
+	roff(to, key->name);
+	fprintf(to, " Pq %s\n\\&", config_class_names[key->class]);
+	roff(to, key->help);
+	fputs("\n.br\n\\&", to);
+	roff(to, expected);
+	fputs(key->preset ? "; default: \\fB" : "; must be given\\fB", to);
+	roff(to, key->preset ? key->preset : "");
+	fputs("\\fR\n", to);
 }
 
 void config_dump_keys(FILE *to)
@@ -162,11 +161,10 @@ void config_dump_keys(FILE *to)
 	const struct config_key *key;
 
 	for (unsigned kind = CONFIG_SERVER; kind < CONFIG_SECTION_COUNT; kind++) {
-		fprintf(to, ".SS %s\n.TS\nlb lb lb\nl l lx.\n", config_kinds[kind].heading);
-		fputs("Key\tReload\tMeaning, value, default\n", to);
+		fprintf(to, ".Ss %s\n.Bl -tag -width Ds\n", config_kinds[kind].heading);
 		for (unsigned i = 0; (key = config_key_at(i)); i++)
 			if (key->section == kind)
 				dump_key(to, key);
-		fputs(".TE\n", to);
+		fputs(".El\n", to);
 	}
 }

@@ -285,7 +285,7 @@ def test_the_doctor_fills_no_export(start_daemon, tmp_path):
 def file_stores():
     """The stores for files of this build, as its help for `store` lists them."""
     keys = subprocess.check_output([str(NBSERVED), "--dump-keys"], text=True)
-    words = re.search(r"fBstore\\fR\tlistener.*?\\&export(?:,| or) (.*?);", keys, re.S)[1]
+    words = re.search(r"Cm store Pq listener\n.*?\\&export(?:,| or) (.*?);", keys, re.S)[1]
     return words.replace(" or ", ", ").split(", ")
 
 
