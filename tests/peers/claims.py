@@ -19,12 +19,13 @@ import math
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import tempfile
 import time
 
 import claims_rows
-from claims_rows import Missing, Rows
+from claims_rows import Missing, Rows, day_of
 from claims_scenes import CONTROL, GRID, cpus_are_apart, echo_label, fill, scenes
 from claims_table import CLAIMS, UNMEASURED
 from servers import ALL_CPUS, ROOT
@@ -130,6 +131,7 @@ def judge(rows):
     for claim, source, measurement, decide in CLAIMS:
         try:
             verdict, seen = rows.decide(decide)
+            seen += f" ({max(rows.days)})" if rows.days else ""
         except (Missing, KeyError) as missing:
             verdict, seen = UNMEASURED, f"{missing}"
         yield claim, source, measurement, verdict, seen
@@ -153,16 +155,16 @@ def chance():
 
 
 def conditions(rows):
+    """Of the newest rows: those of other days have theirs from then, see update_page()."""
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         model = next((x.split(":")[1].strip() for x in f if x.startswith("model name")), "?")
-    return (f"Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}); generator and server on "
+    return (f"{max(map(day_of, rows.all_visits()), default='no rows')}: Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}); generator and server on "
             + ("CPUs of their own" if cpus_are_apart() else "one CPU")
-            + f", rounds of random order; {control(rows)}; {time.strftime('%Y-%m-%d')}")
+            + f", rounds of random order; {control(rows)}")
 
 
 def table(judged, when):
-    lines = [f"{when}.  Ratios are of the first named to the second, judged as `nbbench compare` judges; `~`: the "
-             "interval holds 1.  The intervals of one claim hold together in 95 of 100 runs.\n\n",
+    lines = [f"{when}.\n\n",
              "| claim | source | measured by | | seen |\n|---|---|---|---|---|\n"]
     for claim, source, measurement, verdict, seen in judged:
         lines.append(f"| {claim} | {source} | {measurement} | **{verdict}** | {seen} |\n".replace(
@@ -171,13 +173,20 @@ def table(judged, when):
 
 
 def update_page(path, judged, when):
-    """Replaces the rows of a page's table that were measured, and its line of conditions."""
+    """Replaces the rows of a page's table that were measured.  A line of conditions stays while a row has its day."""
     before, rest = path.read_text().split(MARKS[0])
     old, after = rest.split(MARKS[1])
-    kept = {line.split(" | ")[0]: line for line in old.splitlines(True) if line.startswith("| ")}
-    lines = [kept.get(line.split(" | ")[0], line) if f"**{UNMEASURED}**" in line else line
-             for line in table(judged, when)]
-    path.write_text(before + MARKS[0] + "".join(lines) + MARKS[1] + after)
+    old = old.splitlines(True)
+    kept = {key_of(line): line for line in old if line.startswith("| ")}
+    lines = [kept.get(key_of(line), line) if f"**{UNMEASURED}**" in line else line for line in table(judged, when)]
+    days = {match for line in lines[1:] for match in re.findall(r"\((\d{4}-\d\d-\d\d)\) \|$", line)}
+    earlier = [line + "\n" for line in old if line[:10] in days and line[:10] != when[:10]]
+    path.write_text(before + MARKS[0] + "".join([*earlier, *lines]) + MARKS[1] + after)
+
+
+def key_of(line):
+    """Of a row of the table: claim, source and measurement."""
+    return tuple(line.split(" | ")[:3])
 
 
 def write_report(build, rows, judged, when):

@@ -78,9 +78,14 @@ def figure_of(visit, figure):
     return visit["switches" if figure == "context_switches_per_request" else "cpu_ns"] / by if by else None
 
 
+def day_of(visit):
+    return visit["conditions"]["date"][:10]
+
+
 class Rows:
     def __init__(self, nbbench, *paths):
         self.rows, self.visits, self.extra = {}, {}, {}
+        self.days = set()  # of the rows that the claim was decided by
         self.comparisons = 1  # of the claim that is decided: their intervals hold together
         for path in paths:
             if path.exists():
@@ -97,6 +102,9 @@ class Rows:
             by_operation = self.visits.setdefault((visit["label"], visit["listener"]), {})
             by_operation.setdefault(visit["operation"], []).append(visit)
 
+    def all_visits(self):
+        return [visit for by_operation in self.visits.values() for visits in by_operation.values() for visit in visits]
+
     def get(self, label, listener, figure):
         """The median of the visits."""
         if (label, listener) not in self.rows:
@@ -111,7 +119,9 @@ class Rows:
         by_operation = self.visits.get((label, listener))
         if not by_operation:
             raise Missing(f"'{label}' was not measured on {listener}")
-        found = [figure_of(v, figure) for v in max(by_operation.values(), key=len)]
+        visits = max(by_operation.values(), key=len)
+        self.days.update(map(day_of, visits))
+        found = [figure_of(v, figure) for v in visits]
         if not all(found):
             raise Missing(f"'{label}' on {listener} has no {figure}")
         return found
@@ -123,7 +133,7 @@ class Rows:
 
     def decide(self, decide):
         """What a claim's function says.  It is asked twice: the first time counts its comparisons."""
-        before, self.comparisons = len(judged), 1
+        before, self.comparisons, self.days = len(judged), 1, set()
         try:
             decide(self)
         finally:  # what cannot be decided, as a row is missing, compares nothing

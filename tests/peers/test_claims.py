@@ -41,7 +41,8 @@ def test_the_intervals_of_a_claim_hold_together():
     rows = Rows("nbctl")
     for listener in ("a", "b"):
         rows.visits["load", listener] = {"echo": [
-            {"cpu_ns": (800 + i if listener == "a" else 1000), "generator": {"requests": 1}} for i in range(9)]}
+            {"cpu_ns": (800 + i if listener == "a" else 1000), "generator": {"requests": 1},
+             "conditions": {"date": "2026-11-28"}} for i in range(9)]}
 
     def decide(rows):
         return [rows.ratio("load", "a", "b", "cpu_ns_per_request") for _ in range(3)]
@@ -63,19 +64,23 @@ def test_the_time_that_is_told_is_that_of_the_loads_measured():
     assert ": 1 minutes, " in claims.plan(60, 1)
 
 
-def test_figures_that_were_not_measured_stay_in_the_page(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("before\n" + claims.MARKS[0] + "old conditions\n\n| claim | source |\n|---|---|\n"
-                    "| in a VM | s | m | **holds** | 2.70 |\n| here | s | m | **holds** | 1.10 |\n" + claims.MARKS[1]
-                    + "after\n")
-    claims.update_page(page, [("in a VM", "s", "m", claims.UNMEASURED, "`make bench-vm` measures it"),
-                              ("here", "s", "m", "does not hold", "0.90 x 2"),
-                              ("new", "s", "m", claims.UNMEASURED, "no rows")], "now")
-    text = page.read_text()
-    assert "| in a VM | s | m | **holds** | 2.70 |\n" in text and "old conditions" not in text
-    assert "| here | s | m | **does not hold** | 0.90 × 2 |\n" in text and "1.10" not in text
-    assert "| new | s | m | **not measured** | no rows |\n" in text
-    assert text.startswith("before\n") and text.endswith("after\n")
+def test_figures_that_were_not_measured_stay_in_the_page_with_their_conditions(tmp_path):
+    page, head = tmp_path / "page.md", "\n| claim | source | measured by | | seen |\n|---|---|---|---|---|\n"
+    page.write_text("before\n" + claims.MARKS[0] + "2026-11-24: c\n\n2026-11-25: b\n\n2026-11-26: a\n" + head
+                    + "| same | s | VM | **holds** | 2.70 (2026-11-25) |\n"
+                    + "| same | s | here | **holds** | 1.10 (2026-11-26) |\n"
+                    + "| last | s | m | **holds** | 1.30 (2026-11-26) |\n"
+                    + claims.MARKS[1] + "after\n")
+    claims.update_page(page, [("same", "s", "VM", claims.UNMEASURED, "`make bench-vm` measures it"),
+                              ("same", "s", "here", "does not hold", "0.90 x 2 (2026-11-28)"),
+                              ("last", "s", "m", claims.UNMEASURED, "no rows"),
+                              ("new", "s", "m", claims.UNMEASURED, "no rows")], "2026-11-28: now")
+    assert page.read_text() == (
+        "before\n" + claims.MARKS[0] + "2026-11-25: b\n\n2026-11-26: a\n\n2026-11-28: now.\n" + head
+        + "| same | s | VM | **holds** | 2.70 (2026-11-25) |\n"
+        + "| same | s | here | **does not hold** | 0.90 × 2 (2026-11-28) |\n"
+        + "| last | s | m | **holds** | 1.30 (2026-11-26) |\n"
+        + "| new | s | m | **not measured** | no rows |\n" + claims.MARKS[1] + "after\n")
 
 
 def test_an_interval_that_holds_1_refutes_nothing():
