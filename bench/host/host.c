@@ -80,26 +80,6 @@ void host_cpu(const cpu_set_t *served, struct measure_machine *ret)
 	ret->irq_time = irq_time();
 }
 
-static uint64_t grown(uint64_t before, uint64_t after)
-{
-	return after > before ? after - before : 0; /* iowait may go back: proc(5) */
-}
-
-struct measure_machine host_cpu_delta(const struct measure_machine *before,
-				      const struct measure_machine *after)
-{
-	return (struct measure_machine){
-		.cpus = after->cpus,
-		.total_ns = grown(before->total_ns, after->total_ns),
-		.idle_ns = grown(before->idle_ns, after->idle_ns),
-		.softirq_ns = grown(before->softirq_ns, after->softirq_ns),
-		.served_softirq_ns = grown(before->served_softirq_ns, after->served_softirq_ns),
-		.steal_ns = grown(before->steal_ns, after->steal_ns),
-		.pressure_ns = grown(before->pressure_ns, after->pressure_ns),
-		.irq_time = after->irq_time,
-	};
-}
-
 void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus)
 {
 	json_t *thread;

@@ -9,7 +9,6 @@
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
-#include "interface.h"
 #include "must.h"
 #include "nic_link.h"
 #include "util.h"
@@ -43,12 +42,6 @@ static const json_t *last_of(const struct sampler *s)
 	return json_array_get(s->documents, json_array_size(s->documents) - 1);
 }
 
-/* Is the daemon on another host?  Then its bridge reads that machine. */
-static bool is_far(const struct sampler *s)
-{
-	return s->ctl->target.host;
-}
-
 /* Asks for the next sample. */
 static int sampler_ask(struct sampler *s, const struct use *use)
 {
@@ -73,7 +66,7 @@ static void sampler_forget(struct sampler *s)
 
 static bool is_whole(const struct sampler *s)
 {
-	return s->stats && (s->machine || !is_far(s));
+	return s->stats && s->machine;
 }
 
 /* The threads of the document's listeners, a new reference. */
@@ -87,8 +80,22 @@ static json_t *served_threads(const json_t *stats)
 	return threads;
 }
 
-/* Waits for the next part of the sample that was asked for.  The daemon's part names the threads on
- * whose CPUs softirqs are counted, so the machine is asked after it. */
+/* Reads the machine, or with -H asks the bridge for it: after the daemon's part, which names the
+ * threads on whose CPUs softirqs are counted. */
+static int read_machine(struct sampler *s)
+{
+	json_t *threads = served_threads(s->stats);
+
+	if (s->ctl->target.host)
+		return ctl_send(
+			s->ctl, "Host.Read",
+			json_pack("{s:O, s:o}", "interfaces", s->interfaces, "threads", threads));
+	s->machine = host_read(0, threads, s->interfaces);
+	json_decref(threads);
+	return CTL_DONE;
+}
+
+/* Waits for the next part of the sample that was asked for. */
 static int sampler_part(struct sampler *s)
 {
 	int rc;
@@ -98,9 +105,7 @@ static int sampler_part(struct sampler *s)
 	else
 		rc = ctl_receive(s->ctl, "GetStats", &s->stats);
 	if (rc == CTL_DONE && !is_whole(s))
-		rc = ctl_send(s->ctl, "Host.Read",
-			      json_pack("{s:O, s:o}", "interfaces", s->interfaces, "threads",
-					served_threads(s->stats)));
+		rc = read_machine(s);
 	if (rc != CTL_DONE)
 		sampler_forget(s);
 	return rc;
@@ -110,26 +115,15 @@ static int sampler_part(struct sampler *s)
 static int sampler_receive(struct sampler *s)
 {
 	struct sample *new = &s->samples[json_array_size(s->documents)];
-	json_t *threads;
-	cpu_set_t served;
 	int rc = CTL_DONE;
 
 	while (rc == CTL_DONE && !is_whole(s))
 		rc = sampler_part(s);
 	if (rc != CTL_DONE)
 		return rc;
-	if (is_far(s)) {
-		measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
-		new->link = json_incref(field_get(s->machine, "link"));
-		new->energy = json_incref(field_get(s->machine, "energy"));
-	} else {
-		threads = served_threads(s->stats);
-		host_thread_cpus(threads, &served);
-		json_decref(threads);
-		host_cpu(&served, &new->cpu);
-		new->link = interface_read(s->interfaces);
-		new->energy = energy_read(ENERGY_TREE);
-	}
+	measure_machine_from_json(&new->cpu, field_get(s->machine, "machine"));
+	new->link = json_incref(field_get(s->machine, "link"));
+	new->energy = json_incref(field_get(s->machine, "energy"));
 	new->use = s->use;
 	json_array_append(s->documents, s->stats);
 	sampler_forget(s);
@@ -329,7 +323,7 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 	for (unsigned i = first; i < m->count; i++) {
 		struct measure_generator *g = &m->rows[i]->generator;
 
-		m->rows[i]->machine = host_cpu_delta(&from->cpu, &to->cpu);
+		m->rows[i]->machine = measure_machine_delta(&from->cpu, &to->cpu);
 		if (!g->wall_ns)
 			continue;
 		g->elsewhere = generator_is_elsewhere(s->ctl);

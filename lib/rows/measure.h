@@ -215,6 +215,10 @@ enum { MEASURE_SCHEMA = 2 }; /* of saved rows; 1: without visits */
 json_t *measure_to_json(const struct measure *row);
 int measures_add_json(struct measures *m, json_t *source);
 
+/* The difference of two readings. */
+struct measure_machine measure_machine_delta(const struct measure_machine *before,
+					     const struct measure_machine *after);
+
 /* The machine in its saved form. */
 json_t *measure_machine_to_json(const struct measure_machine *m);
 void measure_machine_from_json(struct measure_machine *m, const json_t *json);

@@ -87,6 +87,20 @@ static void add(void *to, const void *from, const struct number *n)
 	}
 }
 
+struct measure_machine measure_machine_delta(const struct measure_machine *before,
+					     const struct measure_machine *after)
+{
+	struct measure_machine delta = *after;
+
+	for (const struct number *n = machine_numbers; n->name; n++)
+		if (n->summed == SUM) { /* iowait may go back: proc(5) */
+			uint64_t *value = number_of(&delta, n);
+
+			*value -= MIN(*value, *number_of(before, n));
+		}
+	return delta;
+}
+
 void measure_add(struct measure *to, const struct measure *from)
 {
 	struct generator_result *sum = &to->generator.result;

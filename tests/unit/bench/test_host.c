@@ -37,5 +37,5 @@ TEST(its_difference_is_that_of_two_readings)
 	const struct measure_machine before = { .served_softirq_ns = 5, .cpus = 1 };
 	const struct measure_machine after = { .served_softirq_ns = 12, .cpus = 1 };
 
-	assert_int_equal(host_cpu_delta(&before, &after).served_softirq_ns, 7);
+	assert_int_equal(measure_machine_delta(&before, &after).served_softirq_ns, 7);
 }
