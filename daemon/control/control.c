@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "doctor.h"
 #include "document.h"
@@ -706,6 +708,19 @@ static gid_t find_group(const char *name)
 	return (gid_t)-1;
 }
 
+/* Makes the directory of path, the control socket, if it is the user's own below $XDG_RUNTIME_DIR:
+ * no other program makes that.  If this fails, the later bind reports the error. */
+static void make_directory(const char *path)
+{
+	char own[PATH_MAX];
+
+	runtime_socket(own, sizeof(own));
+	if (strcmp(path, own) != 0 || strcmp(path, RUNTIME_SOCKET) == 0)
+		return;
+	*strrchr(own, '/') = '\0';
+	mkdir(own, 0755);
+}
+
 int control_start(struct control *c, struct server *s, struct reason *reason)
 {
 	const struct server_config *config = &s->config->server;
@@ -719,7 +734,7 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 		rc = varlink_new(s->event, &control_info, &c->varlink);
 	if (rc == 0) {
 		varlink_add_interface(c->varlink, &c->interface, c);
-		runtime_make_directory(config->control);
+		make_directory(config->control);
 		rc = varlink_listen(c->varlink, config->control, find_group(config->control_group),
 				    &why);
 	}

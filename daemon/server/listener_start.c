@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "binding.h"
-#include "cpus.h"
+#include "cpus_usable.h"
 #include "listener.h"
 #include "listener_address.h"
 #include "listeners.h"

@@ -1,4 +1,4 @@
-/* Which CPUs share a core or a NUMA node, and how many there are to use, by /sys. */
+/* Where a thread may run, and which CPUs share a core or a NUMA node, by /sys. */
 #pragma once
 #include <sched.h>
 #include <stdbool.h>
@@ -18,11 +18,3 @@ bool cpus_other_nodes(const cpu_set_t *a, const cpu_set_t *b);
 /* The first CPU that we may use, and the first of another core, on the same node if there is one.
  * False: there are none, and *ret_other is -1. */
 bool cpus_apart(int *ret_first, int *ret_other);
-
-/* How many CPUs the calling thread may use: those it may run on, but no more than the time that
- * its control groups grant (cpu.max, cgroup v2), rounded up.  At least 1. */
-unsigned cpus_usable(void);
-
-/* The CPUs' worth of time that control groups grant, rounded up: `groups` is as
- * /proc/self/cgroup, `root` where their file system is mounted.  0: no limit, or unknown. */
-unsigned cpus_granted(const char *groups, const char *root);

@@ -32,17 +32,6 @@ void runtime_find_socket(char *path, size_t bytes)
 		snprintf(path, bytes, "%s", RUNTIME_SOCKET);
 }
 
-void runtime_make_directory(const char *path)
-{
-	char own[PATH_MAX];
-
-	runtime_socket(own, sizeof(own));
-	if (strcmp(path, own) != 0 || strcmp(path, RUNTIME_SOCKET) == 0)
-		return;
-	*strrchr(own, '/') = '\0';
-	mkdir(own, 0755);
-}
-
 static bool is_in_use(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -12,10 +12,6 @@ void runtime_socket(char *path, size_t bytes);
 /* Writes the socket that nbctl connects to: the user's own if it exists, else RUNTIME_SOCKET. */
 void runtime_find_socket(char *path, size_t bytes);
 
-/* Makes the directory of path, the control socket, if it is the user's own below $XDG_RUNTIME_DIR:
- * no other program makes that.  If this fails, the later bind reports the error. */
-void runtime_make_directory(const char *path);
-
 /* $TMPDIR, or the other if that is not set or empty. */
 const char *runtime_folder(const char *other);
 

@@ -1,10 +1,11 @@
-/* base/cpus.c: the CPUs that control groups grant, on files as the kernel's. */
+/* host/cpus_usable.c: the CPUs that control groups grant, on files as the kernel's. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cpus.h"
+#include "cpus_usable.h"
 #include "unit.h"
 #include "util.h"
 
