@@ -1,4 +1,4 @@
-/* See link.h. */
+/* See interface.h. */
 #include "interface.h"
 
 #include <ifaddrs.h>

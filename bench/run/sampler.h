@@ -25,7 +25,7 @@ struct sample {
 
 struct sampler {
 	struct ctl *ctl;
-	json_t *interfaces;        /* of the daemon's host, see link.h */
+	json_t *interfaces;        /* of the daemon's host, see interface.h */
 	json_t *parameters;        /* parameters of GetStats; NULL: all listeners */
 	json_t *documents;         /* array of replies in order of time */
 	struct sample *samples;    /* one for each document */
