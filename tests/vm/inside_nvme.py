@@ -347,10 +347,9 @@ def test_a_discovery_controller_that_lasts_tells_of_ports(start_daemon, tmp_path
     """udev gets what 70-nvmf-autoconnect.rules wait for, and the command of theirs finds the port by the controller.
     It connects to ports of the controller's own transport."""
     transport, address = WAYS[way]
-    other = WAYS[{"tcp": "tcp", "rxe": "siw", "siw": "rxe"}[way]][1]
     one = ports(tmp_path, {way: f"{address}:4420"})
     two = one + listener("other", "nvme", "epoll" if way == "tcp" else "rdma", transport=transport,
-                         address=f"{other}:4421", exports="disk", nqn=NQN)
+                         address=f"{address}:4421", exports="disk", nqn=NQN)
     daemon = start_daemon(one)
 
     def reload(text):
