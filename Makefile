@@ -126,7 +126,7 @@ INC_bench/bridge    := $(INC_lib) -Ibench/generator -Ibench/host ## `nbbench bri
 INC_bench/run       := $(INC_lib) -Ibench/generator -Ibench/host -Ibench/result -Ibench/print -Ibench/report ## the commands: starts daemons and generators, visits listeners, saves and shows rows
 INC_bench_main      := $(INC_lib) -Ibench/run ## nbbench: the table of its commands
 
-TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c))
+TLS_LEFT := $(addprefix daemon/tls/,$(if $(TLS_FOUND),no_openssl.c,openssl.c psk.c nvme_key.c))
 NO_RDMA  := daemon/engine/rdma/no_rdma.c
 RDMA_SRC := $(filter-out $(NO_RDMA),$(wildcard $(RDMA_LEVELS:%=daemon/%/*.c)))
 SRC      := $(filter-out $(if $(RDMA_FOUND),$(NO_RDMA),$(RDMA_SRC)) $(TLS_LEFT),$(foreach l,$(LAYERS),$(wildcard daemon/$(l)/*.c)))
@@ -138,9 +138,9 @@ NBBENCH_SRC := $(wildcard bench/*.c $(BENCH_ROOMS:%=bench/%/*.c))
 NBBENCH_OBJ := $(NBBENCH_SRC:%.c=$(BUILD)/%.o)
 LIB_SRC  := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
-UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/daemon/test_rdma_%) $(if $(TLS_FOUND),,tests/unit/daemon/test_tls.c tests/unit/daemon/test_tls_kernel.c),$(wildcard tests/unit/*/test_*.c))
+UNIT_SRC := $(filter-out $(if $(RDMA_FOUND),,tests/unit/daemon/test_rdma_%) $(if $(TLS_FOUND),,$(addprefix tests/unit/daemon/,test_nvme_key.c test_psk.c test_tls.c test_tls_kernel.c)),$(wildcard tests/unit/*/test_*.c))
 UNIT     := $(patsubst %.c,$(BUILD)/unit/%,$(notdir $(UNIT_SRC)))
-FUZZ_SRC := $(filter-out $(if $(TLS_FOUND),,tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SRC := $(filter-out $(if $(TLS_FOUND),,tests/fuzz/fuzz_psk.c tests/fuzz/fuzz_tls.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ     := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
 include tests/tests.mk

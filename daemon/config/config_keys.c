@@ -117,7 +117,7 @@ static const struct config_key own_keys[] = {
 		 "PEM file with the certificate's key; same: in the certificate's file",
 		 .word = "same", .of_tls = true),
 	LISTENER("tls-psk-file", path, tls.psk_file, "none", LIVE,
-		 "file of pre-shared keys, lines IDENTITY:HEX, which take the place of the certificate",
+		 "file of pre-shared keys, lines IDENTITY:HEX, or of NVMe, in place of the certificate",
 		 .word = "none", .of_tls = true),
 	LISTENER("tls-cipher", choice, tls.cipher, "aes-128-gcm", REPLACE,
 		 "cipher of the records", .words = tls_ciphers, .of_tls = true),

@@ -68,7 +68,7 @@ enum conn_flags {
 };
 static_assert(CONN_RAW < CONN_ENGINE, "an engine's flags overlap those of the core");
 
-enum { CONN_WARNING_MAX = 256 }; /* bytes of the text of a warning */
+enum { CONN_WARNING_MAX = 512 }; /* bytes of the text of a warning */
 
 enum conn_end {
 	CONN_END_PEER,

@@ -16,7 +16,11 @@ struct transport;
 struct worker;
 struct worker_options;
 
-enum { SERVICE_OPERATIONS_MAX = 8 };
+enum {
+	SERVICE_OPERATIONS_MAX = 8,
+	/* Where HOSTNQN SUBNQN begin in the identity of an NVMe host. */
+	SERVICE_IDENTITY_NQNS = sizeof("NVMe0R01 ") - 1,
+};
 
 /* Properties of a service.  A transport needs some of them and refuses others: transport.h. */
 enum service_flag {
@@ -57,6 +61,8 @@ enum service_flag {
 	/* With `tls` its connections begin without encryption, until
 	 * it calls w->service->secure(). */
 	SERVICE_STARTS_TLS = 1 << 16,
+	/* With `tls` its clients prove keys of NVMe: it needs `tls-psk-file`. */
+	SERVICE_NVME_KEYS = 1 << 17,
 };
 
 /* An address at which a listener serves. */
@@ -65,6 +71,7 @@ struct service_place {
 	struct sockaddr_storage sa; /* port 0 resolved */
 	int fd;                     /* its socket, the listener's; -1: the engine has bound it */
 	uint64_t datagram_max;      /* bytes of the longest datagram that it receives */
+	bool tls;                   /* its connections are inside TLS */
 };
 
 struct service {
@@ -160,6 +167,10 @@ struct service {
 	/* Set by a stage: a receive or send failed with `error` (positive errno).  True: the stage
 	 * has handled it, c is closed or runs again. */
 	bool (*failed)(struct conn *c, int error);
+
+	/* Set by a stage: the identity of an NVMe host of which the client has proved the key;
+	 * NULL: of none.  Valid until close(). */
+	const char *(*identity)(const struct conn *c);
 
 	/* The connection ends; nothing is in flight any more.  Optional. */
 	void (*close)(struct conn *c);

@@ -1,4 +1,4 @@
-/* What OpenSSL does for the stage.  Its headers appear in openssl.c alone.
+/* What OpenSSL does for the stage.  Its headers appear in openssl.c and nvme_key.c alone.
  *
  * A context is made on the main thread and used by all workers of a listener; sessions keep what
  * they need of it, so that it may be freed before them.  A session belongs to one worker. */
@@ -63,6 +63,10 @@ struct tls_library {
 	 * wipe the secrets then.  Only for a context whose mode is tls_in_kernel().  False: the
 	 * session has no keys. */
 	bool (*keys)(struct tls_session *s, bool sends, struct tls_keys *ret_keys);
+	/* The identity of an NVMe host whose key the client has proved, once the handshake is done;
+	 * before, the one that it has named last.  "": none; NULL: the context has no shared keys.
+	 * Visible ASCII and spaces. */
+	const char *(*identity)(const struct tls_session *s);
 	/* Writes close_notify.  0, or enum tls_result. */
 	int (*close)(struct tls_session *s);
 	/* The reason why the session failed, a static text. */

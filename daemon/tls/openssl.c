@@ -19,10 +19,14 @@
 #include "alpn.h"
 #include "files.h"
 #include "library.h"
+#include "nvme_key.h"
 #include "psk.h"
 #include "util.h"
 
-enum { MADE_DAYS = 3650 /* for which a certificate that is made here is valid */ };
+enum {
+	MADE_DAYS = 3650, /* for which a certificate that is made here is valid */
+	LOOKUPS_MAX = 8,  /* identities of a handshake that are looked at: each may cost 20 us */
+};
 
 /* The newest error of this thread's queue as a text, static; empties the queue. */
 static const char *certificate_error(void)
@@ -203,6 +207,7 @@ static int certificate_load(SSL_CTX *ctx, const struct tls_options *options, uin
 
 struct tls_context {
 	SSL_CTX *ssl;
+	enum psk_hash hash; /* of the cipher */
 };
 
 struct tls_session {
@@ -211,6 +216,10 @@ struct tls_session {
 	void *wire_context;
 	bool dry; /* the wire had no input in this step */
 	const char *why;
+	enum psk_hash hash;
+	unsigned lookups;    /* of identities */
+	const char *refused; /* why the last identity has no key */
+	char *identity;      /* that identity, if it is of NVMe; NULL: it is not */
 	/* Secrets of the client's records and of the server's, for keys(). */
 	uint8_t secrets[2][EVP_MAX_MD_SIZE];
 	size_t secret_bytes;
@@ -339,15 +348,82 @@ static bool set_rules(SSL_CTX *ssl, const struct tls_options *options, const cha
 }
 
 /* The session has the context's keys, also after a reload. */
-static unsigned find_key(SSL *ssl, const char *identity, unsigned char *to, unsigned room)
+static const struct psk_table *keys_of(const SSL *ssl)
 {
-	const struct psk_table *keys = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), keys_index);
-	const struct psk *k = psk_find(keys, identity, strlen(identity));
+	return SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), keys_index);
+}
 
-	if (!k || k->key_bytes > room)
+/* The key of TLS for an identity of NVMe: its bytes; 0: none, and s->refused is set. */
+static size_t derive_key(struct tls_session *s, const char *identity, size_t bytes,
+			 uint8_t to[static NVME_KEY_MAX])
+{
+	struct nvme_identity id;
+	const struct psk *k;
+
+	s->refused = "expected NVMe0R01 HOSTNQN SUBNQN, or NVMe1R01 HOSTNQN SUBNQN DIGEST";
+	if (!nvme_identity_parse(identity, bytes, &id))
+		return 0;
+	s->identity = strndup(identity, bytes);
+	k = psk_find_host(keys_of(s->ssl), id.host, id.host_bytes);
+	if (id.hash != s->hash)
+		s->refused = "its hash is of another tls-cipher: 01 of aes-128-gcm, 02 of "
+			     "aes-256-gcm";
+	else if (!k)
+		s->refused = "tls-psk-file has no key for that host";
+	else
+		s->refused = nvme_key_derive(k, &id, to);
+	return s->refused ? 0 : psk_hash_bytes(id.hash);
+}
+
+/* Keys that no identity gives a hash are of SHA-256 (RFC 8446, 4.2.11). */
+static size_t find_key(struct tls_session *s, const char *identity, size_t bytes,
+		       uint8_t to[static PSK_KEY_MAX])
+{
+	const struct psk *k = psk_find(keys_of(s->ssl), identity, bytes);
+
+	free(s->identity);
+	s->identity = NULL;
+	s->refused = NULL;
+	if (!k)
+		return bytes > 4 && !memcmp(identity, "NVMe", 4)
+			       ? derive_key(s, identity, bytes, to)
+			       : 0;
+	if (s->hash != PSK_SHA256)
 		return 0;
 	memcpy(to, k->key, k->key_bytes);
 	return k->key_bytes;
+}
+
+/* A session as if it was resumed: the only form in which OpenSSL takes keys of SHA-384.  NULL: no
+ * memory. */
+static SSL_SESSION *session_of(SSL *ssl, enum psk_hash hash, const uint8_t *key, size_t bytes)
+{
+	static const unsigned char suites[][2] = { { 0 }, { 0x13, 0x01 }, { 0x13, 0x02 } };
+	SSL_SESSION *session = SSL_SESSION_new();
+
+	if (session && SSL_SESSION_set1_master_key(session, key, bytes) &&
+	    SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, suites[hash])) &&
+	    SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+		return session;
+	SSL_SESSION_free(session);
+	return NULL;
+}
+
+/* For each identity of a ClientHello, until one has a key.  0 ends the handshake. */
+static int find_session(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_SESSION **ret)
+{
+	struct tls_session *s = SSL_get_app_data(ssl);
+	uint8_t key[PSK_KEY_MAX];
+	size_t key_bytes;
+
+	*ret = NULL;
+	if (++s->lookups > LOOKUPS_MAX)
+		return 0;
+	key_bytes = find_key(s, (const char *)identity, bytes, key);
+	if (key_bytes)
+		*ret = session_of(ssl, s->hash, key, key_bytes);
+	OPENSSL_cleanse(key, sizeof(key));
+	return !key_bytes || *ret;
 }
 
 /* Clients without one of the keys are refused, as there is no certificate. */
@@ -362,7 +438,7 @@ static int use_keys(SSL_CTX *ssl, const char *path, uint64_t end_ns,
 		psk_free(keys);
 		return reason_set(reason, -ENOMEM, "no memory");
 	}
-	SSL_CTX_set_psk_server_callback(ssl, find_key);
+	SSL_CTX_set_psk_find_session_callback(ssl, find_session);
 	ret_certificate->shared_keys = psk_count(keys);
 	return 0;
 }
@@ -396,6 +472,8 @@ static struct tls_context *openssl_context(const struct tls_options *options, ui
 		return NULL;
 	}
 	c = calloc(1, sizeof(*c));
+	if (c)
+		c->hash = strstr(tls_ciphers[options->cipher], "256-gcm") ? PSK_SHA384 : PSK_SHA256;
 	if (!c || !(c->ssl = SSL_CTX_new(TLS_server_method()))) {
 		reason_set(reason, -ENOMEM, "no memory");
 		free(c);
@@ -418,6 +496,7 @@ static void openssl_free(struct tls_session *s)
 	if (!s)
 		return;
 	SSL_free(s->ssl);
+	free(s->identity);
 	OPENSSL_cleanse(s->secrets, sizeof(s->secrets));
 	free(s);
 }
@@ -438,6 +517,7 @@ static struct tls_session *openssl_session(struct tls_context *c, const struct t
 	}
 	s->wire = wire;
 	s->wire_context = wire_context;
+	s->hash = c->hash;
 	SSL_set_app_data(s->ssl, s);
 	BIO_set_data(bio, s);
 	BIO_set_init(bio, 1);
@@ -551,7 +631,14 @@ static int openssl_close(struct tls_session *s)
 
 static const char *openssl_why(const struct tls_session *s)
 {
-	return s->why;
+	return s->refused ? s->refused : s->why;
+}
+
+static const char *openssl_identity(const struct tls_session *s)
+{
+	if (!keys_of(s->ssl))
+		return NULL;
+	return s->identity ? s->identity : "";
 }
 
 const struct tls_library tls_library = {
@@ -563,6 +650,7 @@ const struct tls_library tls_library = {
 	.read = openssl_read,
 	.write = openssl_write,
 	.keys = openssl_keys,
+	.identity = openssl_identity,
 	.close = openssl_close,
 	.why = openssl_why,
 	.free = openssl_free,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "nvme_key.h"
 
 struct psk_table {
 	unsigned count;
@@ -52,29 +53,71 @@ static bool is_identity(const char *text, size_t bytes)
 	return true;
 }
 
-/* A description of the valid form if the line is invalid; NULL: it is valid. */
+static const struct psk *find(const struct psk_table *t, bool nvme, const char *identity,
+			      size_t bytes)
+{
+	for (unsigned i = 0; i < t->count; i++)
+		if (t->keys[i].nvme == nvme && t->keys[i].identity_bytes == bytes &&
+		    !memcmp(t->keys[i].identity, identity, bytes))
+			return &t->keys[i];
+	return NULL;
+}
+
+/* Where the key begins in a line of an NVMe host; NULL: it is none. */
+static char *find_nvme_key(char *line, size_t bytes)
+{
+	char *key = memmem(line, bytes, NVME_KEY_PREFIX, strlen(NVME_KEY_PREFIX));
+
+	return key && (key == line || key[-1] == ' ') ? key : NULL;
+}
+
+/* These return a description of the valid form if the line is invalid; NULL: it is valid. */
+
+static const char *parse_nvme(const char *line, char *key, size_t bytes, struct psk *ret)
+{
+	static const char compat[] = " compat";
+	const size_t suffix = sizeof(compat) - 1;
+
+	ret->nvme = true;
+	ret->identity_bytes = (uint16_t)(key > line ? key - 1 - line : 0);
+	if (key > line && !nvme_is_nqn(line, ret->identity_bytes))
+		return "the host's NQN, 1 to 223 visible characters of ASCII, before NVMeTLSkey-1";
+	bytes -= (size_t)(key - line);
+	ret->compat = bytes > suffix && !memcmp(key + bytes - suffix, compat, suffix);
+	return nvme_key_decode(key, bytes - (ret->compat ? suffix : 0), ret);
+}
+
+static const char *parse_plain(const char *line, char *colon, size_t bytes, struct psk *ret)
+{
+	size_t name_bytes = colon ? (size_t)(colon - line) : 0;
+
+	if (!colon || !is_identity(line, name_bytes))
+		return "IDENTITY:KEY, the identity 1 to 127 visible characters of ASCII, not # "
+		       "first; or of NVMe: HOSTNQN NVMeTLSkey-1:HASH:BASE64:";
+	ret->identity_bytes = (uint16_t)name_bytes;
+	ret->key = (const uint8_t *)colon + 1;
+	ret->key_bytes = (uint16_t)decode(colon + 1, bytes - name_bytes - 1);
+	return ret->key_bytes ? NULL
+			      : "a key of 16 to 64 bytes in hexadecimal digits behind the colon";
+}
+
 static const char *add_line(struct psk_table *t, char *line, size_t bytes)
 {
-	char *colon = memchr(line, ':', bytes);
-	size_t name_bytes = colon ? (size_t)(colon - line) : 0, key_bytes;
+	char *key = find_nvme_key(line, bytes);
+	struct psk k = { .identity = line };
+	const char *expected;
 
 	if (bytes == 0)
 		return NULL;
-	if (!colon || !is_identity(line, name_bytes))
-		return "IDENTITY:KEY, the identity 1 to 127 visible characters of ASCII, not # first";
-	if (psk_find(t, line, name_bytes))
+	expected = key ? parse_nvme(line, key, bytes, &k)
+		       : parse_plain(line, memchr(line, ':', bytes), bytes, &k);
+	if (expected)
+		return expected;
+	if (find(t, k.nvme, line, k.identity_bytes))
 		return "each identity once";
 	if (t->count == PSK_KEYS_MAX)
 		return "at most 1000 keys";
-	key_bytes = decode(colon + 1, bytes - name_bytes - 1);
-	if (key_bytes == 0)
-		return "a key of 16 to 64 bytes in hexadecimal digits behind the colon";
-	t->keys[t->count++] = (struct psk){
-		.identity = line,
-		.key = (const uint8_t *)colon + 1,
-		.identity_bytes = (uint16_t)name_bytes,
-		.key_bytes = (uint16_t)key_bytes,
-	};
+	t->keys[t->count++] = k;
 	return NULL;
 }
 
@@ -145,9 +188,12 @@ unsigned psk_count(const struct psk_table *t)
 
 const struct psk *psk_find(const struct psk_table *t, const char *identity, size_t bytes)
 {
-	for (unsigned i = 0; i < t->count; i++)
-		if (t->keys[i].identity_bytes == bytes &&
-		    !memcmp(t->keys[i].identity, identity, bytes))
-			return &t->keys[i];
-	return NULL;
+	return find(t, false, identity, bytes);
+}
+
+const struct psk *psk_find_host(const struct psk_table *t, const char *nqn, size_t bytes)
+{
+	const struct psk *k = find(t, true, nqn, bytes);
+
+	return k ? k : find(t, true, "", 0);
 }

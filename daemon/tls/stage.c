@@ -200,12 +200,26 @@ static void stage_log(const struct stage_conn *t, const char *why)
 		       t->established ? "" : "in the handshake: ", why);
 }
 
+/* A client that cannot prove a shared key is told of at any level of the log. */
+static void stage_tell(const struct stage_conn *t, const char *why)
+{
+	const char *identity = NULL;
+
+	if (t->session && !t->established)
+		identity = tls_library.identity(t->session);
+	if (!identity)
+		stage_log(t, why);
+	else
+		conn_warn(t->conn, "TLS: in the handshake: %s%s%s", why,
+			  *identity ? "; it is " : "", identity);
+}
+
 static void stage_fail(struct stage_conn *t, const char *why)
 {
 	struct conn *c = t->conn;
 	struct pool *p = &c->worker->pool;
 
-	stage_log(t, why);
+	stage_tell(t, why);
 	stat_add(c->worker->stats.tls_failed, 1);
 	t->failed = true;
 	stage_leave_handshake(t);
@@ -249,6 +263,15 @@ static int handshake_step(struct stage_conn *t)
 	return rc;
 }
 
+/* Without memory for it the client is none that has proved a key. */
+static void keep_identity(struct stage_conn *t)
+{
+	const char *identity = tls_library.identity(t->session);
+
+	if (identity && *identity)
+		t->identity = strdup(identity);
+}
+
 /* Continues the handshake; true: it is done. */
 static bool stage_handshake(struct stage_conn *t)
 {
@@ -271,6 +294,7 @@ static bool stage_handshake(struct stage_conn *t)
 		conn_set_deadline(c, 0);
 		stat_add(c->worker->stats.tls_handshakes, 1);
 		t->established = true;
+		keep_identity(t);
 	} else if (t->starved) {
 		conn_wait_for_memory(c);
 	} else if (rc != TLS_WANT_INPUT && rc != TLS_CONTROL) {
@@ -791,7 +815,15 @@ static void stage_close(struct conn *c)
 	bufq_clear(p, &t->left);
 	bufq_clear(p, &t->plain);
 	tls_library.free(t->session);
+	free(t->identity);
 	free(t);
+}
+
+static const char *stage_identity(const struct conn *c)
+{
+	const struct stage_conn *t = c->stage;
+
+	return t->identity;
 }
 
 /* Sends close_notify when all output is sealed.  A FIN at this point would cut
@@ -842,4 +874,5 @@ void stage_wrap(struct tls_stage *s)
 	s->service.end_output = stage_end_output;
 	s->service.secure = stage_secure;
 	s->service.failed = stage_failed;
+	s->service.identity = stage_identity;
 }

@@ -61,6 +61,7 @@ struct stage_conn {
 	struct stage_conn *next, *prev;
 	size_t flight;     /* bytes that the handshake has brought */
 	unsigned controls; /* records without data since the last one with data */
+	char *identity;    /* see service->identity */
 	bool clear;        /* TLS has not begun */
 	bool shaking;      /* in the worker's list of handshakes */
 	bool established;  /* the handshake is done */

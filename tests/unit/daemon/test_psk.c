@@ -37,6 +37,32 @@ TEST(keys_are_found_by_their_identity)
 	psk_free(t);
 }
 
+#define NVME_KEY "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:"
+
+TEST(keys_of_nvme_are_found_by_the_host)
+{
+	unsigned line;
+	struct psk_table *t = parse("nqn.a:b " NVME_KEY " compat\nnqn.a:" KEY16, &line);
+	const struct psk *k;
+
+	assert_non_null(t);
+	k = psk_find_host(t, "nqn.a:b", 7);
+	assert_non_null(k);
+	assert_true(k->nvme && k->compat);
+	assert_int_equal(k->key_bytes, 32);
+	assert_null(psk_find_host(t, "nqn.a", 5));
+	assert_null(psk_find_host(t, "nqn.a:", 6));
+	assert_null(psk_find(t, "nqn.a:b", 7));
+	assert_non_null(psk_find(t, "nqn.a", 5));
+	psk_free(t);
+	t = parse(NVME_KEY "\nnqn.a " NVME_KEY, &line);
+	assert_non_null(t);
+	assert_ptr_not_equal(psk_find_host(t, "nqn.a", 5), psk_find_host(t, "nqn.b", 5));
+	assert_false(psk_find_host(t, "nqn.b", 5)->compat);
+	assert_null(psk_find(t, "", 0));
+	psk_free(t);
+}
+
 TEST(a_wrong_line_is_named)
 {
 	static const struct {
@@ -57,6 +83,13 @@ TEST(a_wrong_line_is_named)
 		{ "a:" KEY16 "\nb:00010203040506070809", 2 },
 		{ "a:" KEY16 "\nb:0001020304050607080910111213141g", 2 },
 		{ "a:" KEY16 "\nb:" KEY16 "\na:" KEY16, 3 },
+		{ NVME_KEY "\n" NVME_KEY, 2 },
+		{ "nqn.a " NVME_KEY "\nnqn.b " NVME_KEY "\nnqn.a " NVME_KEY, 3 },
+		{ " " NVME_KEY, 1 },
+		{ "nqn.a  " NVME_KEY, 1 },
+		{ "nqn.a\t" NVME_KEY, 1 },
+		{ NVME_KEY " other", 1 },
+		{ "nqn.a NVMeTLSkey-1:01:abcd:", 1 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -1,6 +1,8 @@
 /* tls/stage.c: a client of OpenSSL in memory talks to services through the stage,
  * however its records are cut, and floods it. */
 #include <openssl/ssl.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "fake_engine.h"
 #include "registry.h"
@@ -24,12 +26,12 @@ struct talk {
 	size_t piece;  /* bytes that the server receives at a time */
 };
 
-static void talk_start(struct talk *t, const char *service, uint32_t chunks, uint32_t chunk_size)
+static void talk_start_with(struct talk *t, const struct tls_options *options, const char *service,
+			    uint32_t chunks, uint32_t chunk_size)
 {
-	struct tls_options options = { .mode = TLS_USER };
 	struct reason reason = { "" };
 
-	t->stage = tls_stage_new(registry_service(service), &options, 1, UINT64_MAX, &reason);
+	t->stage = tls_stage_new(registry_service(service), options, 1, UINT64_MAX, &reason);
 	assert_string_equal(reason.text, "");
 	t->fake = fake_start(tls_stage_service(t->stage), chunks, chunk_size, 0);
 	t->peer = fake_connect(t->fake);
@@ -42,6 +44,11 @@ static void talk_start(struct talk *t, const char *service, uint32_t chunks, uin
 	t->taken = 0;
 	t->piece = SIZE_MAX;
 	t->kept = 2; /* to write contents and records to */
+}
+
+static void talk_start(struct talk *t, const char *service, uint32_t chunks, uint32_t chunk_size)
+{
+	talk_start_with(t, &(struct tls_options){ .mode = TLS_USER }, service, chunks, chunk_size);
 }
 
 static void talk_stop(struct talk *t)
@@ -109,6 +116,52 @@ TEST(echo_comes_back_however_records_are_cut)
 		assert_null(t.peer->conn);
 		assert_int_equal(failed(&t), 0);
 	}
+}
+
+/* The key of test_nvme_key.c, of SHA-384, which neither s_client nor Debian 13's tlshd can prove.
+ */
+static const char nvme_identity[] =
+	"NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys "
+	"QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a";
+
+static int use_nvme_key(SSL *ssl, const EVP_MD *digest, const unsigned char **identity,
+			size_t *bytes, SSL_SESSION **session)
+{
+	static const char key[] = "a2b2f943f479fc682555cec89857c80ed004ce92f32a973d"
+				  "5764155bb7e36b17a85368a0666d250afac9282dda2e62ca";
+	static const unsigned char suite[] = { 0x13, 0x02 };
+	long key_bytes;
+	unsigned char *data = OPENSSL_hexstr2buf(key, &key_bytes);
+
+	(void)digest;
+	*identity = (const unsigned char *)nvme_identity;
+	*bytes = sizeof(nvme_identity) - 1;
+	*session = SSL_SESSION_new();
+	assert_true(SSL_SESSION_set1_master_key(*session, data, (size_t)key_bytes));
+	assert_true(SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, suite)));
+	assert_true(SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION));
+	OPENSSL_free(data);
+	return 1;
+}
+
+TEST(a_host_of_nvme_proves_a_key_of_sha384)
+{
+	static const char line[] = "nqn.psk-test-host NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/"
+				   "DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:\n";
+	struct tls_options options = { .mode = TLS_USER,
+				       .cipher = 1,
+				       .psk_file = "/tmp/keysXXXXXX" };
+	CLEANUP(talk_stop) struct talk t;
+	int fd = mkstemp(options.psk_file);
+
+	assert_int_equal(write(fd, line, sizeof(line) - 1), sizeof(line) - 1);
+	close(fd);
+	talk_start_with(&t, &options, "echo", 256, 16384);
+	unlink(options.psk_file);
+	SSL_set_psk_use_session_callback(t.ssl, use_nvme_key);
+	shake_hands(&t);
+	assert_string_equal(tls_stage_service(t.stage)->identity(t.peer->conn), nvme_identity);
+	check_echo(&t, 3000);
 }
 
 TEST(all_output_is_sealed_when_the_client_takes_little)
