@@ -353,12 +353,20 @@ static void check_service(struct config_report *r, struct listener_config *l)
 	       l->service->name, value);
 }
 
-/* Keys of a file are of SHA-256 (RFC 8446, 4.2.11), and take the place of a certificate. */
+/* Keys of a file are of SHA-256 (RFC 8446, 4.2.11), but those of NVMe, and take the place of a
+ * certificate. */
 static void check_psk(struct config_report *r, struct listener_config *l)
 {
+	bool nvme = l->service && (l->service->flags & SERVICE_NVME_KEYS);
+
+	if (nvme && l->tls.mode != TLS_NONE && !l->tls.psk_file[0])
+		REFUSE(r, l, "tls",
+		       "expected tls-psk-file with it, as hosts of service %s check no "
+		       "certificate, got '%s'",
+		       l->service->name, tls_modes[l->tls.mode]);
 	if (!l->tls.psk_file[0])
 		return;
-	if (strstr(tls_ciphers[l->tls.cipher], "256-gcm"))
+	if (!nvme && strstr(tls_ciphers[l->tls.cipher], "256-gcm"))
 		REFUSE(r, l, "tls-cipher",
 		       "expected one with SHA-256, aes-128-gcm or chacha20-poly1305, with "
 		       "tls-psk-file, got '%s'",

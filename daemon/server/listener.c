@@ -134,7 +134,8 @@ static void listener_announce_one(const struct listener *l, const struct sockadd
 	struct service_place place = { .transport = l->config->transport,
 				       .sa = *sa,
 				       .fd = fd,
-				       .datagram_max = l->config->options.buffer_size };
+				       .datagram_max = l->config->options.buffer_size,
+				       .tls = l->config->tls.mode != TLS_NONE };
 
 	s->listens(l->shared, s, &place);
 }

@@ -193,6 +193,7 @@ static struct nvme_log_whole log_discovery(struct nvme_command *d, uint64_t offs
 {
 	struct nvme_log_query query = { .local = conn_local_address(d->queue->conn),
 					.rdma = is_rdma(d),
+					.tls = d->queue->conn->worker->service->identity,
 					.offset = offset,
 					.to = d->page,
 					.bytes = MIN(d->length, d->page_bytes) };

@@ -1,5 +1,8 @@
 /* Service `nvme`: Fabrics commands: Connect, and properties (a
  * controller's registers).  See nvme/queue.h. */
+#include <stdio.h>
+#include <string.h>
+
 #include "queue.h"
 
 /* ---- Connect ---- */
@@ -27,6 +30,23 @@ static uint16_t check_size(const struct worker *w, const struct nvme_connect *co
 		return NVME_CONNECT_INVALID | NVME_DNR;
 	*ret_result = 0;
 	return w->drain.on ? NVME_CONNECT_BUSY : NVME_SUCCESS;
+}
+
+/* Over TLS a host is the one, and reaches the subsystem, of the identity whose key it has proved.
+ */
+static uint16_t check_identity(const struct nvme_queue *q, const struct nvme_connect *connect)
+{
+	const struct service *s = q->conn->worker->service;
+	const char *identity = s->identity ? s->identity(q->conn) : NULL;
+	char nqns[2 * NVME_NQN_MAX];
+	size_t bytes = (size_t)sprintf(nqns, "%s %s", connect->hostnqn, connect->subnqn);
+
+	if (!s->identity || (identity && !strncmp(identity + SERVICE_IDENTITY_NQNS, nqns, bytes) &&
+			     strchr(" ", identity[SERVICE_IDENTITY_NQNS + bytes])))
+		return NVME_SUCCESS;
+	conn_warn(q->conn, "Connect of %s, but the key that it has proved is of %s", nqns,
+		  identity ? identity : "no NVMe host");
+	return NVME_CONNECT_HOST | NVME_DNR;
 }
 
 /* Connect has succeeded: sets the queue up. */
@@ -60,6 +80,8 @@ static uint16_t connect_start(struct nvme_command *d)
 	struct nvme_connect connect;
 	uint16_t status = nvme_parse_connect(&d->sqe, d->page, &connect, &d->result);
 
+	if (!status)
+		status = check_identity(q, &connect);
 	if (!status)
 		status = check_size(w, &connect, &d->result);
 	if (!status)

@@ -173,9 +173,11 @@ const struct service service_nvme = {
 		NULL,
 	},
 	.example = "nvme connect -t {transport} -a {host} -s {port} -n {name}",
+	.example_psk = "nvme connect --tls -t {transport} -a {host} -s {port} -n {name}",
 	.name_of = nvme_target_name,
 	.describe = nvme_describe,
-	.flags = SERVICE_EXPORTS | SERVICE_MESSAGES | SERVICE_KEEPS_ALIVE,
+	.flags = SERVICE_EXPORTS | SERVICE_MESSAGES | SERVICE_KEEPS_ALIVE | SERVICE_TLS |
+		 SERVICE_NVME_KEYS,
 	.message_max = NVME_SQE,
 	.connect = nvme_rdma_connect,
 	.held_max = BLOCK_HELD_MAX,

@@ -17,7 +17,7 @@ struct nvme_port {
 	struct nvme_port *next;
 	const struct nvme_target *target; /* NULL: it has ceased to serve */
 	struct sockaddr_storage sa;
-	bool rdma;
+	bool rdma, tls;
 	bool listed; /* in the Discovery log */
 };
 
@@ -49,6 +49,8 @@ static void add_locked(const struct nvme_target *target, const struct service_pl
 		(*at)->rdma = rdma;
 	}
 	(*at)->target = target;
+	(*at)->listed &= (*at)->tls == place->tls; /* its entry in the log changes */
+	(*at)->tls = place->tls;
 }
 
 void nvme_ports_listen(void *target, const struct service *service,
@@ -203,6 +205,7 @@ static unsigned put_self(const struct nvme_log_query *query, unsigned number)
 		  (struct nvme_discovery){ .id = (uint16_t)number,
 					   .subnqn = NVME_DISCOVERY_NQN,
 					   .rdma = query->rdma,
+					   .tls = query->tls,
 					   .self = true },
 		  &sa);
 	return 1;
@@ -224,7 +227,8 @@ struct nvme_log_whole nvme_ports_log(const struct nvme_target *target,
 			put_entry(query,
 				  (struct nvme_discovery){ .id = (uint16_t)++count,
 							   .subnqn = target->nqn,
-							   .rdma = p->rdma },
+							   .rdma = p->rdma,
+							   .tls = p->tls },
 				  &sa);
 	}
 	pthread_mutex_unlock(&ports_lock);

@@ -160,7 +160,7 @@ bool nvme_ports_many(const struct nvme_ports *ports);
 struct nvme_log_query {
 	/* The address at which it has reached us, which stands for a wildcard's. */
 	struct sockaddr_storage local;
-	bool rdma;
+	bool rdma, tls; /* its connection's */
 	uint64_t offset;
 	uint8_t *to; /* zeroed */
 	size_t bytes;

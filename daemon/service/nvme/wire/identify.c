@@ -164,7 +164,8 @@ void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 	entry[0] = d->rdma ? 1 : 3; /* TRTYPE: RDMA, TCP */
 	entry[1] = d->ipv6 ? 2 : 1; /* ADRFAM */
 	entry[2] = d->self ? 3 : 2; /* SUBTYPE: the current Discovery subsystem, an NVM subsystem */
-	entry[3] = 1 << 2;          /* TREQ: flow control of queues can be off */
+	/* TREQ: flow control of queues can be off; a secure channel is required, or no matter. */
+	entry[3] = (uint8_t)(1 << 2 | d->tls);
 	put_le16(entry + 4, d->id); /* PORTID */
 	put_le16(entry + 6, NVME_CNTLID_NEW);
 	put_le16(entry + 8, NVME_ADMIN_ENTRIES_MIN);
@@ -174,6 +175,8 @@ void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 	put_padded(entry + 512, 256, d->address);
 	if (d->rdma) /* TSAS: connected, of no particular provider, by RDMA's connection manager */
 		memset(entry + 768, 1, 3);
+	else
+		entry[768] = d->tls ? 2 : 0; /* SECTYPE: TLS 1.3, none */
 }
 
 void nvme_discovery_header(uint8_t header[static NVME_DISCOVERY_ENTRY], uint64_t generation,

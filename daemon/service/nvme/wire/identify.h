@@ -98,6 +98,7 @@ struct nvme_discovery {
 	const char *subnqn, *address, *port; /* address, port: in numbers */
 	bool ipv6;
 	bool rdma;
+	bool tls;  /* of TCP */
 	bool self; /* the Discovery subsystem that the host asks, which keeps persistent connections
 		    */
 };
