@@ -82,6 +82,7 @@ table() {
 	vm        iproute2             iproute                   iproute2
 	vm        perftest             perftest                  -
 	vm        nvme-cli             nvme-cli                  nvme-cli
+	vm        ktls-utils?          ktls-utils                -
 	vm        dmsetup              device-mapper             device-mapper
 	vm        xfsprogs             xfsprogs                  xfsprogs
 	bypass    dpdk-dev             dpdk                      dpdk

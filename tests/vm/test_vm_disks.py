@@ -5,7 +5,7 @@ from virtual import check, files, names_in, results  # noqa: F401
 
 MINUTES = 7
 
-INSIDE = files("nbd", "nvme", "tls", "power")
+INSIDE = files("nbd", "nvme", "nvme_tls", "tls", "power")
 
 
 @pytest.mark.parametrize("name", names_in(INSIDE))
