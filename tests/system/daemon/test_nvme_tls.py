@@ -9,7 +9,6 @@ import secrets
 import socket
 import struct
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 from conftest import check_config, listener, requires, wait_until
@@ -56,11 +55,6 @@ class Tunnels:
         for process in self.processes:
             process.kill()
             self.said += process.communicate()[1].decode()
-
-
-@pytest.fixture
-def key():
-    return SimpleNamespace(bytes=secrets.token_bytes(32))
 
 
 def key_line(key, hash_=1, host="", more=""):
