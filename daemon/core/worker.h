@@ -302,14 +302,16 @@ struct worker_devices {
 /* worker_thread.c; for the owner's thread only unless atomic. */
 struct worker_thread {
 	pthread_t id;
-	bool begun;    /* worker_await_started() has seen it start: its other fields may be read */
-	bool lives;    /* the thread exists and has not been joined */
+	bool begun; /* worker_await_started() has seen it start: its other fields may be read */
+	bool lives; /* the thread exists and has not been joined */
+	uint64_t created_ns;
 	sem_t started; /* posted by the thread when it has started or failed to (start_reason) */
 	sem_t ended;   /* posted by the thread as its last action */
 	int start_result;
 	struct reason start_reason;
 	/* The export that it is opening while it starts; NULL: none. */
 	const char *_Atomic attaching;
+	_Atomic bool registers; /* the engine registers memory with a device, which pins it */
 	_Atomic int tid;
 	_Atomic int kernel_tid; /* ring_kernel_tid(); 0: it has no ring */
 };

@@ -19,6 +19,8 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
  * reason).  -ETIMEDOUT: neither happened until end_ns (CLOCK_MONOTONIC); the thread still runs, so
  * call this again, or stop the worker like one that has started. */
 int worker_await_started(struct worker *w, uint64_t end_ns, struct reason *reason);
+/* CPU time of the thread, which tells whether it works or waits; 0: it has ended. */
+uint64_t worker_cpu_ns(const struct worker *w);
 /* worker_start() and worker_await_started(), within WORKER_START_NS. */
 int worker_start_and_wait(struct worker *w, const struct worker_socket *sockets, unsigned count,
 			  struct reason *reason);

@@ -167,11 +167,16 @@ int worker_await_started(struct worker *w, uint64_t end_ns, struct reason *reaso
 {
 	if (!sem_wait_until(&w->thread.started, end_ns)) {
 		const char *export = atomic_load(&w->thread.attaching);
+		const char *does = export ? ": it waits for the file of export '"
+				   : atomic_load(&w->thread.registers)
+					   ? ": it registers its buffers with the device, which "
+					     "takes longer the more memory they are"
+					   : "";
 
 		return reason_set(reason, -ETIMEDOUT,
 				  "worker %u (thread %d) has not started within %d s%s%s%s",
-				  w->index, w->thread.tid, (int)(WORKER_START_NS / NS_PER_S),
-				  export ? ": it waits for the file of export '" : "",
+				  w->index, w->thread.tid,
+				  (int)((clock_ns() - w->thread.created_ns) / NS_PER_S), does,
 				  export ? export : "", export ? "'" : "");
 	}
 	w->thread.begun = w->thread.start_result == 0;
@@ -209,6 +214,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 			.taken = sockets[i].taken,
 			.address = sockets[i].address,
 		};
+	w->thread.created_ns = clock_ns();
 	rc = -pthread_create(&w->thread.id, NULL, worker_thread, w);
 	if (rc < 0) {
 		worker_free(w);
@@ -216,6 +222,16 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 	}
 	w->thread.lives = true;
 	return 0;
+}
+
+uint64_t worker_cpu_ns(const struct worker *w)
+{
+	struct timespec used = { 0 };
+	clockid_t clock;
+
+	if (w->thread.lives && pthread_getcpuclockid(w->thread.id, &clock) == 0)
+		clock_gettime(clock, &used);
+	return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
 }
 
 int worker_start_and_wait(struct worker *w, const struct worker_socket *sockets, unsigned count,

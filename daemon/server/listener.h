@@ -87,7 +87,8 @@ int listener_start(struct listeners *all, const struct exports *exports,
 int listener_make_drained(struct listeners *all, const struct listener_config *config,
 			  struct listener **ret_listener, struct reason *reason);
 /* Waits until the workers of all listeners of the list that were begun have started, at most
- * WORKER_START_NS in all, and LISTENERS_END_NS for failed ones to end.  A listener that cannot
+ * WORKER_START_NS in all, and LISTENERS_END_NS for failed ones to end.  At the daemon's start
+ * (going is NULL) workers that make progress get more time.  A listener that cannot
  * start is replaced in the list by one without workers, in state LISTENER_UNAVAILABLE with the
  * reason, and with `error` set unless it is `optional`. */
 void listeners_await_started(struct listener **list, unsigned count, struct listener *const *going);

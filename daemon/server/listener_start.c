@@ -12,9 +12,16 @@
 #include "listener_address.h"
 #include "listeners.h"
 #include "log.h"
+#include "notify.h"
 #include "registry.h"
 #include "store.h"
 #include "watchdog.h"
+
+/* The wait for workers at the daemon's start. */
+#define START_LOOK_NS   NS_PER_S       /* how often they are looked at */
+#define START_REPORT_NS (2 * NS_PER_S) /* after which the wait is reported */
+#define START_MAX_NS    ((uint64_t)600 * NS_PER_S)
+enum { START_WORKS = 10 }; /* a worker works that uses 1/10 of a CPU */
 
 /* Calls of a listener's workers: those that are answered on the worker's thread, and those that the
  * mailbox brings to the main thread. */
@@ -368,33 +375,77 @@ int listener_make_drained(struct listeners *all, const struct listener_config *c
 	return 0;
 }
 
-static int listener_await_workers(struct listener *l, unsigned first, uint64_t end_ns)
+/* A wait for workers to start.  At the daemon's start a worker that works, as one that has much
+ * memory pinned, gets more time, and the wait is reported.  A reload serves meanwhile, so its wait
+ * has an end. */
+struct start_wait {
+	struct notify *notify; /* NULL: a reload */
+	uint64_t begun_ns, end_ns;
+	uint64_t look_ns; /* when the worker is looked at next */
+	uint64_t cpu_ns;  /* that it had used at the last look */
+	const struct listener *reported;
+};
+
+static void listener_report_wait(struct start_wait *wait, const struct listener *l)
+{
+	notify(wait->notify, "EXTEND_TIMEOUT_USEC=%llu\nSTATUS=Starting: listener '%s': %s",
+	       (unsigned long long)(2 * WORKER_START_NS / NS_PER_US), l->name, l->reason.text);
+	if (wait->reported == l)
+		return;
+	wait->reported = l;
+	log_write(LOG_NOTICE, l->name, "listener '%s': %s; waiting while it makes progress",
+		  l->name, l->reason.text);
+}
+
+/* Worker w has not started yet. */
+static void listener_look(struct start_wait *wait, const struct listener *l, const struct worker *w)
+{
+	uint64_t now = clock_ns(), cpu_ns = worker_cpu_ns(w);
+
+	if (!wait->notify || now < wait->look_ns)
+		return;
+	if (cpu_ns >= wait->cpu_ns + START_LOOK_NS / START_WORKS)
+		wait->end_ns = MIN(now + WORKER_START_NS, wait->begun_ns + START_MAX_NS);
+	wait->cpu_ns = cpu_ns;
+	wait->look_ns = now + START_LOOK_NS;
+	if (now - wait->begun_ns >= START_REPORT_NS)
+		listener_report_wait(wait, l);
+}
+
+static int listener_await_workers(struct listener *l, unsigned first, struct start_wait *wait)
 {
 	int rc = 0;
 
-	for (unsigned i = first; rc == 0 && i < l->begun_count; i++)
-		do
-			rc = worker_await_started(&l->workers[i], watchdog_slice(end_ns),
-						  &l->reason);
-		while (rc == -ETIMEDOUT && clock_ns() < end_ns);
+	for (unsigned i = first; rc == 0 && i < l->begun_count; i++) {
+		const struct worker *w = &l->workers[i];
+
+		wait->cpu_ns = worker_cpu_ns(w);
+		while ((rc = worker_await_started(&l->workers[i],
+						  watchdog_slice(MIN(wait->end_ns, wait->look_ns)),
+						  &l->reason)) == -ETIMEDOUT) {
+			listener_look(wait, l, w);
+			if (clock_ns() >= wait->end_ns)
+				break;
+		}
+	}
 	return rc;
 }
 
 /* Waits for the workers.  With RDMA the first worker has then bound the addresses (port 0 has
  * become a number), and the others can start. */
-static void listener_await_start(struct listener *l, uint64_t end_ns)
+static void listener_await_start(struct listener *l, struct start_wait *wait)
 {
 	struct binding none = { 0 };
 
 	if (l->error == 0)
-		l->error = listener_await_workers(l, 0, end_ns);
+		l->error = listener_await_workers(l, 0, wait);
 	if (l->error || !l->endpoints)
 		return;
 	for (unsigned i = 0; i < listener_address_count(l->config); i++)
 		format_sockaddr(&l->endpoints[i], l->addresses[l->address_count++].text);
 	l->error = listener_start_workers(l, l->worker_count, &none, &l->reason);
 	if (l->error == 0)
-		l->error = listener_await_workers(l, 1, end_ns);
+		l->error = listener_await_workers(l, 1, wait);
 }
 
 /* Makes a listener without workers to replace one that has failed.  The failed one may have to stay
@@ -436,11 +487,16 @@ static void listeners_replace_failed(struct listener **list, unsigned count,
 
 void listeners_await_started(struct listener **list, unsigned count, struct listener *const *going)
 {
-	uint64_t end_ns = clock_ns() + WORKER_START_NS;
+	uint64_t now = clock_ns();
+	struct start_wait wait = { .begun_ns = now,
+				   .end_ns = now + WORKER_START_NS,
+				   .look_ns = going ? UINT64_MAX : now + START_LOOK_NS,
+				   .notify = going || count == 0 ? NULL
+								 : list[0]->all->fdstore.notify };
 
 	for (unsigned i = 0; i < count; i++)
 		if (list[i]->starting)
-			listener_await_start(list[i], end_ns);
+			listener_await_start(list[i], &wait);
 	listeners_replace_failed(list, count, going);
 }
 

@@ -2,14 +2,15 @@
 (faults/faults.c).  Nothing crashes, nothing is left behind, and later clients are served."""
 import contextlib
 import os
+import re
 import signal
 import subprocess
 
 import pytest
 
 from inside_far import port_of
-from inside_rdma import (ADDRESSES, BUILD, CLIENT, LIMIT, device, devices, resources, run, running,  # noqa: F401
-                         section, serves, start_daemon, wait_until)
+from inside_rdma import (ADDRESSES, BUILD, CLIENT, LIMIT, device, devices, listener,  # noqa: F401
+                         resources, run, running, section, serves, start_daemon, wait_until)
 
 PROGRAM = BUILD / "vm/nbserved_faults"
 
@@ -26,10 +27,10 @@ class Faults:
         whole.rename(self.folder / verb)
 
     @contextlib.contextmanager
-    def holding(self, verb):
-        """The next call waits until the block ends.  What is yielded waits for that call."""
+    def holding(self, verb, kind="hold"):
+        """The next call sleeps, or works (`spin`), until the block ends.  What is yielded waits for that call."""
         held = self.folder / f"{verb}.held"
-        (self.folder / f"{verb}.hold").touch()
+        (self.folder / f"{verb}.{kind}").touch()
         try:
             yield lambda: wait_until(held.exists, f"{verb} is called")
         finally:
@@ -132,6 +133,42 @@ def test_listeners_whose_verbs_fail(start_daemon, faults, device):
     left = [name for name in names if daemon.status(name)["state"] != "unavailable"]
     assert all(daemon.status(name)["reason"] for name in names if name not in left)
     assert len(left) == 1 and serves(daemon, left[0]), left
+
+
+def has_said(daemon, pattern):
+    """Has it sent the service manager a status like this?"""
+    return any(re.search(f"^EXTEND_TIMEOUT_USEC=20000000\nSTATUS=Starting: .*{pattern}", message)
+               for message in daemon.notified())
+
+
+PINS = "it registers its buffers"
+
+
+def test_the_start_waits_for_a_worker_that_pins_memory_for_long(start_daemon, faults):
+    with faults.holding("ibv_reg_mr", "spin"):
+        daemon = start_daemon(section("rxe"), program=PROGRAM, env={"NBSERVED_FAULTS": str(faults.folder)}, ready=False)
+        wait_until(lambda: has_said(daemon, f"has not started within 1[2-9] s: {PINS}"), "it waits on")
+    daemon.wait_ready()
+    assert daemon.log().count(PINS) == 1 and "waiting while it makes progress" in daemon.log()
+    assert serves(daemon)
+
+
+def test_the_start_does_not_wait_for_a_worker_that_hangs(start_daemon, faults):
+    with faults.holding("ibv_reg_mr"):
+        daemon = start_daemon(section("rxe"), program=PROGRAM, env={"NBSERVED_FAULTS": str(faults.folder)}, ready=False)
+        daemon.may_fail = True
+        assert daemon.process.wait(LIMIT) == 1
+    assert re.search(rf"error: listener 'r' .*has not started within 1\d s: {PINS}", daemon.log()), daemon.log()
+
+
+def test_a_reload_does_not_wait_for_a_worker_that_pins_memory_for_long(start_daemon, faults):
+    daemon = start(start_daemon, faults, listener("tcp"))
+    with faults.holding("ibv_reg_mr", "spin"):
+        daemon.write_config(listener("tcp") + section("rxe", optional="yes"))
+        daemon.call("Reload")
+        assert re.search(rf"has not started within 1\d s: {PINS}", daemon.status("r")["reason"])
+    daemon.call("Reload")
+    assert serves(daemon)
 
 
 @pytest.mark.parametrize("verb", ["ibv_modify_qp", "rdma_accept"])

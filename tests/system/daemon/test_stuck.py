@@ -171,7 +171,7 @@ def test_workers_that_hang_while_they_start_do_not_keep_a_reload(faulty, tmp_pat
     with fed(faulty):
         done = faulty.nbctl("reload", check=False)
     assert time.monotonic() - begin < 40
-    why = r"worker 0 \(thread \d+\) has not started within 10 s: it waits for the file of export 'disk2'"
+    why = r"worker 0 \(thread \d+\) has not started within 1\d s: it waits for the file of export 'disk2'"
     if optional == "yes":
         assert done.returncode == 0
         assert re.fullmatch(why, faulty.status("more")["reason"])

@@ -1,17 +1,19 @@
 /* Linked into a second daemon, build/vm/nbserved_faults: verbs that fail when a test says so.
  *
  * NBSERVED_FAULTS names a folder.  A file VERB in it, with `SKIP TIMES`, has the verb succeed SKIP
- * times and then fail TIMES times; it is removed with the last of them.  A file VERB.hold is
- * renamed to VERB.held by the next call, which waits until that is removed.  The functions are
- * replaced by the linker (--wrap); those that <infiniband/verbs.h> calls through a table of the
- * device, in that table. */
+ * times and then fail TIMES times; it is removed with the last of them.  A file VERB.hold or
+ * VERB.spin is renamed to VERB.held by the next call, which sleeps or works until that is removed.
+ * The functions are replaced by the linker (--wrap); those that <infiniband/verbs.h> calls through
+ * a table of the device, in that table. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 void *__real_calloc(size_t count, size_t size);
@@ -34,15 +36,30 @@ static bool fault_take(const char *path)
 	return fails;
 }
 
-static void fault_hold(const char *path)
+/* Sleeps until the file is removed, without any CPU time. */
+static void fault_sleep(const char *held)
+{
+	char event[sizeof(struct inotify_event)];
+	int fd = inotify_init1(IN_CLOEXEC);
+
+	if (inotify_add_watch(fd, held, IN_DELETE_SELF) >= 0)
+		while (access(held, F_OK) == 0 && read(fd, event, sizeof(event)) < 0)
+			continue;
+	close(fd);
+}
+
+static void fault_hold(const char *path, bool works)
 {
 	char hold[300], held[300];
 
-	snprintf(hold, sizeof(hold), "%s.hold", path);
+	snprintf(hold, sizeof(hold), "%s.%s", path, works ? "spin" : "hold");
 	snprintf(held, sizeof(held), "%s.held", path);
-	if (rename(hold, held) == 0)
-		while (access(held, F_OK) == 0)
-			usleep(1000);
+	if (rename(hold, held) < 0)
+		return;
+	if (!works)
+		fault_sleep(held);
+	while (access(held, F_OK) == 0)
+		sched_yield();
 }
 
 /* Does this call of the verb fail?  Then errno says so. */
@@ -56,7 +73,8 @@ static bool fault(const char *verb)
 	if (!folder)
 		return false;
 	snprintf(path, sizeof(path), "%s/%s", folder, verb);
-	fault_hold(path);
+	fault_hold(path, false);
+	fault_hold(path, true);
 	pthread_mutex_lock(&lock);
 	fails = fault_take(path);
 	pthread_mutex_unlock(&lock);
@@ -109,6 +127,17 @@ static void fault_patch(struct ibv_context *context)
 
 /* ---- By the linker ---- */
 
+/* <infiniband/verbs.h> has ibv_reg_mr() call this. */
+struct ibv_mr *__real_ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
+				       unsigned int access);
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
+				       unsigned int access);
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
+				       unsigned int access)
+{
+	return fault("ibv_reg_mr") ? NULL : __real_ibv_reg_mr_iova2(pd, at, bytes, iova, access);
+}
+
 /* TYPE NAME(PARAMETERS), called with ARGUMENTS, or FAILS. */
 #define WRAP(type, name, parameters, arguments, fails)                                             \
 	type __real_##name parameters;                                                             \
@@ -131,7 +160,6 @@ struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *context, int cqe, void *
 		       : __real_ibv_create_cq(context, cqe, cq_context, channel, vector);
 }
 
-#undef ibv_reg_mr
 #undef ibv_query_port
 WRAP(int, ibv_query_device, (struct ibv_context * context, struct ibv_device_attr *attr),
      (context, attr), ENOMEM)
@@ -143,8 +171,6 @@ WRAP(ssize_t, _ibv_query_gid_table,
       size_t entry_bytes),
      (context, entries, room, flags, entry_bytes), -EIO)
 WRAP(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context * context), (context), NULL)
-WRAP(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd * pd, void *at, size_t bytes, int access),
-     (pd, at, bytes, access), NULL)
 WRAP(struct ibv_comp_channel *, ibv_create_comp_channel, (struct ibv_context * context), (context),
      NULL)
 WRAP(int, ibv_modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr *attr, int mask), (qp, attr, mask),

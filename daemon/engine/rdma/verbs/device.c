@@ -177,10 +177,7 @@ void rdma_device_free(struct rdma_device *d)
 		ibv_destroy_cq(d->cq);
 	if (d->channel)
 		ibv_destroy_comp_channel(d->channel);
-	if (d->mr) {
-		stat_add(d->worker->stats.registered_bytes, -(uint64_t)d->mr->length);
-		ibv_dereg_mr(d->mr);
-	}
+	rdma_unregister(d, d->mr);
 	if (d->pd)
 		ibv_dealloc_pd(d->pd);
 	if (d->held)
@@ -229,12 +226,11 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	d->pd = ibv_alloc_pd(d->verbs);
 	if (!d->pd)
 		return rdma_device_lacks(d, "no protection domain", "", reason);
-	d->mr = ibv_reg_mr(d->pd, p->slab, (size_t)p->chunk_count * p->chunk_size,
-			   IBV_ACCESS_LOCAL_WRITE);
+	d->mr = rdma_register(d, p->slab, (size_t)p->chunk_count * p->chunk_size,
+			      IBV_ACCESS_LOCAL_WRITE);
 	if (!d->mr)
 		return rdma_device_lacks(d, "cannot register the buffers", "; " RDMA_MEMLOCK_FIX,
 					 reason);
-	stat_add(w->stats.registered_bytes, d->mr->length);
 	if (w->service && w->service->message)
 		rc = rdma_region_new(d, (size_t)w->options.region_size, &d->scratch);
 	if (rc < 0)

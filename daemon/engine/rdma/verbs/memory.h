@@ -3,6 +3,15 @@
 #pragma once
 #include "device.h"
 
+/* ---- Registration ---- */
+
+/* Registers whole pages with the device, by which they are pinned.  NULL: errno says why not. */
+struct ibv_mr *rdma_register(struct rdma_device *d, void *base, size_t bytes, unsigned access);
+/* NULL: does nothing. */
+void rdma_unregister(struct rdma_device *d, struct ibv_mr *mr);
+
+/* ---- Memory that clients may read and write by themselves ---- */
+
 struct rdma_region {
 	struct rdma_region *next; /* of the connection that it is lent to */
 	uint8_t *base;
