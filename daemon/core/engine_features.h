@@ -33,6 +33,7 @@
 	X(busy_poll, false, "nothing")                                                             \
 	X(inline_send, false, NULL)                                                                \
 	X(selective_signalling, false, NULL)                                                       \
+	X(relaxed_ordering, true, "a driver that takes the flag")                                  \
 	X(multishot_recvmsg, false, "Linux 6.0")                                                   \
 	X(udp_gro, true, "Linux 5.0")                                                              \
 	X(udp_gso, true, "Linux 4.18")                                                             \

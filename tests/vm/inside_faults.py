@@ -171,6 +171,19 @@ def test_a_reload_does_not_wait_for_a_worker_that_pins_memory_for_long(start_dae
     assert serves(daemon)
 
 
+def test_ordering_is_relaxed_where_the_driver_takes_it(start_daemon, faults, device):
+    config = section(device) + section(device, name="strict", features="-relaxed_ordering")
+    daemon = start(start_daemon, faults, config)
+    faults.arm("relaxed")
+    daemon.write_config(config + section(device, name="refused"))
+    daemon.call("Reload")
+    assert not faults.armed()
+    for name, shown in (("r", ["relaxed_ordering"]), ("strict", ["-relaxed_ordering"]), ("refused", [])):
+        features = daemon.status(name)["engine_features"]
+        assert [feature for feature in features if "relaxed" in feature] == shown, (name, features)
+        assert serves(daemon, name)
+
+
 @pytest.mark.parametrize("verb", ["ibv_modify_qp", "rdma_accept"])
 def test_a_slow_look_up_of_a_client_delays_no_other_client(start_daemon, faults, verb):
     """The kernel looks for the Ethernet address of a client, by the one call without -R, by the other with it.  The

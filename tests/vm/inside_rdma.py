@@ -164,6 +164,19 @@ def test_two_hundred_connections(start_daemon):
     daemon.wait_closed("r", accepted=201)
 
 
+def test_the_pools_are_in_huge_pages(start_daemon):
+    """Their memory is pinned anyway, and a device needs one entry for 2 MiB to find it, not 512."""
+    choice = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    before = re.search(r"\[(\w+)\]", choice.read_text())[1]
+    choice.write_text("madvise")
+    try:
+        daemon = start_daemon(section("rxe", workers=2))
+        rollup = Path(f"/proc/{daemon.pid}/smaps_rollup").read_text()
+    finally:
+        choice.write_text(before)
+    assert int(re.search(r"AnonHugePages: +(\d+) kB", rollup)[1]) == 2 * 16384, rollup
+
+
 def test_devices_are_in_status_connections_and_metrics(start_daemon, device):
     kind = {"rxe": "RoCE", "siw": "iWARP"}[device]
     expected = {"name": f"{device}0", "port": 1, "link_layer": "Ethernet", "transport": kind}
@@ -536,7 +549,7 @@ def test_doctor_lists_devices_ports_and_gids():
     assert re.search(r"ok +rdma: rxe0/1 +active, Ethernet, RoCE, mtu 1024", out), out
     assert re.search(r"ok +rdma: rxe0/1 gid +\d+: ::ffff:10.9.0.1 \(RoCE v2\)", out), out
     assert re.search(r"ok +rdma: siw0/1 +active, Ethernet, iWARP", out), out
-    assert re.search(r"ok +rdma: siw0 memory +16 MiB can be registered", out), out
+    assert re.search(r"ok +rdma: siw0 memory +16 MiB can be registered, 16384 KiB of them in huge pages", out), out
 
 
 @contextlib.contextmanager

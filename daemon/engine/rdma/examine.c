@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "rdma_engine.h"
+#include "text.h"
 
 enum {
 	DOCTOR_TEXT_MAX = 512,
@@ -90,22 +91,38 @@ static void doctor_port(const struct doctor *d, unsigned port)
 	doctor_gids(d, name, port);
 }
 
-/* Tries to register as much memory as a worker does by default. */
+/* Memory of this process in huge pages. */
+static long doctor_huge_kib(void)
+{
+	static const char begin[] = "AnonHugePages:";
+	char line[64];
+
+	if (!text_find_line("/proc/self/smaps_rollup", begin, line, sizeof(line)))
+		return 0;
+	return strtol(line + strlen(begin), NULL, 10);
+}
+
+/* Tries to register as much memory as a worker does by default, in the same way. */
 static void doctor_memory(const struct doctor *d, const char *name)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(d->verbs);
 	void *memory = mmap(NULL, DOCTOR_REGISTER_BYTES, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *mr = NULL;
-	char title[96], reason[96];
+	long huge_kib = doctor_huge_kib();
+	char title[96], reason[96], value[96];
 
 	errno = ENOMEM;
-	if (pd && memory != MAP_FAILED)
+	if (pd && memory != MAP_FAILED) {
+		madvise(memory, DOCTOR_REGISTER_BYTES, MADV_HUGEPAGE);
 		mr = ibv_reg_mr(pd, memory, DOCTOR_REGISTER_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	}
 	snprintf(title, sizeof(title), "%s memory", name);
 	snprintf(reason, sizeof(reason), "16 MiB cannot be registered: %s", strerror(errno));
+	snprintf(value, sizeof(value), "16 MiB can be registered, %ld KiB of them in huge pages",
+		 MAX(doctor_huge_kib() - huge_kib, 0));
 	doctor_say(d, title, mr, reason, RDMA_MEMLOCK_FIX, "%s",
-		   mr ? "16 MiB can be registered" : "too little can be locked");
+		   mr ? value : "too little can be locked");
 	if (mr)
 		ibv_dereg_mr(mr);
 	if (memory != MAP_FAILED)

@@ -311,7 +311,8 @@ const struct engine engine_rdma = {
 	.transport = &transport_rdma,
 	.messages = true,
 	.sample_turns = 8,
-	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling),
+	.features = FEATURE_BIT(busy_poll) | FEATURE_BIT(selective_signalling) |
+		    FEATURE_BIT(relaxed_ordering),
 	.init = rdma_init,
 	.fini = rdma_fini,
 	.examine = rdma_examine,

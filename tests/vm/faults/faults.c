@@ -135,6 +135,10 @@ struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes
 struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint64_t iova,
 				       unsigned int access)
 {
+	if ((access & IBV_ACCESS_RELAXED_ORDERING) && fault("relaxed")) {
+		errno = EINVAL;
+		return NULL;
+	}
 	return fault("ibv_reg_mr") ? NULL : __real_ibv_reg_mr_iova2(pd, at, bytes, iova, access);
 }
 

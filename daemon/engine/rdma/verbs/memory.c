@@ -9,13 +9,29 @@
 
 /* ---- Registration ---- */
 
+/* Relaxed: the device may write to memory in any order, except that a completion comes after all
+ * data before it.  Nothing here reads what a client writes before a completion tells of it.  The
+ * library drops the flag on kernels that do not know it; a driver may refuse it. */
 struct ibv_mr *rdma_register(struct rdma_device *d, void *base, size_t bytes, unsigned access)
 {
 	struct worker *w = d->worker;
+	unsigned relaxed =
+		worker_wants(w, FEATURE_relaxed_ordering) ? IBV_ACCESS_RELAXED_ORDERING : 0;
 	struct ibv_mr *mr;
 
+	/* All pages come into use at once, so huge ones take no more memory; the device needs fewer
+	 * entries of its translation table.  A host may have none.  Once clients are served they
+	 * are not made to wait until the kernel has made some. */
+	if (!d->cq)
+		madvise(base, bytes, MADV_HUGEPAGE);
 	atomic_store(&w->thread.registers, true);
-	mr = ibv_reg_mr(d->pd, base, bytes, access);
+	mr = ibv_reg_mr(d->pd, base, bytes, access | relaxed);
+	if (!mr && relaxed && errno != ENOMEM) {
+		relaxed = 0;
+		mr = ibv_reg_mr(d->pd, base, bytes, access);
+	}
+	if (mr && relaxed)
+		worker_feature(w, FEATURE_relaxed_ordering);
 	atomic_store(&w->thread.registers, false);
 	stat_add(w->stats.registered_bytes, mr ? bytes : 0);
 	return mr;

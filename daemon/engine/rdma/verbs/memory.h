@@ -5,7 +5,8 @@
 
 /* ---- Registration ---- */
 
-/* Registers whole pages with the device, by which they are pinned.  NULL: errno says why not. */
+/* Registers whole pages with the device, by which they are pinned; huge ones where the kernel has
+ * them.  NULL: errno says why not. */
 struct ibv_mr *rdma_register(struct rdma_device *d, void *base, size_t bytes, unsigned access);
 /* NULL: does nothing. */
 void rdma_unregister(struct rdma_device *d, struct ibv_mr *mr);
