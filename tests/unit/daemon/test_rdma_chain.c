@@ -1,4 +1,4 @@
-/* Engine `rdma`: the requests that are posted together. */
+/* Engine `rdma`: the requests that are posted together, and room for their completions. */
 #include "queue.h"
 #include "unit.h"
 
@@ -79,4 +79,21 @@ TEST(the_last_entry_is_taken)
 	assert_ptr_equal(STAILQ_FIRST(&o.conn.unposted), cut);
 	assert_ptr_equal(cut->unposted, &o.views[RDMA_SGES_MAX]);
 	assert_int_equal(cut->progress, RDMA_SGES_MAX % VIEWS);
+}
+
+TEST(a_completion_queue_has_room_for_the_clients_of_the_pool)
+{
+	static const int limits[] = { 1, 100, RDMA_CQ_ENTRIES, 1 << 20, (1 << 22) - 1 };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(limits); i++)
+		for (uint32_t chunks = 1; chunks <= 1 << 20; chunks *= 2) {
+			unsigned entries = rdma_cq_entries(limits[i], chunks);
+			unsigned clients = chunks / RDMA_RECVS_MIN;
+
+			assert_true(entries == (unsigned)limits[i] ||
+				    entries / (RDMA_SENDS + RDMA_RECVS) >= clients);
+			assert_true(entries <= (unsigned)limits[i]);
+			assert_true(entries <= MAX((unsigned)RDMA_CQ_ENTRIES,
+						   clients * (RDMA_SENDS + RDMA_RECVS)));
+		}
 }

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "memory.h"
+#include "queue.h"
 #include "worker.h"
 
 int rdma_watch(struct worker *w, int fd, struct op *op)
@@ -239,7 +239,7 @@ static int rdma_device_open(struct rdma_device *d, struct reason *reason)
 	d->channel = ibv_create_comp_channel(d->verbs);
 	if (!d->channel)
 		return rdma_device_lacks(d, "no completion channel", "", reason);
-	d->cq_size = (unsigned)MIN(d->limits.max_cqe, RDMA_CQ_ENTRIES);
+	d->cq_size = rdma_cq_entries(d->limits.max_cqe, p->chunk_count - p->keep);
 	d->cq = ibv_create_cq(d->verbs, (int)d->cq_size, d, d->channel, 0);
 	if (!d->cq)
 		return rdma_device_lacks(d, "no completion queue", "", reason);

@@ -32,7 +32,7 @@ enum {
 	RDMA_SENDS = 32,   /* entries of a connection's send queue */
 	RDMA_SGES = 8,     /* views of one read or write, or fewer as the device allows */
 	RDMA_INLINE = 128, /* inline bytes asked for; the device may grant fewer */
-	/* Entries of a worker's completion queue, or fewer as the device allows. */
+	/* Entries of a worker's completion queue at least, if the device allows. */
 	RDMA_CQ_ENTRIES = 32767,
 	RDMA_POLL_MAX = 32, /* completions one poll takes */
 	RDMA_PORTS_MAX = 4, /* ports of a device that are distinguished */

@@ -10,6 +10,7 @@
 #include "connect_data.h"
 #include "memory.h"
 #include "remote.h"
+#include "util.h"
 
 struct conn;
 struct rdma_pair;
@@ -151,7 +152,17 @@ static inline bool rdma_conn_has_unsent(const struct rdma_conn *r)
 	return !STAILQ_EMPTY(&r->unposted) || r->scratch_sends.count > 0;
 }
 
-/* ---- Queue pair ---- */
+/* ---- Completion queue and queue pair ---- */
+
+/* Entries of a worker's completion queue: enough for as many busy clients as `chunks` of the pool
+ * admit, if the device allows so many.  rxe allows no more than RDMA_CQ_ENTRIES; cards allow
+ * millions, but this was never run on one. */
+static inline unsigned rdma_cq_entries(int max_cqe, uint32_t chunks)
+{
+	uint64_t wanted = (uint64_t)chunks / RDMA_RECVS_MIN * (RDMA_SENDS + RDMA_RECVS);
+
+	return (unsigned)MIN(MAX(wanted, (uint64_t)RDMA_CQ_ENTRIES), (uint64_t)MAX(max_cqe, 1));
+}
 
 /* Chunks of the pool that a client with this connect_data needs at least. */
 unsigned rdma_queue_chunks(const struct pool *p, const struct connect_data *connect_data);
