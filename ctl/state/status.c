@@ -154,7 +154,8 @@ static void render_status(struct output *out, const json_t *reply)
 	output_text(out, STYLE_PLAIN, ", log level %s", field_text(reply, "log_level"));
 	output_text(out, STYLE_WARN, "%s\n\n", field_bool(reply, "stopping") ? ", stopping" : "");
 	render_listeners(out, reply);
-	reasons_render(out, field_get(reply, "listeners"));
+	if (reasons_render(out, field_get(reply, "listeners")))
+		output_text(out, STYLE_PLAIN, "  nbctl reload tries again what is unavailable\n");
 	render_examples(out, reply);
 	render_certificates(out, reply);
 	render_leaving(out, reply);

@@ -19,9 +19,10 @@ static bool is_shown(const json_t *listeners, size_t end, const char *reason)
 	return false;
 }
 
-void reasons_render(struct output *out, const json_t *listeners)
+bool reasons_render(struct output *out, const json_t *listeners)
 {
 	json_t *listener, *other;
+	bool any = false;
 	size_t i, j;
 
 	json_array_foreach(listeners, i, listener) {
@@ -29,6 +30,7 @@ void reasons_render(struct output *out, const json_t *listeners)
 		json_t *names;
 		char *text;
 
+		any |= *reason != '\0';
 		if (!*reason || is_shown(listeners, i, reason))
 			continue;
 		names = json_array();
@@ -40,4 +42,5 @@ void reasons_render(struct output *out, const json_t *listeners)
 		free(text);
 		json_decref(names);
 	}
+	return any;
 }

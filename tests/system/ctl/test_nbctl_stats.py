@@ -190,7 +190,8 @@ def test_stats_tells_unavailable_from_idle(far):
         assert "Unavailable: far (`nbctl status` says why)." in text
         assert not re.search(r"(?m)^\W*far .*\d", text), text
         assert words_given or re.search(r"(?m)^near +epoll +0 +0 ", text)
-    assert f"far: unavailable: {WHY}" in words(nbctl(far, "status").stdout)
+    text = words(nbctl(far, "status").stdout)
+    assert f"far: unavailable: {WHY}" in text and "nbctl reload tries again what is unavailable" in text
     (document,) = nbctl_json(far, "stats", "far")["listeners"]
     assert document["state"] == "unavailable" and WHY in document["reason"]
 
