@@ -75,7 +75,7 @@ endif
 # tools/draw_map.py draws these in ARCHITECTURE.md, with the text behind `##`.
 RDMA_LEVELS := engine/rdma/verbs engine/rdma
 SERVICES := simple http block nbd nvme/wire nvme iperf netperf sockperf rping fio perftest
-LAYERS   := base host core ring engine engine/udp $(RDMA_LEVELS) store $(SERVICES:%=service/%) tls registry config varlink export server control
+LAYERS   := base host core ring engine engine/udp engine/udp/xdp $(RDMA_LEVELS) store $(SERVICES:%=service/%) tls registry config varlink export server control
 LIB_ROOMS   := base show rows client
 INC_lib/base   := -Ilib/base ## parsing of values, text, histogram, processes, frames of Varlink, the schema of statistics: knows only libc
 INC_lib/show   := $(INC_lib/base) -Ilib/show ## tables, numbers, fields of JSON documents: knows no daemon
@@ -87,6 +87,7 @@ INC_core    := $(INC_base) -Idaemon/core ## pool, bufq, conn, worker, stats, and
 INC_ring    := $(INC_core) ## a worker's io_uring, which engines and stores share
 INC_engine  := $(INC_core) -Idaemon/ring ## how bytes move over TCP: epoll, uring*, uring_poll; readiness.c is shared by the reactors
 INC_engine/udp := $(INC_engine) -Idaemon/engine ## transport udp on the three engines over sockets
+INC_engine/udp/xdp := $(INC_engine/udp) -Idaemon/engine/udp ## the engine af_xdp: frames of a card's queue beside the sockets of transport udp
 INC_engine/rdma/verbs := $(INC_core) ## devices, their registered memory, queue pairs, one-sided operations, the connection manager
 INC_engine/rdma     := $(INC_engine/rdma/verbs) -Idaemon/engine/rdma/verbs -Idaemon/engine ## the engine rdma: connections, pairs agreed on over sockets, hot plug, its doctor
 INC_store   := $(INC_core) -Idaemon/ring ## how an export reaches its bytes: a file each

@@ -17,8 +17,8 @@ TOPS = ("daemon", "ctl", "bench", "lib")
 FOLDERS = {
     "service/nvme": "nvme", "service/nvme/wire": "nvme", "service/nbd": "nbd", "service/iperf": "iperf3",
     "service/http": "http", "service/netperf": "netperf", "service/perftest": "perftest", "engine/rdma": "rdma",
-    "engine/rdma/verbs": "rdma", "engine/udp": "udp", "config": "config", "tls": "tls",
-    "ring": "ring", "varlink": "varlink", "bridge": "bridge", "report": "report", "top": "top",
+    "engine/rdma/verbs": "rdma", "engine/udp": "udp", "engine/udp/xdp": "xdp",
+    "config": "config", "tls": "tls", "ring": "ring", "varlink": "varlink", "bridge": "bridge", "report": "report", "top": "top",
 }
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 DEFINITION = re.compile(r"^(?!static|typedef|#|\s)[A-Za-z_][\w \*]*?[ \*](\w+)\([^;{}]*\)\n?\{", re.MULTILINE)
