@@ -114,6 +114,8 @@ ROW_IS(shares_core, r->row->generator.sibling_cpus > 0)
 ROW_IS(is_link_limit, r->link_limit)
 ROW_IS(is_generator_limit, r->generator_limit)
 ROW_IS(is_saturated, !isnan(figure_value(r->row, FIGURE_TURN_P99)))
+ROW_IS(is_beside_frames, !strcmp(r->row->engine, "af_xdp") &&
+       (double)r->row->frames_in < 0.99 * (double)r->row->datagrams_in)
 ROW_IS(does_not_add_up, r->row->generator.wall_ns && r->row->machine.total_ns &&
        r->row->machine.irq_time != IRQ_TIME_UNKNOWN && isnan(figure_value(r->row, FIGURE_OTHER)))
 /* clang-format on */
@@ -369,6 +371,10 @@ static const struct kind {
 	  .after = ": each reading of the clock is a system call, so sampled turns cost more." },
 	{ "errors", .text = errors, .of_figures = true },
 	{ "holes", .text = holes, .of_figures = true },
+	{ "beside_frames", .listeners = is_beside_frames, .of_figures = true,
+	  .before = "Less than 99 % of the datagrams came to ",
+	  .after = " as frames, the others by the socket: is traffic steered to the queue of "
+		   "`xdp-queues` (`ethtool -n`)?" },
 	{ "link_limit", .listeners = is_link_limit, .of_figures = true,
 	  .before = "The link was the limit of ", .after = ": rates there are the link's." },
 	{ "generator_limit", .listeners = is_generator_limit, .of_figures = true,

@@ -200,6 +200,8 @@ static void set_cost(struct measure *row, const json_t *before, const json_t *af
 	row->cpu_system_ns = delta(before, after, "cost.cpu_system_ns");
 	row->cpu_ns = row->cpu_user_ns + row->cpu_system_ns;
 	row->kernel_cpu_ns = delta(before, after, "cost.kernel_threads.cpu_ns");
+	row->datagrams_in = delta(before, after, "udp.in");
+	row->frames_in = delta(before, after, "udp.frames_in");
 	row->handshakes = delta(before, after, "sessions.handshakes");
 	row->handshake_cpu_ns = delta(before, after, "sessions.handshake_cpu_ns");
 	row->workers = field_uint(after, "workers");

@@ -32,7 +32,8 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, switches, SUM), NUMBER(measure, wakeups, SUM),
 	NUMBER(measure, cycles, SUM), NUMBER(measure, instructions, SUM), NUMBER(measure, user_instructions, SUM),
 	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
-	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST), { .name = NULL },
+	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST),
+	NUMBER(measure, datagrams_in, SUM), NUMBER(measure, frames_in, SUM), { .name = NULL },
 }, generator_numbers[] = {
 	NUMBER(measure_generator, wall_ns, SUM), NUMBER(measure_generator, lived_ns, SUM), NUMBER(measure_generator, cpu_ns, SUM),
 	NUMBER(measure_generator, busiest_ns, SUM), NUMBER(measure_generator, shared_cpus, FIRST),

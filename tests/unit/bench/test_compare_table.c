@@ -189,6 +189,33 @@ TEST(conditions_that_void_figures_are_said)
 	result_free(r);
 }
 
+/* Of 1,000 datagrams: af_xdp may lose a percent to its socket, and no other engine has frames. */
+TEST(datagrams_beside_the_frames_are_said)
+{
+	static const struct {
+		const char *engine;
+		int frames;
+		bool is_said;
+	} cases[] = { { "af_xdp", 990, false }, { "af_xdp", 989, true }, { "epoll", 0, false } };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(measures_free) struct measures m = { 0 };
+		CLEANUP(result_free_p) struct result *r = NULL;
+		json_t *after = document("udp-x", "echo", 1000, 1000, 1000, "[]");
+		json_t *listener = json_array_get(json_object_get(after, "listeners"), 0);
+
+		json_object_set_new(listener, "engine", json_string(cases[i].engine));
+		json_object_set_new(
+			listener, "udp",
+			json_pack("{s:i, s:i}", "in", 1000, "frames_in", cases[i].frames));
+		add_delta(&m, document("udp-x", "echo", 0, 0, 0, "[]"), after, "");
+		r = judged(&m);
+		assert_int_equal(warned(r, "beside_frames") != NULL, cases[i].is_said);
+		if (cases[i].is_said)
+			assert_has(warned(r, "beside_frames"), "came to udp-x as frames");
+	}
+}
+
 /* 1,000 requests of a generator that ran for so long, on a listener that counted so many. */
 TEST(a_count_of_requests_that_cannot_be_is_unknown)
 {
