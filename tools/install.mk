@@ -54,6 +54,7 @@ install: all ## install below DESTDIR; a configuration that was edited stays
 	$(call place,conf/nbserved.ini,$(SHAREDIR)/nbserved.ini)
 	$(foreach f,$(MONITORING),$(call place,conf/$(f),$(SHAREDIR)/$(f)))
 	$(call place,systemd/nbserved-rdma.conf,$(SHAREDIR)/nbserved-rdma.conf)
+	$(call place,systemd/nbserved-xdp.conf,$(SHAREDIR)/nbserved-xdp.conf)
 	$(call place,packaging/apparmor.nbserved,$(SHAREDIR)/apparmor.nbserved)
 	$(if $(DESTDIR),,@echo "next: systemd-sysusers && systemd-tmpfiles --create nbserved.conf \
 		&& systemctl daemon-reload && systemctl enable --now nbserved")
@@ -75,7 +76,7 @@ uninstall: ## end the service, remove the installed files, but not an edited con
 		echo "kept $(CONFDIR)/nbserved.ini: it was edited"; fi
 	$(Q)rm -f $(BINDIR)/nbctl $(BINDIR)/nbbench $(SBINDIR)/nbserved $(UNITS_INSTALLED:%=$(DESTDIR)$(UNITDIR)/%) $(SYSUSERS) $(TMPFILES) $(MAN_FILES) \
 		$(SHELL_FILES_INSTALLED) $(SHAREDIR)/nbserved.ini $(MONITORING:%=$(SHAREDIR)/%) \
-		$(SHAREDIR)/nbserved-rdma.conf $(SHAREDIR)/apparmor.nbserved
+		$(SHAREDIR)/nbserved-rdma.conf $(SHAREDIR)/nbserved-xdp.conf $(SHAREDIR)/apparmor.nbserved
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(SHAREDIR) $(CONFDIR)/conf.d)
 	$(Q)rmdir --ignore-fail-on-non-empty $(wildcard $(CONFDIR))
 	$(if $(DESTDIR),,$(Q)! [ -d /run/systemd/system ] || systemctl daemon-reload)

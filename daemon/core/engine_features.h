@@ -37,6 +37,9 @@
 	X(multishot_recvmsg, false, "Linux 6.0")                                                   \
 	X(udp_gro, true, "Linux 5.0")                                                              \
 	X(udp_gso, true, "Linux 4.18")                                                             \
+	X(xdp_copy, false, "")                                                                     \
+	X(xdp_zero_copy, false, "")                                                                \
+	X(xdp_generic, false, "")                                                                  \
 	X(socket_busy_poll, false, "CAP_NET_ADMIN, or sysctl net.core.busy_read")                  \
 	X(napi_busy_poll, false, "Linux 6.9")                                                      \
 	X(epoll_busy_poll, true, "Linux 6.9")

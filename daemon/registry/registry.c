@@ -9,7 +9,7 @@ extern const struct service service_echo, service_discard, service_chargen, serv
 	service_iperf3, service_nbd, service_nvme, service_rping, service_fio, service_netperf,
 	service_perftest, service_perftest_lat, service_sockperf;
 extern const struct engine engine_rdma, engine_epoll, engine_uring_poll, engine_uring;
-extern const struct engine engine_epoll_udp, engine_uring_poll_udp, engine_uring_udp;
+extern const struct engine engine_epoll_udp, engine_uring_poll_udp, engine_uring_udp, engine_xdp;
 extern const struct engine engine_uring_zcrx;
 extern const struct store store_file_uring, store_file_threads, store_file_blocking, store_memory,
 	store_null;
@@ -34,6 +34,7 @@ const struct service *const services[] = {
 
 const struct engine *const engines[] = {
 	&engine_rdma,
+	&engine_xdp,
 	&engine_epoll,
 	&engine_uring_poll,
 	&engine_uring,

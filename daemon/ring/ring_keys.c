@@ -1,6 +1,7 @@
 /* The keys of engine `io_uring`.  See ring_keys.h. */
 #include "ring_keys.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "engine_features.h"
@@ -11,22 +12,28 @@ enum { QUEUE_MAX = 65535, AREA_MIN = 64 * 1024 };
 
 #define GIB (1024 * 1024 * 1024ULL)
 
-/* `copy`, or a receive queue of an interface. */
-static bool zero_copy_parse(const char *text, struct zero_copy_receive *ret)
+bool ring_parse_queue(const char *text, char ret_interface[static IF_NAMESIZE], uint32_t *ret_queue)
 {
 	const char *colon = strrchr(text, ':');
 	size_t length = colon ? (size_t)(colon - text) : 0;
 	uint64_t queue;
 
+	if (length == 0 || length >= IF_NAMESIZE || strcspn(text, "/") < length ||
+	    parse_uint(colon + 1, &queue) < 0 || queue > QUEUE_MAX)
+		return false;
+	snprintf(ret_interface, IF_NAMESIZE, "%.*s", (int)length, text);
+	*ret_queue = (uint32_t)queue;
+	return true;
+}
+
+/* `copy`, or a receive queue of an interface. */
+static bool zero_copy_parse(const char *text, struct zero_copy_receive *ret)
+{
 	*ret = (struct zero_copy_receive){ .mode = ZERO_COPY_COPY };
 	if (!strcmp(text, "copy"))
 		return true;
-	if (length == 0 || length >= sizeof(ret->interface) || strcspn(text, "/") < length ||
-	    parse_uint(colon + 1, &queue) < 0 || queue > QUEUE_MAX)
-		return false;
-	*ret = (struct zero_copy_receive){ .mode = ZERO_COPY_DEVICE, .queue = (uint32_t)queue };
-	memcpy(ret->interface, text, length);
-	return true;
+	ret->mode = ZERO_COPY_DEVICE;
+	return ring_parse_queue(text, ret->interface, &ret->queue);
 }
 
 static bool zero_copy_valid(const char *text)

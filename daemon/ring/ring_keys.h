@@ -13,11 +13,17 @@ struct zero_copy_receive {
 	char interface[IF_NAMESIZE];
 };
 
+/* INTERFACE:QUEUE, a receive queue of an interface.  False: text is none. */
+bool ring_parse_queue(const char *text, char ret_interface[static IF_NAMESIZE],
+		      uint32_t *ret_queue);
+
+enum { RING_QUEUE_BYTES = IF_NAMESIZE + 6 }; /* of its text */
+
 struct ring_options {
 	uint64_t sqpoll; /* see KEY_CPU */
 	/* bytes; sends of at least this size use SEND_ZC; 0: never. */
 	uint64_t zero_copy_min;
-	char zero_copy_receive[IF_NAMESIZE + 6]; /* see ring_zero_copy_receive(); "": no */
+	char zero_copy_receive[RING_QUEUE_BYTES]; /* see ring_zero_copy_receive(); "": no */
 };
 extern const struct key_table ring_key_table;
 

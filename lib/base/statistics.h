@@ -207,6 +207,10 @@ struct json_t;
 		        "Datagrams that were received.")                                           \
 		COUNTER(datagrams_out, out, "nbserved_udp_datagrams_sent",                         \
 		        "Datagrams that were sent.")                                               \
+		COUNTER(frames_in, frames_in, "nbserved_udp_frames_received",                      \
+		        "Those of the received that came as frames (af_xdp).")                     \
+		COUNTER(frames_out, frames_out, "nbserved_udp_frames_sent",                        \
+		        "Those of the sent that left as frames (af_xdp).")                         \
 		COUNTER(datagrams_truncated, truncated, "nbserved_udp_datagrams_truncated",        \
 		        "Datagrams dropped as longer than buffer-size.")                           \
 		COUNTER(datagrams_refused, refused, "nbserved_udp_datagrams_refused",              \

@@ -372,6 +372,7 @@ static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor
 
 	*s = (struct udp_socket){ .udp = u, .acceptor = a, .out_tail = &s->out };
 	s->index = (uint16_t)(s - u->sockets);
+	s->recent = u->recent;
 	if (a->late)
 		sa = *a->late;
 	else
@@ -389,12 +390,12 @@ static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor
 
 /* ---- Life of a client ---- */
 
-/* Finds the place of this key's client in the cache of recent ones. */
-static struct udp_peer **udp_recent(struct udp *u, const struct peer_key *key)
+/* Finds the place of this key's client in a cache of recent ones. */
+static struct udp_peer **udp_recent(struct udp_peer **cache, const struct peer_key *key)
 {
 	uint64_t mixed = (key->words[1] ^ key->words[4] << 32) * HASH_FACTOR;
 
-	return &u->recent[mixed >> (64 - UDP_RECENT_BITS)];
+	return &cache[mixed >> (64 - UDP_RECENT_BITS)];
 }
 
 /* Called by the table of peers, which needs the place at once: conn_close() calls udp_close(),
@@ -435,14 +436,12 @@ void udp_flush(struct conn *c)
 	s->out_tail = &peer->out_next;
 }
 
-/* Forgets the peer, and drops its output. */
-void udp_close(struct conn *c)
+/* Takes the peer out of its socket's cache and queue. */
+static void udp_leave(struct udp_peer *peer)
 {
-	struct udp_peer *peer = c->engine_state;
 	struct udp_socket *s = peer->socket;
-	struct udp_peer **at = &s->out, **recent = udp_recent(s->udp, &peer->peer.key);
+	struct udp_peer **at = &s->out, **recent = udp_recent(s->recent, &peer->peer.key);
 
-	peers_forget(&s->udp->peers, &peer->peer);
 	if (*recent == peer)
 		*recent = NULL;
 	while (peer->queued && *at != peer)
@@ -454,6 +453,25 @@ void udp_close(struct conn *c)
 		peer->queued = false;
 		udp_set_interest(s);
 	}
+}
+
+void udp_move(struct udp_peer *peer, struct udp_socket *s)
+{
+	bool queued = peer->queued;
+
+	udp_leave(peer);
+	peer->socket = s;
+	if (queued)
+		udp_flush(peer->peer.conn);
+}
+
+/* Forgets the peer, and drops its output. */
+void udp_close(struct conn *c)
+{
+	struct udp_peer *peer = c->engine_state;
+
+	peers_forget(&peer->socket->udp->peers, &peer->peer);
+	udp_leave(peer);
 	stat_add(c->worker->stats.datagrams_unsent, c->tx.views);
 	bufq_clear(&c->worker->pool, &c->tx);
 }
@@ -690,14 +708,35 @@ static void udp_input(struct udp *u, struct conn *c, struct udp_datagram *d, uin
 	}
 }
 
+/* Finds the datagram's client in the cache, else in the table, or begins one.  A cache has no
+ * client whose answers leave by another socket, so only the table's is looked at.  NULL: it is
+ * dropped. */
+static inline struct udp_peer *udp_client(struct udp_socket *s, const struct udp_datagram *d,
+					  struct udp_peer **cache, const struct peer_key *key,
+					  const struct in6_addr *local)
+{
+	struct udp_peer **recent = udp_recent(cache, key), *peer = *recent;
+	struct peer *known;
+
+	if (likely(peer && memcmp(&peer->peer.key, key, sizeof(*key)) == 0))
+		return peer;
+	known = peers_find(&s->udp->peers, key);
+	peer = known ? container_of(known, struct udp_peer, peer) : udp_peer_new(s, d, key, local);
+	if (unlikely(!peer))
+		return NULL;
+	if (unlikely(peer->socket != s))
+		udp_move(peer, s);
+	*recent = peer;
+	return peer;
+}
+
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d)
 {
 	struct udp *u = s->udp;
 	struct worker *w = u->worker;
 	struct in6_addr local = { 0 };
 	struct peer_key key;
-	struct udp_peer *peer, **recent;
-	struct peer *known;
+	struct udp_peer *peer;
 
 	if (unlikely(d->flags & MSG_TRUNC) ||
 	    (s->pktinfo && unlikely(!udp_local(d->msg, &local)))) {
@@ -708,19 +747,29 @@ void udp_arrived(struct udp_socket *s, struct udp_datagram *d)
 		stat_add(w->stats.datagrams_refused, 1);
 		return;
 	}
-	recent = udp_recent(u, &key);
-	peer = *recent;
-	if (!peer || memcmp(&peer->peer.key, &key, sizeof(key)) != 0) {
-		known = peers_find(&u->peers, &key);
-		peer = known ? container_of(known, struct udp_peer, peer)
-			     : udp_peer_new(s, d, &key, &local);
-		if (unlikely(!peer))
-			return;
-		*recent = peer;
-	}
+	peer = udp_client(s, d, u->recent, &key, &local);
+	if (unlikely(!peer))
+		return;
 	peers_active(&u->peers, &peer->peer, u->now_ns);
 	udp_input(u, peer->peer.conn, d,
 		  u->gro && d->msg->msg_controllen ? udp_segment_size(d->msg, d->bytes) : 0);
+}
+
+struct udp_peer *udp_arrived_frame(struct udp_socket *way, struct udp_datagram *d)
+{
+	static const struct in6_addr none;
+	struct udp_peer *peer;
+	struct peer_key key;
+
+	udp_make_key(way, d, &none, &key);
+	peer = udp_client(way, d, way->recent, &key, &none);
+	if (!peer)
+		return NULL;
+	peers_active(&way->udp->peers, &peer->peer, way->udp->now_ns);
+	stat_add(way->udp->worker->stats.datagrams_in, 1);
+	stat_add(way->udp->worker->stats.frames_in, 1);
+	conn_input(peer->peer.conn, d->chunk, d->data, d->bytes);
+	return peer;
 }
 
 /* ---- The worker's part ---- */

@@ -2,7 +2,7 @@
  *
  * To the core a client is a connection.  It is identified by its address and, on a socket
  * with several local addresses, the one that it sends to.  reactor.c is engines `epoll` and
- * `io_uring-poll`, uring.c is engine `io_uring`.
+ * `io_uring-poll`, uring.c is engine `io_uring`, xdp/ is engine `af_xdp`, which adds to `epoll`.
  *
  * Sends are made at the end of a turn, for all clients of a socket together.  While the kernel does
  * not take them, nothing is received from that socket, so that its queue overflows instead of our
@@ -41,12 +41,14 @@ enum {
 };
 
 struct udp;
+struct xdp;
 
 /* One socket of a worker; the descriptor belongs to its acceptor. */
 struct udp_socket {
 	struct udp *udp;
 	struct acceptor *acceptor;
 	struct udp_peer *out, **out_tail; /* list of peers with datagrams to send */
+	struct udp_peer **recent;         /* udp.recent, or that of the engine's own sockets */
 	/* The kernel's drop count (SO_MEMINFO) at the last look. */
 	uint32_t overflowed;
 	uint16_t port; /* 0: not counted in udp_ports (any more) */
@@ -73,8 +75,9 @@ struct udp_peer {
 	struct peer peer;
 	struct udp_socket *socket;
 	struct udp_peer *out_next;
-	bool queued; /* in socket->out */
-	bool gso;    /* no path to it has refused segmentation (GSO) */
+	bool queued;    /* in socket->out */
+	bool gso;       /* no path to it has refused segmentation (GSO) */
+	uint8_t mac[6]; /* af_xdp: where its last frame came from */
 	socklen_t to_bytes;
 	union {
 		struct sockaddr sa;
@@ -115,7 +118,8 @@ struct udp {
 	struct udp_socket *sockets;
 	unsigned count;
 	/* A cache of the table of peers, whose hash with a secret is most of a look-up's cost.  The
-	 * index is a hash without a secret; an entry is the last client with that hash, or NULL. */
+	 * index is a hash without a secret; an entry is the last client with that hash, or NULL.
+	 * It has only clients of sockets[]. */
 	struct udp_peer *recent[UDP_RECENT];
 	struct chunk *small; /* the chunk that small datagrams are copied to */
 	bool gro, gso;
@@ -126,6 +130,7 @@ struct udp {
 	struct udp_batch batch;
 	/* Set by the engine: s->armed or s->awaits_room has changed. */
 	void (*watch)(struct udp_socket *s);
+	struct xdp *xdp; /* of engine `af_xdp` */
 };
 
 static_assert(offsetof(struct udp, ring) == 0, "ring_of() expects it there");
@@ -138,8 +143,14 @@ struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a);
 /* To be called after the socket's state has changed: receives, blocked, starved, out. */
 void udp_set_interest(struct udp_socket *s);
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d);
+/* The same for a datagram in a frame, which is not copied: flags and msg are not looked at. Returns
+ * its client, whose answers leave by `way`; NULL: it was dropped. */
+struct udp_peer *udp_arrived_frame(struct udp_socket *way, struct udp_datagram *d);
+/* From now on the peer's answers leave by s, also those that are queued. */
+void udp_move(struct udp_peer *peer, struct udp_socket *s);
 
 extern const struct engine_clients udp_clients;
+extern const struct engine engine_epoll_udp;
 
 /* Members that the struct engine of all UDP engines have in common. */
 #define UDP_FEATURES      (FEATURE_BIT(busy_poll) | FEATURE_BIT(udp_gro) | FEATURE_BIT(udp_gso))
