@@ -19,11 +19,11 @@ from test_tls import sessions, write  # noqa: E402
 ADD_KEY = 248  # the system call, on x86-64
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def tlshd(tmp_path_factory):
     """As the unit of ktls-utils runs it."""
     requires("tlshd")
-    must("modprobe", "-a", "tls", "nvme-tcp", "nvme-keyring")
+    must("modprobe", "-a", "aesni_intel", "tls", "nvme-tcp", "nvme-keyring")  # no udev loads the first here
     folder = tmp_path_factory.mktemp("tlshd")
     conf, log = folder / "tlshd.conf", folder / "log"
     conf.write_text("[debug]\nloglevel=1\ntls=0\nnl=0\n[authenticate]\nkeyrings=.nvme\n")
