@@ -158,6 +158,17 @@ static uint64_t read_csts(const struct nvme_queue *q)
 	return csts;
 }
 
+/* The requests for events end without a completion, and no event is enabled. */
+static void reset_events(struct nvme_queue *q)
+{
+	for (struct nvme_command *d; (d = q->held);) {
+		q->held = d->next;
+		nvme_command_put(d);
+	}
+	q->event_mask = 0;
+	q->log_reported = false;
+}
+
 static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
 {
 	struct nvme_controller *n = q->member->controller;
@@ -173,6 +184,7 @@ static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
 	if (runs || !ran)
 		return NVME_SUCCESS;
 	nvme_set_state(n, NVME_STOPPING);
+	reset_events(q);
 	/* without keep-alive the host has to enable it again in time, or is disconnected */
 	if (!q->alive_ns)
 		q->alive_ns = q->conn->worker->turn.now_ns + NVME_ENABLE_NS;

@@ -156,7 +156,9 @@ TEST(a_port_for_discovery_alone_is_no_change)
  * A	it sends an Asynchronous Event Request
  * R, r	it reads the log; and retains the event
  * C	the log changes
- * P	a port goes from one listener to another, which is no change */
+ * P	a port goes from one listener to another, which is no change
+ * X	it resets the controller: disables it and enables it again
+ * x	it disables it */
 static void step(struct disk *d, char letter, unsigned number)
 {
 	uint32_t enable[] = { 0x0b, letter == 'E' ? NVME_OAES_DISCOVERY : 0, 0 };
@@ -171,6 +173,12 @@ static void step(struct disk *d, char letter, unsigned number)
 		put_command(&m, NVME_AER, 0, cid, (uint32_t[]){ 0, 0, 0 }, NULL, 0, 0);
 	else if (letter == 'R' || letter == 'r')
 		put_command(&m, NVME_GET_LOG, 0, cid, read, NULL, 0, NVME_DISCOVERY_ENTRY);
+	if (letter == 'X' || letter == 'x')
+		put_command(&m, NVME_FABRICS, NVME_PROPERTY_SET, cid, (uint32_t[]){ 0, 0x14, 0 },
+			    NULL, 0, 0);
+	if (letter == 'X')
+		put_command(&m, NVME_FABRICS, NVME_PROPERTY_SET, cid,
+			    (uint32_t[]){ 0, 0x14, 0x460001 }, NULL, 0, 0);
 	if (letter == 'C')
 		listen_at(d->t->worker.shared, (uint16_t)(5000 + number));
 	if (letter == 'P')
@@ -233,6 +241,12 @@ TEST(a_change_of_the_log_is_an_event_once_until_it_is_read)
 		{ "EACACR", "001111" }, /* what was read says all */
 		{ "EACCRAC", "0011112" },
 		{ "EACDREAC", "00111112" },
+		/* A reset ends requests, what was enabled, and the mask. */
+		{ "EAxC", "0000" },
+		{ "EAXC", "0000" },
+		{ "EAXAC", "00000" },
+		{ "EACXEA", "001112" },
+		{ "EAAAAXEAAAAC", "000000000001" },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
