@@ -14,9 +14,8 @@
 #include "engine.h"
 
 enum {
-	PAIR_GID = 16,   /* bytes */
-	PAIRS_MAX = 64,  /* queue pairs of one socket */
-	PAIR_MTU_MAX = 5 /* the longest MTU, 4096 bytes, as enum ibv_mtu */
+	PAIR_GID = 16,  /* bytes */
+	PAIRS_MAX = 64, /* queue pairs of one socket */
 };
 
 /* The transport of a queue pair: reliable or unreliable connections, or datagrams. */
