@@ -15,8 +15,8 @@ TEST(zero_copy_receive_needs_the_ring_of_its_engine)
 		      "f:5: [listener a] zero-copy-receive: requires engine = io_uring (engine is "
 		      "epoll)\n");
 	assert_errors(GOOD "engine = none\nzero-copy-receive = copy\n",
-		      "f:4: [listener a] engine: expected auto, rdma, epoll, io_uring-poll or "
-		      "io_uring, got 'none'\n");
+		      "f:4: [listener a] engine: expected auto, rdma, af_xdp, epoll, io_uring-poll "
+		      "or io_uring, got 'none'\n");
 	assert_errors(RING "sqpoll = yes\nzero-copy-receive = copy\n",
 		      "f:6: [listener a] zero-copy-receive: requires sqpoll = no\n");
 	assert_errors(
