@@ -1,6 +1,7 @@
 /* See version.h. */
 #include "version.h"
 
+#include <err.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,16 +14,16 @@
 #include "process.h"
 #include "util.h"
 
-enum { VERSION_MS = 1000 };
+/* A row without it is of another setup: longer than a busy host takes, shorter than a call. */
+enum { VERSION_MS = 10 * 1000 };
 
 /* Until the first line is whole, or the end. */
-static void read_first_line(int fd, char *text, size_t bytes)
+static void read_first_line(int fd, const char *program, char *text, size_t bytes)
 {
 	uint64_t end_ns = clock_ns() + VERSION_MS * (uint64_t)NS_PER_MS;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	size_t used = 0;
 
-	text[0] = '\0';
 	while (used < bytes - 1 && !strchr(text, '\n') && clock_ns() < end_ns) {
 		ssize_t n = poll(&p, 1, 10) > 0 ? read(fd, text + used, bytes - 1 - used) : -1;
 
@@ -30,6 +31,11 @@ static void read_first_line(int fd, char *text, size_t bytes)
 			break;
 		used += n > 0 ? (size_t)n : 0;
 		text[used] = '\0';
+	}
+	if (clock_ns() >= end_ns) {
+		*text = '\0';
+		warnx("%s told no version in %d s: its rows are of a setup without one", program,
+		      VERSION_MS / 1000);
 	}
 	text[strcspn(text, "\n")] = '\0';
 	printable_clean(text);
@@ -58,7 +64,7 @@ char *version_of(char *const *argv)
 	close(how.in);
 	close(out[1]);
 	if (rc == 0) {
-		read_first_line(out[0], text, sizeof(text));
+		read_first_line(out[0], program, text, sizeof(text));
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 	}

@@ -1,7 +1,6 @@
 /* The version of the load generator that a command runs. */
 #pragma once
 
-/* Runs the generator of argv (NULL-terminated) with the option that prints its version, for
- * a second at most.  Returns the first line, which the caller frees; NULL: it is unknown,
- * or prints none. */
+/* The first line that the generator of argv (NULL-terminated) prints with the option for it, which
+ * the caller frees.  NULL: it is unknown, or prints none; after 10 s the user is warned. */
 char *version_of(char *const *argv);

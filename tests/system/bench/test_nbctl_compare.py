@@ -120,6 +120,21 @@ def test_saved_rows_are_added_up_and_compared_without_a_daemon(daemon, tmp_path)
     assert "echo: 10 conn\n" in text and "too few rounds: 0 of 6" in text  # other runs, other times
 
 
+def test_a_generator_that_is_slow_to_say_its_version_is_the_same_setup(daemon, tmp_path):
+    """As on a busy host: the version is asked of the program, and is part of the setup."""
+    rows, slow = tmp_path / "rows.jsonl", tmp_path / "redis-benchmark"
+    once = f"test -e {tmp_path}/asked && sleep 1.5; touch {tmp_path}/asked"
+    slow.write_text(f"""#!/bin/sh\n[ "$1" != --version ] || {{ {once}; }}\nexec {requires("redis-benchmark")} "$@"\n""")
+    slow.chmod(0o755)
+    for _ in range(2):
+        load = [slow, *redis_benchmark(daemon, "echo-epoll", requests=500)[1:]]
+        done = nbctl(daemon, "compare", "--quiet", "--save", rows, "--", *load)
+        assert done.returncode == 0 and "version" not in done.stderr, done.stderr
+    first, second = (json.loads(line) for line in rows.read_text().splitlines())
+    assert first["conditions"]["generator"] == second["conditions"]["generator"] != ""
+    assert first["visit"]["setup"] == second["visit"]["setup"]
+
+
 def test_compare_visits_one_listener_after_the_other(daemon, tmp_path):
     """In an order that changes from round to round; each visit is a row of the file."""
     rows = tmp_path / "rows.jsonl"
