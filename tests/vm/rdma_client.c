@@ -17,9 +17,6 @@
  *       does, and no more after `ended`.
  *   rdma_client hold ADDRESS PORT CONNECTIONS
  *       Connects, prints `connected`, and waits until each was disconnected: `disconnected`.
- *   rdma_client cut ADDRESS PORT BYTES COUNT
- *       COUNT connections, one after the other, each of which sends the first BYTES of a message,
- *       a multiple of the MTU, and fails by its own memory key.  Prints `ok COUNT`.
  *   rdma_client send ADDRESS PORT BYTES COUNT
  *       COUNT messages to who does not answer, then waits for the end of standard input.
  *
@@ -343,26 +340,6 @@ static void send_only(struct client *c, char **words)
 		;
 }
 
-static void cut_one(const char *address, const char *port, unsigned bytes)
-{
-	struct client c = { 0 };
-	struct ibv_sge sges[2];
-	struct ibv_send_wr *bad, wr = { .sg_list = sges, .num_sge = 2, .opcode = IBV_WR_SEND };
-	struct ibv_wc wc;
-
-	connect_one(&c, address, port, 1);
-	sges[0] = (struct ibv_sge){ (uintptr_t)c.memory, bytes, c.mr->lkey };
-	sges[1] = (struct ibv_sge){ (uintptr_t)c.memory, bytes, ~c.mr->lkey };
-	if (ibv_post_send(c.id->qp, &wr, &bad) != 0 || rdma_get_send_comp(c.id, &wc) != 1)
-		die("send");
-	if (wc.status == IBV_WC_SUCCESS)
-		exit(3);
-	rdma_disconnect(c.id);
-	rdma_dereg_mr(c.mr);
-	rdma_destroy_ep(c.id);
-	free(c.memory);
-}
-
 /* Each connection takes three. */
 static void raise_descriptors(void)
 {
@@ -386,12 +363,6 @@ int main(int argc, char **argv)
 	if ((argc == 6 || argc == 8) && !strcmp(argv[1], "greet")) {
 		greet(argv[2], argv[3], argv[4], argv[5], argv[6],
 		      argc == 8 ? (unsigned)atoi(argv[7]) : 0);
-		return 0;
-	}
-	if (argc == 6 && !strcmp(argv[1], "cut")) {
-		for (int i = 0; i < atoi(argv[5]); i++)
-			cut_one(argv[2], argv[3], (unsigned)atoi(argv[4]));
-		printf("ok %s\n", argv[5]);
 		return 0;
 	}
 	is_private = !strcmp(argv[1], "private");
