@@ -336,22 +336,6 @@ TEST(a_row_of_an_older_release_names_its_program)
 	fclose(file);
 }
 
-TEST(layers_in_a_row_of_an_older_release_are_ignored)
-{
-	char text[] = "{\"listener\":\"a\",\"count\":1,\"layers\":{\"event\":\"cpu-clock\","
-		      "\"samples\":3,\"weights\":{\"tcp_ip\":1}}}\n";
-	CLEANUP(measures_free) struct measures m = {};
-	CLEANUP(json_decref_p) json_t *row;
-	unsigned line;
-	FILE *file = fmemopen(text, strlen(text), "r");
-
-	assert_int_equal(measures_load(&m, file, &line), 0);
-	row = measure_to_json(m.rows[0]);
-	assert_int_equal(field_uint(row, "count"), 1);
-	assert_null(json_object_get(row, "layers"));
-	fclose(file);
-}
-
 TEST(load_names_the_bad_line)
 {
 	char text[] = "{\"listener\":\"a\",\"count\":1}\n\n{\"listener\":\"a\"}\n";
