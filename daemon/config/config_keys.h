@@ -8,7 +8,7 @@
 
 enum {
 	CONFIG_VALUE_MAX = 180, /* bytes of a value or of an entry of a list */
-	CONFIG_TEXT_MAX = 256,  /* bytes of a printed value, or of a description of valid values */
+	CONFIG_TEXT_MAX = 384,  /* bytes of a printed value, or of a description of valid values */
 };
 
 struct config_key;

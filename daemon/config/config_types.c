@@ -556,6 +556,10 @@ const struct config_type config_exports = {
 
 /* ---- Features ---- */
 
+#define X(name, optional, ...) +((optional) ? strlen("-" #name ", ") : 0)
+static_assert(strlen("all, or ") ENGINE_FEATURES(X) < CONFIG_TEXT_MAX, "their description is cut");
+#undef X
+
 /* Words: `all`, then `-NAME` in the order of enum engine_feature. */
 static const char *word_features(const struct config_key *key, unsigned index, uint64_t *ret_value)
 {
