@@ -556,6 +556,7 @@ const struct config_type config_exports = {
 
 /* ---- Features ---- */
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a term of a sum */
 #define X(name, optional, ...) +((optional) ? strlen("-" #name ", ") : 0)
 static_assert(strlen("all, or ") ENGINE_FEATURES(X) < CONFIG_TEXT_MAX, "their description is cut");
 #undef X

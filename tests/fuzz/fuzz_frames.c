@@ -1,7 +1,7 @@
 /* Fuzzes a received frame: what is taken lies within it, is from another host, and an answer to it
  * is right in the eyes of the one who sent it. */
-#include "frames.h"
 #include "fuzz.h"
+#include "udp/xdp/frames.h"
 #include "util.h"
 
 enum { MAX = 4096 };
@@ -9,7 +9,7 @@ enum { MAX = 4096 };
 static const struct frames_interface us = { .mac = { 2, 0, 0, 0, 0, 1 }, .index = 3 };
 
 /* The sender's view of what we send back. */
-static void answer(uint8_t *frame, const struct frames_datagram *d,
+static void answer(const uint8_t *frame, const struct frames_datagram *d,
 		   const union frames_address *local)
 {
 	uint8_t to_mac[FRAMES_MAC];
