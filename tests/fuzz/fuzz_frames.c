@@ -9,7 +9,7 @@ enum { MAX = 4096 };
 static const struct frames_interface us = { .mac = { 2, 0, 0, 0, 0, 1 }, .index = 3 };
 
 /* The sender's view of what we send back. */
-static void answer(const uint8_t *frame, const struct frames_datagram *d,
+static void answer(uint8_t *frame, const struct frames_datagram *d,
 		   const union frames_address *local)
 {
 	uint8_t to_mac[FRAMES_MAC];
