@@ -149,7 +149,10 @@ static int rdma_conn_answer(struct rdma_conn *r)
 {
 	struct rdma_conn_param accept = rdma_conn_param(r);
 
-	return rdma_accept(r->id, &accept) < 0 ? -errno : 0;
+	if (rdma_accept(r->id, &accept) < 0)
+		return -errno;
+	r->answered = true;
+	return 0;
 }
 
 static void rdma_conn_answered(struct rdma_conn *r, int rc)
