@@ -94,7 +94,7 @@ static bool is_drawn(const struct line *l)
 	return l->verdict && l->change > -1;
 }
 
-/* An end of an interval as a ratio, or the estimate where there is none. */
+/* The ratio for an end of the interval, or for the estimate where there is no interval. */
 static double end_of(const struct line *l, double end)
 {
 	return 1 + (isnan(end) ? l->change : end);

@@ -13,7 +13,7 @@
  * Otherwise they need it while chunks are short. */
 void pressure_set_floor(struct worker *w);
 
-/* How much a connection may hold; to be called when free chunks have changed. */
+/* Sets how many bytes a connection may hold; to be called when free chunks have changed. */
 void pressure_set_held_max(struct worker *w);
 
 /* pressure_check.c: the worker's timer of connections that wait, and serving them. */

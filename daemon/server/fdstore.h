@@ -57,7 +57,8 @@ int fdstore_take(struct fdstore_socket *s, const struct socket_name *wants);
 void fdstore_end_start(struct listeners *all, bool serves);
 void fdstore_free(struct fdstore *f);
 
-/* A socket unit's address that conflicts with `wanted` or would receive its clients; NULL: none. */
+/* A socket unit's address that conflicts with `wanted`, or would receive the clients of `wanted`;
+ * NULL: none. */
 const struct fdstore_unit *fdstore_conflict(const struct fdstore *f,
 					    const struct sockaddr_storage *wanted, int type);
 

@@ -60,7 +60,7 @@ struct stage_conn {
 	struct bufq plain;           /* output that is not sealed yet, as memory was short */
 	struct stage_conn *next, *prev;
 	size_t flight;     /* bytes that the handshake has brought */
-	unsigned controls; /* records without data since the last one with data */
+	unsigned controls; /* OpenSSL's results without data in a row: two for KeyUpdate */
 	char *identity;    /* see service->identity */
 	bool clear;        /* TLS has not begun */
 	bool shaking;      /* in the worker's list of handshakes */

@@ -172,7 +172,7 @@ static void put_record(const struct nvme_log_query *query, uint64_t offset,
 		memcpy(query->to + (from - query->offset), record + (from - offset), to - from);
 }
 
-/* Record number d->id, of which the address is still missing. */
+/* Writes record number d->id with the address sa, as far as the query asks for it. */
 static void put_entry(const struct nvme_log_query *query, struct nvme_discovery d,
 		      const struct sockaddr_storage *sa)
 {

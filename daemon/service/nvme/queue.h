@@ -62,7 +62,8 @@ enum nvme_operation {
 enum nvme_step {
 	NVME_RECEIVE, /* data of the host is awaited */
 	NVME_IO,      /* a part is in flight at a store */
-	NVME_HOLD,    /* waits for an event: AER, a waiting Connect */
+	NVME_HOLD, /* held: an AER until there is an event, a Connect until the old controller has
+		      ended */
 	NVME_TODO,
 	NVME_ASK = NVME_TODO, /* ask the host for data */
 	NVME_FILL,            /* get a part of the data for the host */

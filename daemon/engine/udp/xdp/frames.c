@@ -85,7 +85,8 @@ static uint16_t sum_udp(const uint8_t *ip, const struct layout *l, uint32_t byte
 
 /* ---- Received frames ---- */
 
-/* Of IPv4: 0/8 is no host, 127/8 is every host itself, 224/3 are groups, reserved, broadcast. */
+/* False: the sender is forged (spoofed), or no host.  Of IPv4 0/8 is no host, 127/8 is every host
+ * itself, 224/3 are groups, reserved, broadcast. */
 static bool is_other_host(const struct frames_interface *interface,
 			  const union frames_address *from)
 {
@@ -145,7 +146,7 @@ bool frames_parse(const struct frames_interface *interface, const union frames_a
 
 	if (bytes < headers + FRAMES_UDP || memcmp(frame, interface->mac, FRAMES_MAC) != 0)
 		return false;
-	/* A group's bit in the sender's MAC address: nothing could be sent there. */
+	/* No answer can be sent to a group's MAC address. */
 	if (frame[FRAMES_MAC] & 1 || get16(frame + 2 * FRAMES_MAC) != l->type)
 		return false;
 	if (memcmp(ip + l->addresses + l->address, (const uint8_t *)local + l->host, l->address) !=
