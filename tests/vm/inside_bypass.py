@@ -117,6 +117,12 @@ def daemon(keys):
                       f"address = {SERVER}:{PORT}\nservice = echo\ntransport = udp\n{keys}\n")
     with running(log, BUILD / "nbserved", "-c", config, ready=control.exists) as so_far:
         yield so_far
+        (stats,) = json.loads(must(BUILD / "nbctl", "-s", control, "stats", "--json"))["listeners"]
+        assert stats["udp"]["frames_in"] == (stats["udp"]["in"] if "af_xdp" in keys else 0), stats["udp"]
+
+
+def xdp_keys(mode):
+    return f"engine = af_xdp\nxdp-queues = card:0\nxdp-mode = {mode}"
 
 
 def give_to_dpdk(pci):
@@ -158,6 +164,8 @@ def measure_dpdk(devices):
 ROWS = (
     ("nbserved, epoll", lambda: daemon("engine = epoll")),
     ("nbserved, io_uring", lambda: daemon("engine = io_uring")),
+    ("nbserved, af_xdp, copy", lambda: daemon(xdp_keys("copy"))),
+    ("nbserved, af_xdp, zero-copy", lambda: daemon(xdp_keys("zero-copy"))),
     ("recvmmsg, bare", lambda: program("udp_echo", "batch", SERVER, PORT)),
     ("AF_XDP, copy, bare", lambda: program("xdp_echo", "copy", "card", PORT)),
     ("AF_XDP, zero-copy, bare", lambda: program("xdp_echo", "zero-copy", "card", PORT)),
