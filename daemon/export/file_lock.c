@@ -63,8 +63,8 @@ static int wait_for_lock(int fd, short type, const char *path, struct reason *re
 		if (clock_ns() >= end_ns)
 			return reason_set(reason, -EBUSY,
 					  "%s is in use: another process has locked it (as root, "
-					  "`lsof %s` shows which); end that, or let both have "
-					  "`read-only = yes`",
+					  "`lsof %s` shows which); end that, or, if it is an "
+					  "nbserved, set `read-only = yes` in both exports",
 					  path, path);
 		nanosleep(&pause, NULL);
 	}

@@ -58,7 +58,7 @@ static void listener_paused(struct worker *w, int error)
 			  l->name, strerror(error));
 	else if (error)
 		log_write(LOG_WARNING, l->name,
-			  "listener '%s': accept: %s; tried again until it succeeds", l->name,
+			  "listener '%s': accept: %s; the listener tries again", l->name,
 			  strerror(error));
 	else
 		log_write(LOG_INFO, l->name, "listener '%s': accepting again", l->name);

@@ -492,7 +492,7 @@ static uint16_t io_trim(struct nvme_command *d)
 /* The most frequent first. */
 static const struct nvme_verb io_verbs[] = {
 	{ NVME_READ, NVME_OP_read, io_check, io_fill },
-	{ NVME_WRITE, NVME_OP_write, io_check, NULL },
+	{ NVME_WRITE, NVME_OP_write, io_check, NULL /* its parts are written as they arrive */ },
 	{ NVME_FLUSH, NVME_OP_flush, io_check, io_flush },
 	{ NVME_WRITE_ZEROES, NVME_OP_write_zeroes, io_check, io_zero },
 	{ NVME_DSM, NVME_OP_trim, io_check, io_trim },

@@ -214,7 +214,7 @@ static bool receive_blocks(struct nvme_queue *q, const struct block_rest *rest, 
 	return true;
 }
 
-static bool receive_part(struct nvme_queue *q)
+static bool receive_and_write(struct nvme_queue *q)
 {
 	struct nvme_command *d = q->receiving;
 	struct block_rest rest;
@@ -255,7 +255,7 @@ __attribute__((noinline)) static bool nvme_receive_go_on(struct nvme_queue *q)
 		return receive_end(q);
 	if (d->status)
 		return receive_drop(q);
-	return d->verb->start ? receive_page(q) : receive_part(q);
+	return d->verb->start ? receive_page(q) : receive_and_write(q);
 }
 
 /* ---- Sending ---- */

@@ -388,4 +388,4 @@ def test_systemd_socket_activate_starts_it(tmp_path, loopback_ports):
         finally:
             process.terminate()
         assert process.wait(60) == 0
-        assert f"1 socket on {host}:{port} taken over" in process.stderr.read()
+        assert f"taken over 1 socket on {host}:{port}" in process.stderr.read()
