@@ -92,13 +92,12 @@ static void rdma_conn_tear_down(struct rdma_conn *r)
 		rdma_pair_gone(r->pair);
 }
 
-/* Tells the client that the connection has ended.  To reject one whose answer has been sent leaves
- * the kernel with an answer to repeat, for which rdma_destroy_id() waits for a minute. */
+/* Tells the client that the connection has ended. */
 static void rdma_conn_notify(struct rdma_conn *r)
 {
 	if (r->pair) /* the end of its socket tells it */
 		return;
-	if (r->answered)
+	if (r->state == RDMA_ENDED)
 		rdma_disconnect(r->id);
 	else
 		rdma_cm_reject(r->device->worker, r->id, "an error of the server");

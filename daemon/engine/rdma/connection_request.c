@@ -149,10 +149,7 @@ static int rdma_conn_answer(struct rdma_conn *r)
 {
 	struct rdma_conn_param accept = rdma_conn_param(r);
 
-	if (rdma_accept(r->id, &accept) < 0)
-		return -errno;
-	r->answered = true;
-	return 0;
+	return rdma_accept(r->id, &accept) < 0 ? -errno : 0;
 }
 
 static void rdma_conn_answered(struct rdma_conn *r, int rc)

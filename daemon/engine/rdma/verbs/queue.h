@@ -134,7 +134,6 @@ struct rdma_conn {
 	bool wants_receives; /* on the list rdma.wanting */
 	struct sockaddr_storage peer;
 	uint8_t responder_resources, initiator_depth; /* as the client asked */
-	bool answered;                                /* rdma_accept() has sent the answer */
 	bool reads;                                   /* device and client allow RDMA reads */
 };
 
