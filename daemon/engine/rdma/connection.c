@@ -189,8 +189,6 @@ void rdma_conn_flush(struct conn *c)
 		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
 		return;
 	}
-	if (unlikely(r->step)) /* its queue pair sends once the call has returned */
-		return;
 	/* Receives are posted first: a reply allows the client to send the next message, and iWARP
 	 * ends a connection whose message finds no receive. */
 	rdma_queue_refill(r);

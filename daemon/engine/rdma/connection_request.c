@@ -6,7 +6,6 @@
 #include "conn.h"
 #include "queue.h"
 #include "rdma_engine.h"
-#include "step.h"
 
 enum {
 	RDMA_RNR_RETRY = 7, /* of the client: without limit */
@@ -131,11 +130,10 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 	rdma_request_refuse(request, "no memory");
 }
 
-static struct rdma_conn_param rdma_conn_param(const struct rdma_conn *r)
+int rdma_conn_accept(struct rdma_conn *r)
 {
 	const struct ibv_device_attr *limits = &r->device->limits;
-
-	return (struct rdma_conn_param){
+	struct rdma_conn_param accept = {
 		.responder_resources = (uint8_t)MIN(r->responder_resources, limits->max_qp_rd_atom),
 		.initiator_depth = (uint8_t)MIN(r->initiator_depth, limits->max_qp_init_rd_atom),
 		.retry_count = RDMA_RETRY,
@@ -143,37 +141,10 @@ static struct rdma_conn_param rdma_conn_param(const struct rdma_conn *r)
 		.private_data = r->connect_data.reply,
 		.private_data_len = r->connect_data.reply_bytes,
 	};
-}
 
-static int rdma_conn_answer(struct rdma_conn *r)
-{
-	struct rdma_conn_param accept = rdma_conn_param(r);
-
-	return rdma_accept(r->id, &accept) < 0 ? -errno : 0;
-}
-
-static void rdma_conn_answered(struct rdma_conn *r, int rc)
-{
-	if (rc < 0) {
-		conn_failed(r->conn, -rc);
-		return;
-	}
+	r->reads = r->device->reads && accept.initiator_depth > 0;
+	if (rdma_accept(r->id, &accept) < 0)
+		return -errno;
 	rdma_conn_become(r, RDMA_ACCEPTED);
-	rdma_queue_want_receives(r);
-	conn_ready(r->conn);
-}
-
-/* Over RoCE rdma_accept() looks for the client's Ethernet address, as the step to RTR of a pair
- * does.  Over iWARP the client's TCP connection is there. */
-int rdma_conn_accept(struct rdma_conn *r)
-{
-	int rc;
-
-	r->reads = r->device->reads && rdma_conn_param(r).initiator_depth > 0;
-	if (r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
-		return rdma_step_start(r, rdma_conn_answer, rdma_conn_answered);
-	rc = rdma_conn_answer(r);
-	if (rc == 0)
-		rdma_conn_become(r, RDMA_ACCEPTED);
-	return rc;
+	return 0;
 }
