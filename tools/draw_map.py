@@ -40,7 +40,7 @@ PLACES = [
         (0, "readiness_accept"), (1, "worker_accepted"), (2, "worker_pause_accept"),
     ]),
     ("an NVMe/TCP initiator's write reaches a file, with `store = io_uring`", [
-        (0, "nvme_receive_go_on"), (1, "receive_part"), (2, "nvme_part_submit"), (3, "io_submit"),
+        (0, "nvme_receive_go_on"), (1, "receive_and_write"), (2, "nvme_part_submit"), (3, "io_submit"),
         (4, "file_uring_submit"), (5, "file_rw"), (6, "file_rw_on"),
     ]),
     ("SIGHUP reloads (with `--run` it ends the daemon)", [
