@@ -158,9 +158,18 @@ def conditions(rows):
     """Of the newest rows: those of other days have theirs from then, see update_page()."""
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         model = next((x.split(":")[1].strip() for x in f if x.startswith("model name")), "?")
-    return (f"{max(map(day_of, rows.all_visits()), default='no rows')}: Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}); generator and server on "
+    newest = max(map(day_of, rows.all_visits()), default="no rows")
+    return (f"{newest}: Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}){call_cost(rows)}; generator and server on "
             + ("CPUs of their own" if cpus_are_apart() else "one CPU")
             + f", rounds of random order; {control(rows)}")
+
+
+def call_cost(rows):
+    """What a system call takes, and the mitigation that it pays for: io_uring saves no more than its calls."""
+    if "call_ns" not in rows.extra:
+        return ""
+    meltdown = pathlib.Path("/sys/devices/system/cpu/vulnerabilities/meltdown").read_text().strip()
+    return f", a system call takes at most {rows.extra['call_ns']:.0f} ns (Meltdown: {meltdown})"
 
 
 def table(judged, when):

@@ -105,22 +105,25 @@ class Rows:
     def all_visits(self):
         return [visit for by_operation in self.visits.values() for visits in by_operation.values() for visit in visits]
 
-    def get(self, label, listener, figure):
-        """The median of the visits."""
-        if (label, listener) not in self.rows:
-            raise Missing(f"'{label}' was not measured on {listener}")
-        found = self.rows[label, listener]["values"].get(figure, {}).get("median")
-        if found is None:
-            raise Missing(f"'{label}' on {listener} has no {figure}")
-        return found
-
-    def of_visits(self, label, listener, figure):
+    def visits_to(self, label, listener):
         """In the order of the rounds.  An operation's rows all have the cost of the whole visit."""
         by_operation = self.visits.get((label, listener))
         if not by_operation:
             raise Missing(f"'{label}' was not measured on {listener}")
         visits = max(by_operation.values(), key=len)
         self.days.update(map(day_of, visits))
+        return visits
+
+    def get(self, label, listener, figure):
+        """The median of the visits."""
+        self.visits_to(label, listener)
+        found = self.rows[label, listener]["values"].get(figure, {}).get("median")
+        if found is None:
+            raise Missing(f"'{label}' on {listener} has no {figure}")
+        return found
+
+    def of_visits(self, label, listener, figure):
+        visits = self.visits_to(label, listener)
         found = [figure_of(v, figure) for v in visits]
         if not all(found):
             raise Missing(f"'{label}' on {listener} has no {figure}")
