@@ -169,6 +169,8 @@ static column_set answers(const struct result *r, const char *service)
 		for (unsigned i = 0; i < JUDGED_FAMILIES; i++)
 			if (i != JUDGED_SWITCHES && judged[i] != FIGURE_COUNT)
 				shown[COLUMN_FIGURES + judged[i]] = true;
+		/* A card's work for frames is no thread's. */
+		shown[COLUMN_FIGURES + at.group->host] |= !strcmp(at.row->row->engine, "af_xdp");
 		/* Busy workers let requests wait before the latency of p50 begins. */
 		shown[COLUMN_FIGURES + FIGURE_CYCLE] |=
 			!isnan(at.row->values[FIGURE_TURN_P99].median);

@@ -93,6 +93,7 @@ struct result_group {
 	const char *service, *label, *operation, *pair; /* borrowed; see struct measure */
 	char *title;                                    /* "nbd read: fio randread" */
 	enum figure figures[JUDGED_COUNT];              /* FIGURE_COUNT: not judged */
+	enum figure host;                               /* the cost of the whole host */
 	enum figure rate;                               /* of what the cost is divided by */
 	unsigned comparisons; /* whose intervals hold together, see verdict.h */
 	unsigned rounds;      /* the most that a row has in common with the first one */

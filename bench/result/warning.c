@@ -26,12 +26,12 @@ static char *list_text(json_t *list)
 }
 
 /* The listeners of which it is true in any load. */
-static char *listeners(const struct result *r, bool (*is)(const struct result_row *row))
+static char *listeners(const struct result *r, bool (*is)(const struct result_at *at))
 {
 	json_t *names = json_array();
 
 	for (struct result_at at = { 0 }; result_next(r, &at);)
-		if (is(at.row))
+		if (is(&at))
 			field_add_once(names, json_string(at.row->row->listener));
 	return list_text(names);
 }
@@ -103,22 +103,40 @@ static char *host_value(const struct result *r, const char *name, const char *co
 #define VISIT_IS(name, condition) \
 	static bool name(const struct measure *visit) { return (condition); }
 #define ROW_IS(name, condition) \
-	static bool name(const struct result_row *r) { return (condition); }
+	static bool name(const struct result_at *at) \
+	{ \
+		const struct result_row *r = at->row; \
+		return (condition); \
+	}
 VISIT_IS(was_throttled, field_uint(visit->conditions, "throttled") > 0)
 VISIT_IS(was_on_other_nodes, field_bool(visit->conditions, "other_nodes"))
 VISIT_IS(has_refused, visit->generator.refused_requests > 0)
 ROW_IS(is_elsewhere, r->row->generator.elsewhere)
-ROW_IS(is_by_ssh, is_elsewhere(r) && *field_text(r->row->conditions, "host_by_ssh"))
+ROW_IS(is_by_ssh, is_elsewhere(at) && *field_text(r->row->conditions, "host_by_ssh"))
 ROW_IS(shares_cpu, r->row->generator.shared_cpus > 0)
 ROW_IS(shares_core, r->row->generator.sibling_cpus > 0)
 ROW_IS(is_link_limit, r->link_limit)
 ROW_IS(is_generator_limit, r->generator_limit)
 ROW_IS(is_saturated, !isnan(figure_value(r->row, FIGURE_TURN_P99)))
-ROW_IS(is_beside_frames, !strcmp(r->row->engine, "af_xdp") &&
-       (double)r->row->frames_in < 0.99 * (double)r->row->datagrams_in)
+ROW_IS(is_of_frames, !strcmp(r->row->engine, "af_xdp"))
+ROW_IS(is_beside_frames, is_of_frames(at) && (double)r->row->frames_in < 0.99 * (double)r->row->datagrams_in)
 ROW_IS(does_not_add_up, r->row->generator.wall_ns && r->row->machine.total_ns &&
        r->row->machine.irq_time != IRQ_TIME_UNKNOWN && isnan(figure_value(r->row, FIGURE_OTHER)))
+ROW_IS(is_beside_generator, is_of_frames(at) && r->row->generator.wall_ns && !is_elsewhere(at) &&
+       !isnan(r->values[at->group->host].median))
 /* clang-format on */
+
+/* Is there a verdict on what the row's threads take, and not so by what the whole host does? */
+static bool is_otherwise_by_host(const struct result_at *at)
+{
+	double own = at->row->values[at->group->host].median;
+	double first = at->group->rows->values[at->group->host].median;
+	enum verdict_is is = at->row->verdicts[JUDGED_COST].is;
+
+	if (!is_of_frames(at) && strcmp(at->group->rows->row->engine, "af_xdp") != 0)
+		return false;
+	return (is == VERDICT_LESS && own >= first) || (is == VERDICT_MORE && own <= first);
+}
 
 static unsigned failed(const struct result_at *at, unsigned *ret_all)
 {
@@ -197,9 +215,9 @@ static double hole_share(const struct measure *row)
 	return 1 - (double)row->bytes_out / (double)row->bytes_read;
 }
 
-static bool reads_holes(const struct result_row *row)
+static bool reads_holes(const struct result_at *at)
 {
-	return hole_share(row->row) >= 0.1;
+	return hole_share(at->row->row) >= 0.1;
 }
 
 static char *holes(const struct result *r)
@@ -310,7 +328,7 @@ static char *minor(const struct result *r)
 static const struct kind {
 	const char *name;
 	char *(*text)(const struct result *r);
-	bool (*listeners)(const struct result_row *row);
+	bool (*listeners)(const struct result_at *at);
 	bool (*visits)(const struct measure *visit);
 	unsigned (*parts)(const struct result_at *at, unsigned *ret_all);
 	double least;
@@ -375,6 +393,14 @@ static const struct kind {
 	  .before = "Less than 99 % of the datagrams came to ",
 	  .after = " as frames, the others by the socket: is traffic steered to the queue of "
 		   "`xdp-queues` (`ethtool -n`)?" },
+	{ "host_otherwise", .listeners = is_otherwise_by_host, .of_figures = true,
+	  .before = "What the threads of ",
+	  .after =
+		  " save or add against the first row, the whole host does not (host/req, host/op or "
+		  "host/GB, by medians)." },
+	{ "host_with_generator", .listeners = is_beside_generator, .of_figures = true,
+	  .before = "The CPU time of the whole host beside that of ",
+	  .after = " has the generator's in it." },
 	{ "link_limit", .listeners = is_link_limit, .of_figures = true,
 	  .before = "The link was the limit of ", .after = ": rates there are the link's." },
 	{ "generator_limit", .listeners = is_generator_limit, .of_figures = true,

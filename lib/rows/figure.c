@@ -86,30 +86,44 @@ static double machine_share(const struct measure *row, double part_ns)
 	return ratio(part_ns * (double)row->machine.cpus, (double)row->machine.total_ns);
 }
 
+/* The time of the machine is counted in clock ticks.  A busy virtual machine loses some of them:
+ * the ticks of all kinds then add up to less than the interval, so all kinds are scaled up to it.
+ */
+static double tick_scale(const struct measure *row)
+{
+	double all = (double)row->interval_ns * (double)row->machine.cpus;
+	double total = (double)row->machine.total_ns;
+
+	return total > 0.5 * all && total < all ? all / total : 1;
+}
+
+static double busy_ns(const struct measure *row)
+{
+	const struct measure_machine *m = &row->machine;
+
+	return known(tick_scale(row) *
+		     ((double)m->total_ns - (double)m->idle_ns - (double)m->steal_ns));
+}
+
 /* CPU time of other programs: the busy time of the machine less that of the listener, and less that
  * of the generator if it is on the same machine.
  *
- * The busy time is counted in clock ticks.  A busy virtual machine loses some of them: the ticks of
- * all kinds then add up to less than the interval, so all kinds are scaled up to it.  Softirqs are
- * subtracted only where the kernel does not count them for threads; elsewhere they are part of the
- * threads' time and would be subtracted twice.
+ * Softirqs are subtracted only where the kernel does not count them for threads; elsewhere they are
+ * part of the threads' time and would be subtracted twice.
  *
  * NaN: the result is unknown, because the kernel does not tell where it counts softirqs, or because
  * the parts exceed the whole by more than the clock ticks and an error of 2 % explain. */
 static double other_ns(const struct measure *row)
 {
 	const struct measure_machine *m = &row->machine;
-	double all = (double)row->interval_ns * (double)m->cpus, total = (double)m->total_ns;
-	double scale = total > 0.5 * all && total < all ? all / total : 1;
-	double inexact = 0.02 * total + (double)m->cpus * 10 * NS_PER_MS;
+	double inexact = 0.02 * (double)m->total_ns + (double)m->cpus * 10 * NS_PER_MS;
 	double generator_ns = row->generator.elsewhere ? 0 : (double)row->generator.cpu_ns;
-	double other = scale * (total - (double)m->idle_ns - (double)m->steal_ns) -
-		       (double)row->cpu_ns - generator_ns;
+	double other = busy_ns(row) - (double)row->cpu_ns - generator_ns;
 
 	if (m->irq_time == IRQ_TIME_UNKNOWN && (double)m->softirq_ns > inexact)
 		return NAN;
 	if (m->irq_time == IRQ_TIME_APART)
-		other -= scale * (double)m->softirq_ns;
+		other -= tick_scale(row) * (double)m->softirq_ns;
 	return other < -inexact ? NAN : fmax(other, 0);
 }
 

@@ -77,6 +77,22 @@ FIGURE(CPU_PER_BYTE, RATIO(measure_serving_ns(row), bytes_of(row)),
 	.name = "cpu_ns_per_byte", .title = "CPU/GB", .unit = "ms", .words = "CPU per GB",
 	.meaning = "the same per byte received or sent; the column is per GB",
 	.scale = 1e3)
+FIGURE(HOST_PER_REQUEST, PER_REQUEST(busy_ns(row)),
+	.name = "machine_cpu_ns_per_request", .title = "host/req", .unit = "us",
+	.words = "CPU of the host per request",
+	.meaning = "busy time of all CPUs of the listener's host per request of the generator: interrupts, which are "
+		   "no thread's, and every program, so the generator, too, if it runs there",
+	.scale = 1e-3, .rank = 7)
+FIGURE(HOST_PER_OP, PER_OP(busy_ns(row)),
+	.name = "machine_cpu_ns_per_operation", .title = "host/op", .unit = "us",
+	.words = "CPU of the host per operation",
+	.meaning = "the same per operation of the listener",
+	.scale = 1e-3, .rank = 7)
+FIGURE(HOST_PER_BYTE, RATIO(busy_ns(row), bytes_of(row)),
+	.name = "machine_cpu_ns_per_byte", .title = "host/GB", .unit = "ms",
+	.words = "CPU of the host per GB",
+	.meaning = "the same per byte received or sent; the column is per GB",
+	.scale = 1e3, .rank = 7)
 FIGURE(KERNEL_SHARE, known(RATIO(row->kernel_cpu_ns, row->cpu_ns)),
 	.name = "kernel_threads_share", .title = "kthread", .unit = "%",
 	.words = "in the kernel's threads",

@@ -216,6 +216,60 @@ TEST(datagrams_beside_the_frames_are_said)
 	}
 }
 
+/* Two listeners, b with half of a's CPU time, on a host that was busy for so long with each. */
+TEST(a_host_that_contradicts_the_threads_is_said)
+{
+	static const int cost[][8] = { { 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000 },
+				       { 500, 500, 500, 500, 500, 500, 500, 500 } };
+	static const struct {
+		const char *engine;
+		uint64_t busy_ms[2];
+		bool elsewhere, is_shown, is_otherwise, has_generator;
+	} cases[] = {
+		{ "af_xdp", { 400, 300 }, false, true, false, true },
+		{ "af_xdp", { 400, 500 }, false, true, true, true },
+		{ "af_xdp", { 400, 500 }, true, true, true, false },
+		{ "af_xdp", { 0, 0 }, false, false, false, false },
+		{ "epoll", { 400, 500 }, false, false, false, false },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(measures_free) struct measures m = { 0 };
+		CLEANUP(result_free_p) struct result *r = NULL;
+		struct output out = { .width = 200 };
+		char *text;
+		size_t bytes;
+
+		for (unsigned j = 0; j < 16; j++) {
+			add_visits(&m, j % 2 ? "b" : "a", 1, cost[j % 2]);
+			m.rows[j]->visit.round = j / 2 + 1;
+			m.rows[j]->engine = j % 2 ? cases[i].engine : "epoll";
+			m.rows[j]->generator.wall_ns = NS_PER_S;
+			m.rows[j]->generator.elsewhere = cases[i].elsewhere;
+			if (cases[i].busy_ms[j % 2])
+				m.rows[j]->machine = (struct measure_machine){
+					.cpus = 2,
+					.total_ns = 2 * NS_PER_S,
+					.idle_ns = 1900 * NS_PER_MS -
+						   cases[i].busy_ms[j % 2] * NS_PER_MS,
+					.steal_ns = 100 * NS_PER_MS,
+				};
+		}
+		measures_merge(&m);
+		r = judged(&m);
+		assert_int_equal(r->groups[0].rows[1].verdicts[JUDGED_COST].is, VERDICT_LESS);
+		if (cases[i].busy_ms[1]) /* of 1,000 operations */
+			assert_float_equal(figure_median(m.rows[1], FIGURE_HOST_PER_OP),
+					   (double)cases[i].busy_ms[1] * 1000, 1e-6);
+		assert_int_equal(warned(r, "host_otherwise") != NULL, cases[i].is_otherwise);
+		assert_int_equal(warned(r, "host_with_generator") != NULL, cases[i].has_generator);
+		out.file = open_memstream(&text, &bytes);
+		print_result(&out, r, &m, COLUMNS_ANSWER);
+		fclose(out.file);
+		assert_int_equal(strstr(kept(text), " host") != NULL, cases[i].is_shown);
+	}
+}
+
 /* 1,000 requests of a generator that ran for so long, on a listener that counted so many. */
 TEST(a_count_of_requests_that_cannot_be_is_unknown)
 {
