@@ -129,8 +129,13 @@ struct engine {
 	void (*listen)(struct worker *w, struct acceptor *a, bool on);
 
 	/* Starts or stops accepting on w->accept.endpoints, which init() has bound; off also
-	 * unbinds them. NULL: the engine accepts from sockets (listen()). */
+	 * unbinds them. NULL: the engine accepts from sockets (listen()) alone.  init() may add
+	 * sockets at the endpoints to w->accept.acceptors, which have room for one at each. */
 	void (*accept)(struct worker *w, bool on);
+
+	/* The worker that is to serve a client with this address, whose socket w has accepted.
+	 * Optional: w is. */
+	struct worker *(*choose)(const struct worker *w, const struct sockaddr_storage *peer);
 
 	/* From now until the worker ends, runs op->done(op, 0, 0) on each turn that finds fd
 	 * readable.  0 or -errno. */

@@ -1,7 +1,8 @@
 /* A worker's listening sockets: accepting, pausing when descriptors run out, and closing them.  The
- * owner binds them; the worker owns their descriptors from its start to worker_end_accept().
- * Worker's thread.  See worker.h. */
+ * owner binds them, or the engine at its endpoints; the worker owns their descriptors from its
+ * start to worker_end_accept().  Worker's thread.  See worker.h. */
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,6 +46,44 @@ void worker_pause_accept(struct acceptor *a, int error)
 	worker_arm(w, &w->accept.timer, clock_ns() + WORKER_RETRY_NS);
 }
 
+/* A socket on its way to its worker. */
+struct worker_moved {
+	struct call call;
+	struct worker *worker;
+	int fd;
+};
+
+/* Runs on that worker or, if it has ended, on its owner's thread. */
+static void worker_moved(struct call *call)
+{
+	struct worker_moved *moved = container_of(call, struct worker_moved, call);
+	struct worker *w = moved->worker;
+
+	if (w->engine_state && !w->turn.stop)
+		conn_new(w, moved->fd);
+	else
+		close(moved->fd);
+	free(moved);
+}
+
+/* True: the socket is another worker's, or closed for lack of memory. */
+static bool worker_move(struct worker *w, int fd, const struct sockaddr_storage *peer)
+{
+	struct worker *to = peer ? w->engine->choose(w, peer) : w;
+	struct worker_moved *moved;
+
+	if (to == w)
+		return false;
+	moved = malloc(sizeof(*moved));
+	if (!moved) {
+		close(fd);
+		return true;
+	}
+	*moved = (struct worker_moved){ .call.fn = worker_moved, .worker = to, .fd = fd };
+	mailbox_post(&to->mailbox, &moved->call);
+	return true;
+}
+
 /* The arrival lasts for this call: open() of the service may use it in place of system calls. */
 void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer)
 {
@@ -57,6 +96,8 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 		if (unlikely(w->accept.paused))
 			w->owner->paused(w, 0);
 		w->accept.paused = false;
+		if (unlikely(w->engine->choose) && worker_move(w, fd, peer))
+			return;
 		w->accept.arrival = &arrival;
 		conn_new(w, fd);
 		w->accept.arrival = NULL;

@@ -194,7 +194,8 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 
 	sem_init(&w->thread.started, 0, 0);
 	sem_init(&w->thread.ended, 0, 0);
-	w->accept.acceptors = calloc(count + 1, sizeof(*w->accept.acceptors));
+	w->accept.acceptors =
+		calloc(count + w->accept.endpoint_count + 1, sizeof(*w->accept.acceptors));
 	if (rc < 0 || !w->accept.acceptors) {
 		for (unsigned i = 0; i < count; i++)
 			close(sockets[i].fd);

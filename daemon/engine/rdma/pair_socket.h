@@ -29,12 +29,11 @@ struct rdma_exchange {
 	unsigned interface;
 };
 
-/* Listening sockets at w->accept.endpoints.  An address where that is not possible
- * is logged; the connection manager serves it all the same. */
+/* Adds a socket at each of w->accept.endpoints to its acceptors.  An address where that is not
+ * possible is logged; the connection manager serves it all the same. */
 void rdma_exchanges_open(struct worker *w);
-/* Begins to accept, or closes the sockets. */
-void rdma_exchanges_accept(struct worker *w, bool on);
-void rdma_exchanges_close(struct worker *w);
+/* engine->listen(). */
+void rdma_exchange_listen(struct worker *w, struct acceptor *a, bool on);
 
 /* Functions of struct engine for a connection that is a socket. */
 int rdma_exchange_open(struct conn *c);

@@ -284,14 +284,7 @@ static void rdma_fini(struct worker *w)
 	rdma_conn_end_all(w->engine_state);
 	for (struct conn *c = w->conns; c; c = c->next)
 		rdma_conn_release(c);
-	rdma_exchanges_close(w);
 	rdma_close(w);
-}
-
-static void rdma_accept_on(struct worker *w, bool on)
-{
-	rdma_exchanges_accept(w, on);
-	rdma_cm_accept(w, on);
 }
 
 static const struct engine_remote rdma_engine_remote = {
@@ -316,7 +309,9 @@ const struct engine engine_rdma = {
 	.init = rdma_init,
 	.fini = rdma_fini,
 	.examine = rdma_examine,
-	.accept = rdma_accept_on,
+	.listen = rdma_exchange_listen,
+	.accept = rdma_cm_accept,
+	.choose = rdma_cm_choose,
 	.watch = rdma_watch,
 	.wait = rdma_wait,
 	.open = rdma_conn_open,

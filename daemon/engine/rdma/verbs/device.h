@@ -22,7 +22,6 @@
 struct rdma_cm;
 struct rdma_conn;
 struct rdma_device;
-struct rdma_exchanges;
 struct rdma_request;
 struct rdma_region;
 struct rdma_step;
@@ -80,7 +79,6 @@ struct rdma {
 	struct rdma_steps steps;  /* calls that wait for a thread */
 	unsigned steps_running;   /* threads */
 	unsigned unwatched;       /* turns since events other than completions were handled */
-	struct rdma_exchanges *exchanges; /* listening sockets; NULL: none */
 };
 
 /* A worker's use of a device.  Made when the worker starts, or with the first connection over a
