@@ -8,6 +8,11 @@ int file_prepare(struct export *e, bool *ret_made, struct reason *reason);
 void file_close(struct export *e);
 bool file_has_changed(const struct export *e, struct reason *reason);
 
+/* The members that these stores have in common. */
+#define FILE_STORE                                                                                 \
+	.file = true, .open = file_open, .prepare = file_prepare, .changed = file_has_changed,     \
+	.close = file_close
+
 /* Called by their attach() and detach(): open and close m->sync_fd.  0,
  * or -errno with the reason. */
 int file_attach(struct mount *m, struct reason *reason);

@@ -420,11 +420,7 @@ static void threads_detach(struct mount *m)
 
 const struct store store_file_threads = {
 	.name = "threads",
-	.file = true,
-	.open = file_open,
-	.prepare = file_prepare,
-	.changed = file_has_changed,
-	.close = file_close,
+	FILE_STORE,
 	.attach = threads_attach,
 	.detach = threads_detach,
 	.submit = threads_submit,
@@ -432,11 +428,7 @@ const struct store store_file_threads = {
 
 const struct store store_file_blocking = {
 	.name = "blocking",
-	.file = true,
-	.open = file_open,
-	.prepare = file_prepare,
-	.changed = file_has_changed,
-	.close = file_close,
+	FILE_STORE,
 	.attach = threads_attach,
 	.detach = threads_detach,
 	.submit = blocking_submit,

@@ -559,13 +559,9 @@ static void file_uring_submit(struct io *io)
 
 const struct store store_file_uring = {
 	.name = "io_uring",
-	.file = true,
+	FILE_STORE,
 	.batches = true,
 	.probe = ring_probe,
-	.open = file_open,
-	.prepare = file_prepare,
-	.changed = file_has_changed,
-	.close = file_close,
 	.attach = file_uring_attach,
 	.detach = file_uring_detach,
 	.submit = file_uring_submit,
