@@ -201,32 +201,6 @@ static int uring_init_buffers(struct worker *w, struct reason *reason)
 	return 0;
 }
 
-/* Does this kernel know multishot receive (Linux 6.0)?  Tried on a socket pair. */
-static int uring_probe_multishot(struct worker *w)
-{
-	struct uring *u = w->engine_state;
-	struct io_uring_sqe *sqe;
-	struct io_uring_cqe *cqe;
-	int fds[2], res = 0;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
-		return -errno;
-	close(fds[1]); /* the receive completes at once, with 0 */
-	sqe = ring_sqe(&u->ring);
-	io_uring_prep_recv_multishot(sqe, fds[0], NULL, 0, 0);
-	sqe->flags |= IOSQE_BUFFER_SELECT;
-	sqe->buf_group = URING_BUF_GROUP;
-	ring_op(sqe, NULL);
-	if (ring_try(&u->ring) == 0)
-		ring_enter(&u->ring, true, 0);
-	if (io_uring_peek_cqe(&u->ring.io, &cqe) == 0) {
-		res = cqe->res;
-		io_uring_cqe_seen(&u->ring.io, cqe);
-	}
-	close(fds[0]);
-	return res == -EINVAL ? -EINVAL : 0;
-}
-
 /* Does IOSQE_CQE_SKIP_SUCCESS suppress the completion of a complete send, and does a short send
  * report its bytes?  Tried on a socket pair with more data than fits. */
 static bool uring_probe_silence(struct worker *w)
@@ -263,14 +237,11 @@ static bool uring_probe_silence(struct worker *w)
 static void uring_probe_send_zc(struct worker *w)
 {
 	struct uring *u = w->engine_state;
-	struct io_uring_probe *probe;
 
 	u->zero_copy_min = ring_options(&w->options)->zero_copy_min;
 	if (!u->zero_copy_min)
 		return;
-	probe = io_uring_get_probe_ring(&u->ring.io);
-	u->zero_copy = probe && io_uring_opcode_supported(probe, IORING_OP_SENDMSG_ZC);
-	io_uring_free_probe(probe);
+	u->zero_copy = ring_knows(&u->ring, IORING_OP_SENDMSG_ZC);
 	u->lends = u->zero_copy && ring_locks_freely();
 	if (u->lends)
 		worker_feature(w, FEATURE_send_zc);
@@ -316,14 +287,10 @@ int uring_init(struct worker *w, struct reason *reason)
 	w->ring = &u->ring;
 	rc = uring_init_buffers(w, reason);
 	u->multishot = u->buf_ring && worker_wants(w, FEATURE_multishot_recv);
-	if (rc == 0 && u->multishot) {
-		/* Before buffers are provided: old kernels would consume one. */
-		rc = uring_probe_multishot(w);
-		if (rc < 0)
-			reason_set(reason, rc,
-				   "no multishot receive; engine = io_uring needs Linux "
-				   "6.0, use epoll or io_uring-poll");
-	}
+	if (rc == 0 && u->multishot && !ring_knows(&u->ring, IORING_OP_SEND_ZC))
+		rc = reason_set(reason, -ENOSYS,
+				"no multishot receive; engine = io_uring needs Linux 6.0, use "
+				"epoll or io_uring-poll");
 	if (rc < 0) {
 		uring_fini(w);
 		return rc;

@@ -120,6 +120,11 @@ static uint8_t ring_last_opcode(struct ring *r)
 	return last;
 }
 
+bool ring_knows(struct ring *r, uint8_t opcode)
+{
+	return ring_last_opcode(r) >= opcode;
+}
+
 int ring_restrict(struct ring *r, unsigned uses)
 {
 	struct io_uring_restriction list[RING_RESTRICTIONS_MAX];

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "udp.h"
 
@@ -296,38 +295,11 @@ static int uring_udp_init_buffers(struct uring_udp *u, struct worker *w, struct 
 				  "no ring of provided buffers (%s); engine = io_uring needs Linux "
 				  "6.0 for datagrams, use epoll or io_uring-poll",
 				  strerror(-rc));
+	if (!ring_knows(&u->udp.ring, IORING_OP_SEND_ZC))
+		return reason_set(reason, -ENOSYS,
+				  "no multishot receive of datagrams; engine = io_uring needs "
+				  "Linux 6.0 for them, use epoll or io_uring-poll");
 	worker_feature(w, FEATURE_buffer_ring);
-	return 0;
-}
-
-/* Does this kernel know multishot recvmsg (Linux 6.0)?  Tried on a socket without data: such a
- * kernel completes at once, and not with EINVAL. */
-static int uring_udp_probe(struct uring_udp *u, struct worker *w, struct reason *reason)
-{
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), res = 0;
-	struct io_uring_cqe *cqe;
-	struct io_uring_sqe *sqe;
-
-	if (fd < 0)
-		return reason_set(reason, -errno, "socket: %s", strerror(errno));
-	shutdown(fd, SHUT_RDWR);
-	sqe = ring_sqe(&u->udp.ring);
-	io_uring_prep_recvmsg_multishot(sqe, fd, &u->shape, MSG_DONTWAIT);
-	sqe->flags |= IOSQE_BUFFER_SELECT;
-	sqe->buf_group = URING_UDP_GROUP;
-	ring_op(sqe, NULL);
-	if (ring_try(&u->udp.ring) == 0)
-		ring_enter(&u->udp.ring, false, 0);
-	if (io_uring_peek_cqe(&u->udp.ring.io, &cqe) == 0) {
-		res = cqe->res;
-		io_uring_cqe_seen(&u->udp.ring.io, cqe);
-	}
-	close(fd);
-	if (res == -EINVAL || res == -EACCES)
-		return reason_set(
-			reason, res,
-			"no multishot receive of datagrams; engine = io_uring needs Linux "
-			"6.0 for them, use epoll or io_uring-poll");
 	worker_feature(w, FEATURE_multishot_recvmsg);
 	return 0;
 }
@@ -357,8 +329,6 @@ static int uring_udp_init(struct worker *w, struct reason *reason)
 		return rc;
 	}
 	rc = uring_udp_init_buffers(u, w, reason);
-	if (rc == 0)
-		rc = uring_udp_probe(u, w, reason);
 	if (rc == 0)
 		rc = udp_init(&u->udp, uring_udp_send, reason);
 	if (rc < 0) {
