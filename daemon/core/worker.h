@@ -164,6 +164,7 @@ enum worker_requested {
 	REQUEST_DRAIN,
 	REQUEST_IDLE_TIMEOUT, /* value: options.idle_timeout_ns */
 	REQUEST_PEERS_MAX,    /* value: options.peers_max */
+	REQUEST_FLUSH_COUNTERS,
 	REQUEST_COUNT
 };
 struct worker_request {
@@ -307,6 +308,7 @@ struct worker_thread {
 	uint64_t created_ns;
 	sem_t started; /* posted by the thread when it has started or failed to (start_reason) */
 	sem_t ended;   /* posted by the thread as its last action */
+	sem_t flushed; /* posted by the thread for each REQUEST_FLUSH_COUNTERS */
 	int start_result;
 	struct reason start_reason;
 	/* The export that it is opening while it starts; NULL: none. */
@@ -363,7 +365,7 @@ struct worker {
 	/* The worker may sleep with sends whose results it has not reaped: its
 	 * counters then lag behind. */
 	_Atomic bool counters_lag;
-	_Atomic bool flush_asked; /* the worker has not answered a worker_flush_add() yet */
+	bool flush_asked; /* owner's thread: worker_flush_await() has to wait */
 	/* the worker sleeps, or is about to: the watchdog expects no turns */
 	_Atomic bool idle;
 	struct stats stats __attribute__((aligned(CACHE_LINE)));

@@ -29,15 +29,12 @@ int worker_start_and_wait(struct worker *w, const struct worker_socket *sockets,
  * worker_requested; 0 if the request has none. */
 void worker_request(struct worker *w, enum worker_requested which, uint64_t value);
 
-/* Makes the counters of idle workers exact: worker_flush_add() has a worker that sleeps with
- * unreaped completions (`counters_lag`) count them; worker_flush_await() waits for all such
- * workers, some milliseconds at most.  A worker that has not answered since the last time is
+/* Has a sleeping worker with unreaped completions (`counters_lag`) count them, so that its counters
+ * are exact.  worker_flush_begin() returns at once; worker_flush_await() waits for the worker until
+ * end_ns (CLOCK_MONOTONIC).  A worker that has not carried out an earlier request hangs: it is
  * neither asked nor waited for. */
-struct worker_flush;
-struct worker_flush *worker_flush_new(void); /* NULL: no memory; the other two accept NULL */
-void worker_flush_add(struct worker *w, struct worker_flush *s);
-void worker_flush_await(
-	struct worker_flush *s); /* also frees it once the last worker has answered */
+void worker_flush_begin(struct worker *w);
+void worker_flush_await(struct worker *w, uint64_t end_ns);
 
 /* Finds out which features the engine gets on this host with these options, by
  * starting and stopping a worker without sockets.  0 and a mask of enum

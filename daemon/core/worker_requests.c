@@ -12,46 +12,25 @@
 #include "worker.h"
 #include "worker_owner.h"
 
-/* Begins to carry out a request: returns its worker and its value. */
-static struct worker *worker_request_take(struct call *call, uint64_t *ret_value)
+static void worker_do_serve(struct worker *w, uint64_t value)
 {
-	struct worker_request *r = container_of(call, struct worker_request, call);
-
-	struct worker *w = r->worker;
-
-	/* From here on the request may be posted again.  The value is read after that store, so
-	 * that a value set meanwhile is not lost: it posts the request again. */
-	atomic_store(&r->posted, false);
-	*ret_value = atomic_load(&r->value);
-	return w;
-}
-
-static void worker_do_listen(struct call *call)
-{
-	uint64_t value;
-	struct worker *w = worker_request_take(call, &value);
-
+	(void)value;
 	if (w->engine->accept)
 		w->engine->accept(w, true);
 	for (unsigned i = 0; i < w->accept.count; i++)
 		w->engine->listen(w, &w->accept.acceptors[i], true);
 }
 
-static void worker_do_accept_waiting(struct call *call)
+static void worker_do_accept_waiting(struct worker *w, uint64_t value)
 {
-	uint64_t value;
-	struct worker *w = worker_request_take(call, &value);
-
+	(void)value;
 	for (unsigned i = 0; i < w->accept.count; i++)
 		if (!w->accept.acceptors[i].paused)
 			worker_accept_queued(&w->accept.acceptors[i]);
 }
 
-static void worker_do_drain(struct call *call)
+static void worker_do_drain(struct worker *w, uint64_t deadline_ns)
 {
-	uint64_t deadline_ns;
-	struct worker *w = worker_request_take(call, &deadline_ns);
-
 	w->drain.on = true;
 	w->drain.deadline_ns = deadline_ns;
 	if (!w->engine->connectionless) /* see worker_end_accept() */
@@ -68,51 +47,66 @@ static void worker_do_drain(struct call *call)
 	}
 }
 
-static void worker_do_idle_timeout(struct call *call)
+static void worker_do_idle_timeout(struct worker *w, uint64_t timeout_ns)
 {
-	uint64_t timeout_ns;
-	struct worker *w = worker_request_take(call, &timeout_ns);
-
 	w->options.idle_timeout_ns = timeout_ns;
 	for (struct conn *c = w->conns; c; c = c->next)
 		worker_arm(w, &c->due.timer, 0); /* conn_due() arms it for the right time */
 }
 
-static void worker_do_peers_max(struct call *call)
+static void worker_do_peers_max(struct worker *w, uint64_t max)
 {
-	uint64_t max;
-	struct worker *w = worker_request_take(call, &max);
-
 	w->options.peers_max = max;
 }
 
-/* The turn ends first; worker_serve() then sees the flag and tears the worker down. */
-static void worker_do_stop(struct call *call)
+/* This turn has reaped all completions before it runs requests, so every finished send is counted
+ * when the owner gets the answer. */
+static void worker_do_flush_counters(struct worker *w, uint64_t value)
 {
-	uint64_t value;
+	(void)value;
+	if (w->engine->flush_counters)
+		w->engine->flush_counters(w);
+	sem_post(&w->thread.flushed);
+}
 
-	worker_request_take(call, &value)->turn.stop = true;
+/* The turn ends first; worker_serve() then sees the flag and tears the worker down. */
+static void worker_do_stop(struct worker *w, uint64_t value)
+{
+	(void)value;
+	w->turn.stop = true;
+}
+
+static void worker_run_request(struct call *call)
+{
+	static void (*const run[])(struct worker * w, uint64_t value) = {
+		[REQUEST_STOP] = worker_do_stop,
+		[REQUEST_SERVE] = worker_do_serve,
+		[REQUEST_ACCEPT_WAITING] = worker_do_accept_waiting,
+		[REQUEST_DRAIN] = worker_do_drain,
+		[REQUEST_IDLE_TIMEOUT] = worker_do_idle_timeout,
+		[REQUEST_PEERS_MAX] = worker_do_peers_max,
+		[REQUEST_FLUSH_COUNTERS] = worker_do_flush_counters,
+	};
+	struct worker_request *r = container_of(call, struct worker_request, call);
+	struct worker *w = r->worker;
+
+	/* From here on the owner may post the request again.  The value is read after this store: a
+	 * value that the owner sets later is not lost, because the owner then posts it. */
+	atomic_store(&r->posted, false);
+	run[r - w->requests](w, atomic_load(&r->value));
 }
 
 /* Runs on the owner's thread.  The value is stored before `posted` is tested: either this posts the
  * call, or the call that is posted already reads the new value. */
 void worker_request(struct worker *w, enum worker_requested which, uint64_t value)
 {
-	static void (*const run[])(struct call *) = {
-		[REQUEST_STOP] = worker_do_stop,
-		[REQUEST_SERVE] = worker_do_listen,
-		[REQUEST_ACCEPT_WAITING] = worker_do_accept_waiting,
-		[REQUEST_DRAIN] = worker_do_drain,
-		[REQUEST_IDLE_TIMEOUT] = worker_do_idle_timeout,
-		[REQUEST_PEERS_MAX] = worker_do_peers_max,
-	};
 	struct worker_request *r = &w->requests[which];
 
 	atomic_store(&r->value, value);
 	if (atomic_exchange(&r->posted, true))
 		return;
 	r->worker = w;
-	r->call.fn = run[which];
+	r->call.fn = worker_run_request;
 	mailbox_post(&w->mailbox, &r->call);
 }
 
@@ -127,82 +121,21 @@ void worker_call(struct worker *w, struct call *call)
 	mailbox_post(&w->mailbox, call);
 }
 
-/* ---- Flushing counters ---- */
-
-enum { FLUSH_WAIT_NS = 50 * NS_PER_MS };
-
-struct worker_flush {
-	/* one held by the caller, and one by each worker that has not answered */
-	_Atomic unsigned references;
-	unsigned asked;
-	sem_t answered;
-};
-
-struct flush_call {
-	struct call call;
-	struct worker_flush *flush;
-	struct worker *worker;
-};
-
-struct worker_flush *worker_flush_new(void)
+void worker_flush_begin(struct worker *w)
 {
-	struct worker_flush *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return NULL;
-	s->references = 1;
-	sem_init(&s->answered, 0, 0);
-	return s;
+	w->flush_asked = atomic_load(&w->counters_lag) &&
+			 !atomic_load(&w->requests[REQUEST_FLUSH_COUNTERS].posted);
+	if (!w->flush_asked)
+		return;
+	while (sem_trywait(&w->thread.flushed) == 0)
+		; /* the answer came too late for the last worker_flush_await() */
+	worker_request(w, REQUEST_FLUSH_COUNTERS, 0);
 }
 
-static void counter_flush_put(struct worker_flush *s)
+void worker_flush_await(struct worker *w, uint64_t end_ns)
 {
-	if (atomic_fetch_sub(&s->references, 1) > 1)
-		return;
-	sem_destroy(&s->answered);
-	free(s);
-}
-
-/* Runs from the mailbox, when this turn has reaped all completions: so every send is counted. */
-static void worker_do_flush_counters(struct call *call)
-{
-	struct flush_call *c = container_of(call, struct flush_call, call);
-
-	if (c->worker->engine->flush_counters)
-		c->worker->engine->flush_counters(c->worker);
-	atomic_store(&c->worker->flush_asked, false);
-	sem_post(&c->flush->answered);
-	counter_flush_put(c->flush);
-	free(c);
-}
-
-/* Asks w to reap and count its finished sends.  Only the answer clears `flush_asked`, so a worker
- * that hangs is asked once, and costs one allocation. */
-void worker_flush_add(struct worker *w, struct worker_flush *s)
-{
-	struct flush_call *c;
-
-	if (!s || !atomic_load(&w->counters_lag) || atomic_load(&w->flush_asked))
-		return;
-	c = malloc(sizeof(*c));
-	if (!c)
-		return;
-	atomic_store(&w->flush_asked, true);
-	*c = (struct flush_call){ .call.fn = worker_do_flush_counters, .flush = s, .worker = w };
-	atomic_fetch_add(&s->references, 1);
-	s->asked++;
-	mailbox_post(&w->mailbox, &c->call);
-}
-
-void worker_flush_await(struct worker_flush *s)
-{
-	uint64_t end_ns = clock_ns() + FLUSH_WAIT_NS;
-
-	if (!s)
-		return;
-	for (; s->asked > 0; s->asked--)
-		sem_wait_until(&s->answered, end_ns);
-	counter_flush_put(s);
+	if (w->flush_asked)
+		sem_wait_until(&w->thread.flushed, end_ns);
 }
 
 /* ---- ListConnections ---- */

@@ -159,6 +159,7 @@ static void worker_free(struct worker *w)
 	mailbox_fini(&w->mailbox);
 	sem_destroy(&w->thread.started);
 	sem_destroy(&w->thread.ended);
+	sem_destroy(&w->thread.flushed);
 }
 
 /* May be called again after -ETIMEDOUT, as the semaphore is posted once at most.  A worker that has
@@ -194,6 +195,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 
 	sem_init(&w->thread.started, 0, 0);
 	sem_init(&w->thread.ended, 0, 0);
+	sem_init(&w->thread.flushed, 0, 0);
 	w->accept.acceptors =
 		calloc(count + w->accept.endpoint_count + 1, sizeof(*w->accept.acceptors));
 	if (rc < 0 || !w->accept.acceptors) {

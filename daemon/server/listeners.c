@@ -9,6 +9,8 @@
 #include "socket.h"
 #include "util.h"
 
+enum { FLUSH_WAIT_NS = 50 * NS_PER_MS };
+
 void listeners_begin(struct listeners *all, const struct config *next)
 {
 	uint64_t now = clock_ns();
@@ -156,14 +158,17 @@ void listeners_free(struct listeners *all)
 
 /* ---- Workers: counters, life, and the threads that work for them ---- */
 
+/* Asks all workers before it waits for the first. */
 void listeners_flush_counters(struct listeners *all)
 {
-	struct worker_flush *flush = worker_flush_new();
+	uint64_t end_ns = clock_ns() + FLUSH_WAIT_NS;
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i]->worker_count; j++)
-			worker_flush_add(&all->list[i]->workers[j], flush);
-	worker_flush_await(flush);
+			worker_flush_begin(&all->list[i]->workers[j]);
+	for (unsigned i = 0; i < all->count; i++)
+		for (unsigned j = 0; j < all->list[i]->worker_count; j++)
+			worker_flush_await(&all->list[i]->workers[j], end_ns);
 }
 
 /* Is the worker alive: does it sleep in wait(), or has it made a turn since the last call? */

@@ -50,7 +50,7 @@ bool listeners_are_busy(const struct listeners *all);
  * next process can take them. */
 void listeners_unlock(struct listeners *all);
 
-/* Makes the counters of idle workers exact: see worker_flush_add(). */
+/* Makes the counters of idle workers exact: see worker_flush_begin(). */
 void listeners_flush_counters(struct listeners *all);
 
 /* Is every worker alive: has it made a turn since the last call, or does it sleep in its engine's
