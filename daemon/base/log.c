@@ -177,17 +177,20 @@ void log_connection(int level, const char *listener, uint64_t connection, const 
 	va_end(args);
 }
 
-int log_limited(struct log_limit *limit, unsigned *ret_missed)
+bool log_limited(struct log_limit *limit)
 {
 	uint64_t now = clock_ns(), since = atomic_load(&limit->window_ns);
+	unsigned missed;
 
 	if (now - since >= NS_PER_S &&
 	    atomic_compare_exchange_strong(&limit->window_ns, &since, now))
 		atomic_store(&limit->written, 0);
-	if (atomic_fetch_add(&limit->written, 1) < LOG_BURST) {
-		*ret_missed = atomic_exchange(&limit->missed, 0);
-		return 1;
+	if (atomic_fetch_add(&limit->written, 1) >= LOG_BURST) {
+		atomic_fetch_add(&limit->missed, 1);
+		return false;
 	}
-	atomic_fetch_add(&limit->missed, 1);
-	return 0;
+	missed = atomic_exchange(&limit->missed, 0);
+	if (missed)
+		log_info("%u message%s like the next one not logged", missed, plural(missed));
+	return true;
 }

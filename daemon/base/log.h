@@ -3,6 +3,7 @@
  *
  * Form of a message: what, object, why: `listener 'nbd': bind 0.0.0.0:10809: Address in use`. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include <syslog.h>
 
@@ -15,6 +16,10 @@ int log_get_level(void);
 void log_write(int level, const char *listener, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* log_write() about a listener, whose name it puts before the message and evaluates twice. */
+#define log_listener(level, name, format, ...)                                                     \
+	log_write(level, name, "listener '%s': " format, name, ##__VA_ARGS__)
+
 /* log_write() about one connection: adds the fields CONNECTION= and PEER=. */
 void log_connection(int level, const char *listener, uint64_t connection, const char *peer,
 		    const char *format, ...) __attribute__((format(printf, 5, 6)));
@@ -24,10 +29,10 @@ void log_connection(int level, const char *listener, uint64_t connection, const 
 #define log_info(...)    log_write(LOG_INFO, NULL, __VA_ARGS__)
 #define log_debug(...)   log_write(LOG_DEBUG, NULL, __VA_ARGS__)
 
-/* Limits how often a message is logged: several in a row, then one a second.  The caller keeps a
- * zeroed static struct.  True: write the message; *ret_missed were suppressed since the last. */
+/* Limits how often a message is logged, to ten in a second.  The caller keeps a zeroed static
+ * struct.  True: write the message; the number that was not written before it has been logged. */
 struct log_limit {
 	_Atomic uint64_t window_ns;
 	_Atomic unsigned written, missed;
 };
-int log_limited(struct log_limit *limit, unsigned *ret_missed);
+bool log_limited(struct log_limit *limit);

@@ -102,9 +102,8 @@ static void conn_log(const struct conn *c, int level, const char *what)
 	static struct log_limit limit;
 	struct worker *w = c->worker;
 	char peer[ADDRESS_TEXT_MAX];
-	unsigned missed; /* ends not logged; all are counted */
 
-	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limit, &missed)))
+	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limit)))
 		return;
 	conn_peer(c, peer);
 	log_connection(level, w->listener, c->id, peer,
@@ -118,9 +117,8 @@ void conn_log_test(const struct conn *c, const char *options)
 	static struct log_limit limit;
 	const struct worker *w = c->worker;
 	char peer[ADDRESS_TEXT_MAX];
-	unsigned missed;
 
-	if (!log_limited(&limit, &missed))
+	if (!log_limited(&limit))
 		return;
 	conn_peer(c, peer);
 	log_connection(LOG_INFO, w->listener, c->id, peer, "listener '%s': test of %s from %s: %s",
@@ -130,12 +128,11 @@ void conn_log_test(const struct conn *c, const char *options)
 void conn_warn(const struct conn *c, const char *format, ...)
 {
 	static struct log_limit limit;
-	unsigned missed;
 	char peer[ADDRESS_TEXT_MAX], text[CONN_WARNING_MAX];
 	const struct worker *w = c->worker;
 	va_list args;
 
-	if (!log_limited(&limit, &missed))
+	if (!log_limited(&limit))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);

@@ -221,13 +221,12 @@ void session_twin_put(struct session_twin *twin)
 void session_twin_missing(const struct conn *c)
 {
 	static struct log_limit limit;
-	unsigned missed;
 
-	if (log_limited(&limit, &missed))
-		log_write(LOG_NOTICE, c->worker->listener,
-			  "listener '%s': a client asks for a test over UDP: no listener with "
-			  "`transport = udp`, `service = %s` and this address and port serves here",
-			  c->worker->listener, c->worker->service->name);
+	if (log_limited(&limit))
+		log_listener(
+			LOG_NOTICE, c->worker->listener,
+			"a client asks for a test over UDP: no listener with `transport = udp`, `service = %s` and this address and port serves here",
+			c->worker->service->name);
 }
 
 void sessions_lock(struct sessions *sessions)

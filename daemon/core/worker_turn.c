@@ -166,14 +166,12 @@ void worker_wait_failed(struct worker *w, const char *call, int error)
 {
 	static struct log_limit limit;
 	const struct timespec pause = { .tv_nsec = WORKER_RETRY_NS };
-	unsigned missed;
 
 	if (error == EINTR)
 		return;
-	if (log_limited(&limit, &missed))
-		log_write(LOG_ERR, w->listener,
-			  "listener '%s': %s: %s; tried again until it succeeds", w->listener, call,
-			  strerror(error));
+	if (log_limited(&limit))
+		log_listener(LOG_ERR, w->listener, "%s: %s; tried again until it succeeds", call,
+			     strerror(error));
 	/* The failed wait did not report the mailbox, in which a request to stop may wait. */
 	w->turn.due |= WORKER_DUE_CALLS;
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);

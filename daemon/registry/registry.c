@@ -59,29 +59,18 @@ const struct store *const stores[] = {
 };
 /* clang-format on */
 
-const struct service *registry_service(const char *name)
-{
-	for (unsigned i = 0; services[i]; i++)
-		if (!strcmp(services[i]->name, name))
-			return services[i];
-	return NULL;
-}
-
-const struct engine *registry_engine(const char *name)
-{
-	for (unsigned i = 0; engines[i]; i++)
-		if (!strcmp(engines[i]->name, name))
-			return engines[i];
-	return NULL;
-}
-
-const struct store *registry_store(const char *name)
-{
-	for (unsigned i = 0; stores[i]; i++)
-		if (!strcmp(stores[i]->name, name))
-			return stores[i];
-	return NULL;
-}
+#define FIND(kind)                                                                                 \
+	const struct kind *registry_##kind(const char *name)                                       \
+	{                                                                                          \
+		unsigned i = 0;                                                                    \
+                                                                                                   \
+		while (kind##s[i] && strcmp(kind##s[i]->name, name) != 0)                          \
+			i++;                                                                       \
+		return kind##s[i];                                                                 \
+	}
+FIND(service)
+FIND(engine)
+FIND(store)
 
 static bool is_variant(const struct engine *variant, const struct engine *engine)
 {

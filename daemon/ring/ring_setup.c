@@ -153,21 +153,21 @@ int ring_restrict(struct ring *r, unsigned uses)
 char ring_mappings;
 #endif
 
-/* From the best to the least; each needs a newer kernel than the next one (6.1, 5.19, 5.6). */
+/* The best first: for Linux 6.1, and for 5.19, the oldest that is supported. */
 static const unsigned ring_setups[] = {
 	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER |
 		IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
 	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN |
 		IORING_SETUP_TASKRUN_FLAG,
-	IORING_SETUP_CQSIZE,
 };
 
 /* The kernel's thread, and the worker on another CPU, look for work so long before they sleep. */
 enum { SQPOLL_IDLE_MS = 1000 };
 
+/* For Linux 6.0, and for 5.19. */
 static const unsigned ring_setups_sqpoll[] = {
 	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER,
-	IORING_SETUP_CQSIZE,
+	IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL,
 };
 
 /* Drops the flags that key `features` switches off.  Without deferred task work COOP_TASKRUN at
@@ -219,6 +219,12 @@ static int ring_unavailable(struct reason *reason, int error)
 			reason, error,
 			"this kernel has no io_uring; use engine = epoll and store = threads, or a "
 			"kernel from Linux 5.19 on with CONFIG_IO_URING");
+	case EINVAL:
+		return reason_set(
+			reason, error,
+			"the kernel refuses the options of the ring: it is older than Linux "
+			"5.19, or the CPU of `sqpoll` is not available; use engine = epoll, "
+			"or another CPU");
 	case EPERM:
 	case EACCES:
 		return reason_set(reason, error,
@@ -305,10 +311,6 @@ static int ring_prepare(struct ring *r, unsigned uses, struct reason *reason)
 
 	r->sq_flags = r->io.sq.kflags;
 	ring_fill_array(r);
-	if (!(r->features & IORING_FEAT_EXT_ARG) || !(r->features & IORING_FEAT_NODROP))
-		return reason_set(reason, -ENOSYS,
-				  "this kernel's io_uring is too old; use engine = "
-				  "epoll, or Linux 5.19 or newer");
 	if (uses & RING_ZERO_COPY)
 		rc = ring_zcrx_open(r, reason);
 	if (rc < 0)

@@ -413,8 +413,8 @@ void binding_listen(struct worker *w, const char *listener)
 		int rc = socket_start(a->fd, a->late);
 
 		if (rc < 0)
-			log_write(LOG_ERR, listener, "listener '%s': %s: %s", listener,
-				  a->late ? "bind" : "listen", strerror(-rc));
+			log_listener(LOG_ERR, listener, "%s: %s", a->late ? "bind" : "listen",
+				     strerror(-rc));
 	}
 }
 

@@ -320,8 +320,7 @@ void fdstore_store(struct listener *l)
 	if (!f->max || l->state != LISTENER_SERVING)
 		return;
 	if (l->endpoints) {
-		log_write(LOG_INFO, l->name,
-			  "listener '%s': RDMA addresses cannot be kept over a restart", l->name);
+		log_listener(LOG_INFO, l->name, "RDMA addresses cannot be kept over a restart");
 		return;
 	}
 	for (unsigned i = 0; i < l->address_count; i++) {
@@ -332,10 +331,9 @@ void fdstore_store(struct listener *l)
 			continue;
 		rc = fdstore_store_address(l, i, f->max - MIN(total, f->max), &count);
 		if (rc < 0)
-			log_write(LOG_WARNING, l->name,
-				  "listener '%s': %s is not kept over a restart: %s%s", l->name,
-				  l->addresses[i].text, strerror(-rc),
-				  rc == -E2BIG ? " (raise FileDescriptorStoreMax=)" : "");
+			log_listener(LOG_WARNING, l->name, "%s is not kept over a restart: %s%s",
+				     l->addresses[i].text, strerror(-rc),
+				     rc == -E2BIG ? " (raise FileDescriptorStoreMax=)" : "");
 		l->stored_count += count;
 		total += count;
 	}

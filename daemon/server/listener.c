@@ -87,10 +87,10 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 			snprintf(why, sizeof(why), "export '%s' has %llu request%s in flight; ",
 				 w->mounts[i].export->name, count, plural(count));
 	}
-	log_write(LOG_ERR, l->name,
-		  "listener '%s': worker %u (thread %d) does not end: %sthe files "
-		  "/proc/%d/task/*/stack show where its threads wait",
-		  l->name, index, w->thread.tid, why, getpid());
+	log_listener(LOG_ERR, l->name,
+		     "worker %u (thread %d) does not end: %sthe files /proc/%d/task/*/stack show "
+		     "where its threads wait",
+		     index, w->thread.tid, why, getpid());
 }
 
 /* Waits in slices, each of which feeds the watchdog if it is due. */
@@ -223,13 +223,12 @@ static void log_certificate(const struct listener *l)
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
 
 	if (certificate->shared_keys)
-		log_write(LOG_INFO, l->name,
-			  "listener '%s': new clients need one of %u shared key%s", l->name,
-			  certificate->shared_keys, plural(certificate->shared_keys));
+		log_listener(LOG_INFO, l->name, "new clients need one of %u shared key%s",
+			     certificate->shared_keys, plural(certificate->shared_keys));
 	else
-		log_write(LOG_INFO, l->name,
-			  "listener '%s': new clients get the certificate of %s, for %lld days",
-			  l->name, certificate->subject, (long long)tls_days_left(certificate));
+		log_listener(LOG_INFO, l->name,
+			     "new clients get the certificate of %s, for %lld days",
+			     certificate->subject, (long long)tls_days_left(certificate));
 }
 
 const struct mount *listener_mount_of(const struct listener *l, const struct server_export *x)
@@ -247,19 +246,19 @@ static void log_shortfalls(const struct listener *l)
 		struct reason shortfall = m ? export_shortfall(m) : (struct reason){ "" };
 
 		if (shortfall.text[0])
-			log_write(LOG_NOTICE, l->name, "listener '%s': export '%s': %s", l->name,
-				  m->export->name, shortfall.text);
+			log_listener(LOG_NOTICE, l->name, "export '%s': %s", m->export->name,
+				     shortfall.text);
 	}
 }
 
 void listener_log(const struct listener *l)
 {
 	for (unsigned i = 0; i < l->address_count; i++)
-		log_write(LOG_INFO, l->name, "listener '%s': %s on %s%s over %s, %u worker%s",
-			  l->name, l->config->service->name,
-			  l->config->transport == &transport_udp ? "udp " : "",
-			  l->addresses[i].text, l->engine->name, l->worker_count,
-			  plural(l->worker_count));
+		log_listener(LOG_INFO, l->name, "%s on %s%s over %s, %u worker%s",
+			     l->config->service->name,
+			     l->config->transport == &transport_udp ? "udp " : "",
+			     l->addresses[i].text, l->engine->name, l->worker_count,
+			     plural(l->worker_count));
 	log_shortfalls(l);
 }
 
@@ -296,7 +295,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 	if (l->state != LISTENER_SERVING)
 		return;
 	l->state = LISTENER_DRAINING;
-	log_write(LOG_INFO, l->name, "listener '%s': draining", l->name);
+	log_listener(LOG_INFO, l->name, "draining");
 	listener_announce(l, false);
 	if (!l->all->stopping)
 		/* Otherwise clients would wait in the queues of the stored sockets. */

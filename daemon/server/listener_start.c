@@ -47,24 +47,19 @@ static void listener_paused(struct worker *w, int error)
 {
 	static struct log_limit limit;
 	const struct listener *l = w->owner_context;
-	unsigned missed;
 
-	if (!log_limited(&limit, &missed))
+	if (!log_limited(&limit))
 		return;
 	if (error == EMFILE || error == ENFILE)
-		log_write(LOG_WARNING, l->name,
-			  "listener '%s': accept: %s; connections wait until a descriptor is free "
-			  "(raise LimitNOFILE= or `ulimit -n`)",
-			  l->name, strerror(error));
+		log_listener(LOG_WARNING, l->name,
+			     "accept: %s; connections wait until a descriptor is free (raise "
+			     "LimitNOFILE= or `ulimit -n`)",
+			     strerror(error));
 	else if (error)
-		log_write(LOG_WARNING, l->name,
-			  "listener '%s': accept: %s; the listener tries again", l->name,
-			  strerror(error));
+		log_listener(LOG_WARNING, l->name, "accept: %s; the listener tries again",
+			     strerror(error));
 	else
-		log_write(LOG_INFO, l->name, "listener '%s': accepting again", l->name);
-	if (missed)
-		log_write(LOG_INFO, l->name, "%u message%s like this dropped", missed,
-			  plural(missed));
+		log_listener(LOG_INFO, l->name, "accepting again");
 }
 
 /* ---- Messages of workers to the main thread ---- */
@@ -99,7 +94,7 @@ static void listener_on_drained(struct call *call)
 		return;
 	l->state = LISTENER_DRAINED;
 	binding_forget(l);
-	log_write(LOG_INFO, l->name, "listener '%s': drained", l->name);
+	log_listener(LOG_INFO, l->name, "drained");
 	listeners_drained_one(l); /* may free it */
 }
 
@@ -393,8 +388,7 @@ static void listener_report_wait(struct start_wait *wait, const struct listener 
 	if (wait->reported == l)
 		return;
 	wait->reported = l;
-	log_write(LOG_NOTICE, l->name, "listener '%s': %s; waiting while it makes progress",
-		  l->name, l->reason.text);
+	log_listener(LOG_NOTICE, l->name, "%s; waiting while it makes progress", l->reason.text);
 }
 
 /* Worker w has not started yet. */

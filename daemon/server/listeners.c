@@ -194,10 +194,9 @@ bool listeners_are_alive(struct listeners *all)
 			if (worker_alive(&l->workers[j]))
 				continue;
 			alive = false;
-			log_write(
+			log_listener(
 				LOG_ERR, l->name,
-				"listener '%s': worker %u makes no turns; the service manager is not notified",
-				l->name, j);
+				"worker %u makes no turns; the service manager is not notified", j);
 		}
 	}
 	return alive;

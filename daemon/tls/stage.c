@@ -189,9 +189,8 @@ static void stage_log(const struct stage_conn *t, const char *why)
 	static struct log_limit limit;
 	const struct conn *c = t->conn;
 	char peer[ADDRESS_TEXT_MAX];
-	unsigned missed;
 
-	if (likely(log_get_level() < LOG_DEBUG) || !log_limited(&limit, &missed))
+	if (likely(log_get_level() < LOG_DEBUG) || !log_limited(&limit))
 		return;
 	conn_peer(c, peer);
 	log_connection(LOG_DEBUG, c->worker->listener, c->id, peer,

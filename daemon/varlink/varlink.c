@@ -700,15 +700,12 @@ static void accept_pause(struct varlink *v, uint64_t pause_us)
 static void log_refusal(const struct varlink *v, uid_t uid)
 {
 	static struct log_limit limit;
-	unsigned missed;
 
-	if (!log_limited(&limit, &missed))
+	if (!log_limited(&limit))
 		return;
 	log_warning("%s: uid %u is refused: it has %d clients, or all but root and uid %u have %d",
 		    v->socket.address.sun_path, (unsigned)uid, VARLINK_USER_CLIENTS_MAX,
 		    (unsigned)v->users.own, VARLINK_OTHERS_MAX);
-	if (missed)
-		log_info("%u message%s like this dropped", missed, plural(missed));
 }
 
 /* Takes ownership of fd.  0 or -errno. */

@@ -74,14 +74,13 @@ static void fio_is_short(const struct conn *c, uint32_t block_bytes)
 {
 	static struct log_limit limit;
 	const struct worker *w = c->worker;
-	unsigned missed;
 
 	stat_add(c->worker->stats.refused_limit, 1);
-	if (log_limited(&limit, &missed))
-		log_write(LOG_WARNING, w->listener,
-			  "listener '%s': a client is refused: its clients have all of %d times "
-			  "`region-size`, %llu bytes, and a block of %u does not fit",
-			  w->listener, FIO_REGIONS, (unsigned long long)fio_total(w), block_bytes);
+	if (log_limited(&limit))
+		log_listener(
+			LOG_WARNING, w->listener,
+			"a client is refused: its clients have all of %d times `region-size`, %llu bytes, and a block of %u does not fit",
+			FIO_REGIONS, (unsigned long long)fio_total(w), block_bytes);
 }
 
 /* Lends as much memory as the client asks for and the limits allow: s->spread blocks.  If not even
