@@ -690,13 +690,6 @@ static const struct varlink_method control_methods[] = {
 };
 /* clang-format on */
 
-static const struct varlink_info control_info = {
-	.vendor = "nbserved",
-	.product = "nbserved",
-	.version = NB_VERSION,
-	.url = NB_URL,
-};
-
 /* The group's id; -1: no such group. */
 static gid_t find_group(const char *name)
 {
@@ -731,9 +724,8 @@ int control_start(struct control *c, struct server *s, struct reason *reason)
 	c->description = control_describe();
 	c->interface = (struct varlink_interface){ INTERFACE, c->description, control_methods };
 	if (c->description)
-		rc = varlink_new(s->event, &control_info, &c->varlink);
+		rc = varlink_new(s->event, &c->interface, c, &c->varlink);
 	if (rc == 0) {
-		varlink_add_interface(c->varlink, &c->interface, c);
 		make_directory(config->control);
 		rc = varlink_listen(c->varlink, config->control, find_group(config->control_group),
 				    &why);

@@ -24,7 +24,6 @@ struct varlink_call {
 	struct varlink_client *client;
 	struct varlink_request request;
 	const struct varlink_method *method; /* NULL: no call is being answered */
-	void *userdata;
 	void (*cancel)(struct varlink_call *call, void *state);
 	void *state;
 };
@@ -64,12 +63,8 @@ struct varlink_client {
 
 struct varlink {
 	sd_event *event;
-	const struct varlink_info *info;
-	struct {
-		const struct varlink_interface *interface;
-		void *userdata;
-	} interfaces[VARLINK_INTERFACES_MAX];
-	unsigned interface_count;
+	const struct varlink_interface *interface; /* besides org.varlink.service */
+	void *userdata;                            /* of its handlers */
 	gid_t group;
 	struct unix_socket socket;
 	sd_event_source *accept, *accept_timer;
@@ -441,13 +436,13 @@ static void call_finish(struct varlink_call *call, json_t *message)
 	call_send(call, message);
 	varlink_request_free(&call->request);
 	call->method = NULL;
-	call->userdata = call->state = NULL;
+	call->state = NULL;
 	call->cancel = NULL;
 }
 
 void *varlink_call_userdata(const struct varlink_call *call)
 {
-	return call->userdata;
+	return call->client->varlink->userdata;
 }
 
 const struct unix_peer *varlink_call_peer(const struct varlink_call *call)
@@ -550,35 +545,38 @@ void varlink_invalid_parameter(struct varlink_call *call, const char *parameter)
 	service_error(call, "InvalidParameter", "parameter", parameter);
 }
 
+static const struct varlink_interface service;
+
+/* The interface whose name is the first `length` bytes of name; NULL: there is none. */
+static const struct varlink_interface *find_interface(const struct varlink_call *call,
+						      const char *name, size_t length)
+{
+	const struct varlink_interface *all[] = { &service, call->client->varlink->interface };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (strlen(all[i]->name) == length && !memcmp(all[i]->name, name, length))
+			return all[i];
+	return NULL;
+}
+
 static void get_info(struct varlink_call *call, json_t *parameters)
 {
-	const struct varlink *v = varlink_call_userdata(call);
-	const struct varlink_info *info = v->info;
-	json_t *interfaces = json_array();
-
 	(void)parameters;
-	for (unsigned i = 0; i < v->interface_count; i++)
-		json_array_append_new(interfaces, json_string(v->interfaces[i].interface->name));
-	varlink_reply(call, json_pack("{s:s, s:s, s:s, s:s, s:o}", "vendor", info->vendor,
-				      "product", info->product, "version", info->version, "url",
-				      info->url, "interfaces", interfaces));
+	varlink_reply(call,
+		      json_pack("{s:s, s:s, s:s, s:s, s:[s, s]}", "vendor", "nbserved", "product",
+				"nbserved", "version", NB_VERSION, "url", NB_URL, "interfaces",
+				SERVICE, call->client->varlink->interface->name));
 }
 
 static void get_interface_description(struct varlink_call *call, json_t *parameters)
 {
-	const struct varlink *v = varlink_call_userdata(call);
 	const char *name = json_string_value(json_object_get(parameters, "interface"));
+	const struct varlink_interface *interface = find_interface(call, name, strlen(name));
 
-	for (unsigned i = 0; i < v->interface_count; i++) {
-		const struct varlink_interface *interface = v->interfaces[i].interface;
-
-		if (strcmp(interface->name, name) == 0) {
-			varlink_reply(call,
-				      json_pack("{s:s}", "description", interface->description));
-			return;
-		}
-	}
-	service_error(call, "InterfaceNotFound", "interface", name);
+	if (interface)
+		varlink_reply(call, json_pack("{s:s}", "description", interface->description));
+	else
+		service_error(call, "InterfaceNotFound", "interface", name);
 }
 
 static const struct varlink_parameter interface_parameter[] = {
@@ -615,46 +613,31 @@ static bool client_may(const struct varlink_client *c, enum varlink_access acces
 	return access == VARLINK_READ && c->peer.in_group;
 }
 
-static const struct varlink_method *find_method(const struct varlink_interface *interface,
-						const char *name)
-{
-	for (const struct varlink_method *m = interface->methods; m->name; m++) {
-		if (strcmp(m->name, name) == 0)
-			return m;
-	}
-	return NULL;
-}
-
-/* Finds call->method and call->userdata, or answers the call with an error. */
+/* Finds call->method, or answers the call with an error. */
 static bool call_resolve(struct varlink_call *call)
 {
 	static const struct varlink_method unknown = { .name = "" };
-	const struct varlink *v = call->client->varlink;
 	const char *method = call->request.method, *dot = strrchr(method, '.');
 	size_t length = dot ? (size_t)(dot - method) : 0;
+	const struct varlink_interface *interface;
 
 	call->method = &unknown;
 	if (!dot || length == 0 || dot[1] == '\0') {
 		varlink_invalid_parameter(call, "method");
 		return false;
 	}
-	for (unsigned i = 0; i < v->interface_count; i++) {
-		const struct varlink_interface *interface = v->interfaces[i].interface;
-		const struct varlink_method *found;
-
-		if (strlen(interface->name) != length || memcmp(interface->name, method, length))
-			continue;
-		found = find_method(interface, dot + 1);
-		if (!found) {
-			service_error(call, "MethodNotFound", "method", method);
-			return false;
-		}
-		call->method = found;
-		call->userdata = v->interfaces[i].userdata;
-		return true;
+	interface = find_interface(call, method, length);
+	if (!interface) {
+		varlink_error(call, SERVICE ".InterfaceNotFound",
+			      json_pack("{s:s%}", "interface", method, length));
+		return false;
 	}
-	varlink_error(call, "org.varlink.service.InterfaceNotFound",
-		      json_pack("{s:s%}", "interface", method, length));
+	for (const struct varlink_method *m = interface->methods; m->name; m++)
+		if (strcmp(m->name, dot + 1) == 0) {
+			call->method = m;
+			return true;
+		}
+	service_error(call, "MethodNotFound", "method", method);
 	return false;
 }
 
@@ -763,28 +746,21 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 	return 0;
 }
 
-int varlink_new(sd_event *event, const struct varlink_info *info, struct varlink **ret_varlink)
+int varlink_new(sd_event *event, const struct varlink_interface *interface, void *userdata,
+		struct varlink **ret_varlink)
 {
 	struct varlink *v = calloc(1, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
 	v->event = sd_event_ref(event);
-	v->info = info;
+	v->interface = interface;
+	v->userdata = userdata;
 	v->group = (gid_t)-1;
 	v->users.own = geteuid();
 	v->socket.fd = -1;
-	varlink_add_interface(v, &service, v);
 	*ret_varlink = v;
 	return 0;
-}
-
-void varlink_add_interface(struct varlink *v, const struct varlink_interface *interface,
-			   void *userdata)
-{
-	assert(v->interface_count < VARLINK_INTERFACES_MAX);
-	v->interfaces[v->interface_count].interface = interface;
-	v->interfaces[v->interface_count++].userdata = userdata;
 }
 
 int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reason *reason)

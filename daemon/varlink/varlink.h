@@ -1,5 +1,5 @@
-/* A Varlink server on a Unix socket, on the main thread's sd-event loop.  Independent of what it
- * serves: interfaces are passed as tables.  https://varlink.org
+/* A Varlink server on a Unix socket, on the main thread's sd-event loop.  The interface
+ * that it serves is a table of methods.  https://varlink.org
  *
  * The calls of one connection are answered strictly one after the other; a client may send many
  * ahead.  While a call is being answered, or its answer has not been taken, nothing more is read
@@ -25,7 +25,6 @@ enum {
 	VARLINK_USER_CLIENTS_MAX = 16, /* clients of one uid; further ones are closed at once */
 	VARLINK_OTHERS_MAX = 32,       /* clients of all uids other than root and our own */
 	VARLINK_CLIENTS_MAX = VARLINK_OTHERS_MAX + 2 * VARLINK_USER_CLIENTS_MAX,
-	VARLINK_INTERFACES_MAX = 8,            /* org.varlink.service is one of them */
 	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; the limit of systemd's clients */
 	VARLINK_TIMEOUT_S = 10,
 	VARLINK_SILENCE_S = 30,
@@ -58,17 +57,10 @@ struct varlink_interface {
 	const struct varlink_method *methods; /* ended by one without a name */
 };
 
-/* The reply of GetInfo. */
-struct varlink_info {
-	const char *vendor, *product, *version, *url;
-};
-
-/* All strings and tables must outlive the server.  0 or -ENOMEM. */
-int varlink_new(sd_event *event, const struct varlink_info *info, struct varlink **ret_varlink);
-
-/* userdata: returned by varlink_call_userdata().  To be called before varlink_listen(). */
-void varlink_add_interface(struct varlink *v, const struct varlink_interface *interface,
-			   void *userdata);
+/* Serves org.varlink.service and this interface, which must outlive the server.  userdata: returned
+ * by varlink_call_userdata().  0 or -ENOMEM. */
+int varlink_new(sd_event *event, const struct varlink_interface *interface, void *userdata,
+		struct varlink **ret_varlink);
 
 /* group: its members may call VARLINK_READ methods; -1: no group.  See unix_socket_open().  0, or
  * -errno with the reason. */

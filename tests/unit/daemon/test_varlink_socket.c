@@ -71,7 +71,7 @@ static int try_to_listen(struct world *w, struct reason *reason)
 	struct varlink *v;
 	int rc;
 
-	assert_int_equal(varlink_new(w->event, &info, &v), 0);
+	assert_int_equal(varlink_new(w->event, w->interface, w, &v), 0);
 	rc = varlink_listen(v, w->path, (gid_t)-1, reason);
 	varlink_free(v);
 	return rc;

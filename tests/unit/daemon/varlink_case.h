@@ -12,8 +12,6 @@
 
 enum { ANSWER_MAX = 4 * 1024 * 1024, LOOPS_MAX = 10000 };
 
-static const struct varlink_info info = { "v", "p", "1", "u" };
-
 struct world {
 	const struct varlink_interface
 		*interface; /* of the methods under test; they get the world */
@@ -27,8 +25,7 @@ static inline struct varlink *start(struct world *w)
 	struct varlink *v;
 	struct reason reason = { 0 };
 
-	assert_int_equal(varlink_new(w->event, &info, &v), 0);
-	varlink_add_interface(v, w->interface, w);
+	assert_int_equal(varlink_new(w->event, w->interface, w, &v), 0);
 	assert_int_equal(varlink_listen(v, w->path, (gid_t)-1, &reason), 0);
 	return v;
 }
