@@ -1,8 +1,8 @@
-/* Block commands: rules that the services nbd and nvme share.
+/* Block commands: what the services nbd and nvme share.
  *
- * A read or write of a client is served in parts.  How much memory a part gets, when a connection
- * holds enough, and where a part of a write may end is decided here; the services keep their wire
- * formats and the states of their commands. */
+ * Both serve a read or write in parts.  This file decides how much memory a part gets, when a
+ * connection holds enough memory, and where a part of a write may end.  Wire formats and states of
+ * commands are the services' own. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,10 +26,9 @@ struct block_rest {
 	uint32_t unit;
 };
 
-/* The rule of whole blocks: of the next `bytes` of the data, those that a part may have.  It ends
- * where a block ends, or where the client's request does, so that a client that vanishes leaves
- * each block either as it was or written.  The part of a block that remains when a connection ends
- * is freed and never written. */
+/* Returns how many of the next `bytes` one part may write.  A part ends at the end of a block or of
+ * the request.  So a client that disconnects leaves each block either as it was or wholly written.
+ * A partial block that remains then is freed. */
 static inline size_t block_whole(const struct block_rest *rest, size_t bytes)
 {
 	size_t beyond = (size_t)(rest->offset + bytes) & (rest->unit - 1);
@@ -55,8 +54,8 @@ static inline bool block_is_full(const struct conn *c)
 	       conn_held_views(c) - c->rx.views >= w->limits.views_max;
 }
 
-/* True: more data of the client cannot arrive before some is written, because c holds as much as it
- * may (or did when its input was paused) or memory is short. */
+/* True: no more data of the client can be received until some is written: c holds as much as it
+ * may, or memory is short. */
 static inline bool block_is_held_up(const struct conn *c)
 {
 	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->pressure.waiting;

@@ -1,7 +1,7 @@
-/* The server's side of fio's ioengine `rdma`.  The client's first message announces its test, and
- * the reply names the memory to use.  With `verb=write` and `verb=read` that is a region of the
- * connection, and the client sends no message until its test has ended; with `verb=send` its
- * messages are dropped. */
+/* Service fio: the server of fio's ioengine `rdma`.  The client's first message announces its test,
+ * and the reply names the memory to use.  With `verb=write` and `verb=read` the memory is a region
+ * of the connection, and the client sends no message until the test has ended.  With `verb=send`
+ * the client sends messages, which are dropped. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,21 +15,21 @@
 
 enum { OPERATION_TEST, OPERATION_MESSAGE };
 enum { FIO_PAGE = 4096 };
-enum { FIO_REGIONS = 256 }; /* of `region-size` each: memory of all clients of a listener */
+enum { FIO_REGIONS = 256 }; /* memory of all clients of a listener, in units of `region-size` */
 
 struct fio_conn {
 	struct fio_control control;
 	struct region region;
-	uint32_t spread;  /* blocks that it has room for, which the client's buffers share */
-	uint64_t counted; /* bytes in fio_shared.lent */
-	bool decided;     /* the reply has been decided */
+	uint32_t spread;         /* blocks in the region, which the client's buffers share */
+	uint64_t reserved_bytes; /* its part of fio_shared.reserved, bytes */
+	bool decided;            /* the reply has been decided */
 	bool started;
 };
 
 /* State of a listener, shared by its workers. */
 struct fio_shared {
 	_Atomic uint64_t
-		reserved; /* bytes of its clients' regions, in pages, as these are locked */
+		reserved; /* bytes of its clients' regions; whole pages, as these are locked */
 };
 
 /* ---- Memory ---- */
@@ -46,7 +46,7 @@ static uint64_t fio_total(const struct worker *w)
 
 /* Reserves as many blocks, up to `wanted`, as fio_total() has room for, and returns their number.
  * *ret_left: the bytes that were free before. */
-static uint32_t fio_count(struct conn *c, struct fio_conn *s, uint32_t wanted, uint64_t *ret_left)
+static uint32_t fio_reserve(struct conn *c, struct fio_conn *s, uint32_t wanted, uint64_t *ret_left)
 {
 	struct fio_shared *shared = c->worker->shared;
 	uint64_t total = fio_total(c->worker);
@@ -56,21 +56,21 @@ static uint32_t fio_count(struct conn *c, struct fio_conn *s, uint32_t wanted, u
 	do {
 		*ret_left = total - MIN(reserved, total);
 		blocks = (uint32_t)MIN(*ret_left / block, wanted);
-		s->counted = fio_pages(blocks * block);
-	} while (
-		!atomic_compare_exchange_weak(&shared->reserved, &reserved, reserved + s->counted));
+		s->reserved_bytes = fio_pages(blocks * block);
+	} while (!atomic_compare_exchange_weak(&shared->reserved, &reserved,
+					       reserved + s->reserved_bytes));
 	return blocks;
 }
 
-static void fio_uncount(const struct conn *c, struct fio_conn *s)
+static void fio_unreserve(const struct conn *c, struct fio_conn *s)
 {
 	struct fio_shared *shared = c->worker->shared;
 
-	atomic_fetch_sub(&shared->reserved, s->counted);
-	s->counted = 0;
+	atomic_fetch_sub(&shared->reserved, s->reserved_bytes);
+	s->reserved_bytes = 0;
 }
 
-static void fio_is_short(const struct conn *c, uint32_t block_bytes)
+static void fio_log_refusal(const struct conn *c, uint32_t block_bytes)
 {
 	static struct log_limit limit;
 	const struct worker *w = c->worker;
@@ -79,13 +79,13 @@ static void fio_is_short(const struct conn *c, uint32_t block_bytes)
 	if (log_limited(&limit))
 		log_listener(
 			LOG_WARNING, w->listener,
-			"a client is refused: its clients have all of %d times `region-size`, %llu bytes, and a block of %u does not fit",
+			"a client is refused: the clients use all of %d times `region-size`, %llu bytes, and a block of %u does not fit",
 			FIO_REGIONS, (unsigned long long)fio_total(w), block_bytes);
 }
 
-/* Lends as much memory as the client asks for and the limits allow: s->spread blocks.  If not even
- * one block fits, the reply names the largest possible block size.  0 or -errno. */
-static int fio_lend(struct conn *c, struct fio_conn *s)
+/* Allocates a region of as many blocks as the client asks for and the limits allow, s->spread.  If
+ * not even one block fits, the reply names the largest possible block size. 0 or -errno. */
+static int fio_prepare_region(struct conn *c, struct fio_conn *s)
 {
 	struct fio_control *control = &s->control;
 	uint64_t left, limit = control->mode == FIO_SEND ? c->worker->pool.chunk_size
@@ -100,15 +100,15 @@ static int fio_lend(struct conn *c, struct fio_conn *s)
 	if (control->mode == FIO_SEND)
 		return 0;
 	wanted = (uint32_t)MIN(limit / control->block_bytes, control->buffers);
-	s->spread = fio_count(c, s, wanted, &left);
+	s->spread = fio_reserve(c, s, wanted, &left);
 	if (s->spread == 0) {
-		fio_is_short(c, control->block_bytes);
+		fio_log_refusal(c, control->block_bytes);
 		control->block_bytes = (uint32_t)left;
 		return 0;
 	}
 	rc = remote_region(c, (size_t)s->spread * control->block_bytes, &s->region);
 	if (rc < 0)
-		fio_uncount(c, s);
+		fio_unreserve(c, s);
 	return rc;
 }
 
@@ -123,7 +123,7 @@ static int fio_start(struct conn *c, struct fio_conn *s)
 	if (!s->decided) {
 		if (c->rx.head->len != FIO_MESSAGE || fio_parse(c->rx.head->data, &s->control) < 0)
 			return -EPROTO;
-		rc = fio_lend(c, s);
+		rc = fio_prepare_region(c, s);
 		if (rc < 0)
 			return rc;
 		s->decided = true;
@@ -167,7 +167,7 @@ static void fio_run(struct conn *c)
 /* The engine has freed the region. */
 static void fio_close(struct conn *c)
 {
-	fio_uncount(c, c->state);
+	fio_unreserve(c, c->state);
 }
 
 static void *fio_shared_new(const struct worker_options *options, const char *listener,

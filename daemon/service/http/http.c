@@ -1,11 +1,11 @@
-/* http: a small HTTP/1.1 server for load generators: GET /, GET /bytes/N,
- * POST /echo, POST /discard.
+/* Service http: a small HTTP/1.1 server for load generators.  It serves GET /, GET /bytes/N, POST
+ * /echo and POST /discard.
  *
- * Bodies are not copied: /echo sends the received views, /bytes/N views of one chunk with a
- * pattern.  Only small pieces are copied, since a view for each byte would waste memory.  Replies
- * are queued in the order of the requests, up to HTTP_QUEUE bytes; after that input waits in rx.  A
- * syntax error is answered with its status and ends the connection: nothing after it is taken for a
- * request.  Replies have a Date (RFC 9110, 6.6.1) where the listener asks for it. */
+ * No body is copied: /echo sends the received views, /bytes/N sends views of one chunk with a
+ * pattern.  Only small pieces are copied, as a view for each byte would waste memory.  Replies
+ * leave in the order of the requests.  While HTTP_QUEUE bytes of them are unsent, further requests
+ * wait in rx.  A syntax error is answered with its status and ends the connection: later bytes are
+ * not parsed as requests.  Replies have a Date (RFC 9110, 6.6.1) if the key `date` is set. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,9 +55,9 @@ static const struct key_table http_key_table = KEY_TABLE(http_keys, struct http_
 struct http_conn {
 	struct http_parser parser;
 	uint64_t left;
-	time_t dated;         /* the second that `date` names */
-	char date[HTTP_DATE]; /* with the key `date`: when the last reply began */
-	int status;           /* of a reply that is its head alone; 0: none */
+	time_t dated;         /* time that `date` shows, s */
+	char date[HTTP_DATE]; /* with the key `date`: the text of the last reply's Date */
+	int status;           /* of a reply without a resource: an error, or 204; 0: none */
 	uint8_t phase;        /* enum phase */
 	uint8_t operation;    /* enum operation */
 	uint8_t end;          /* in PHASE_CLOSE: enum conn_end */
@@ -65,7 +65,7 @@ struct http_conn {
 	bool head_sent;       /* the reply's head has been queued */
 	bool frame_sent;      /* and the framing of its first chunk */
 	bool close;           /* close after this reply */
-	bool lost;            /* what follows is not parsed as a request, or not answered */
+	bool lost;            /* later input is neither parsed nor answered */
 };
 
 /* ---- Replies ---- */
@@ -121,7 +121,7 @@ static enum option http_option(struct conn *c)
 	return h->parser.minor == 0 ? OPTION_KEEP : OPTION_NONE;
 }
 
-/* Fields that every reply has, into `text`; returns it. */
+/* Returns the fields that every reply has; `text` may hold them. */
 static const char *http_fields(struct conn *c, char text[HTTP_FIELDS])
 {
 	const char *option = options[http_option(c)];
@@ -145,8 +145,8 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 {
 	if (likely(conn_write(c, text, bytes) == 0))
 		return true;
-	/* Waits for memory only if no output is queued: otherwise sending that frees chunks, and
-	 * runs the service again if there is input. */
+	/* Unsent output frees chunks when it is sent, and then runs the service if there is input.
+	 * Only without it the service has to wait for memory. */
 	if (!c->rx.bytes || !conn_has_unsent(c))
 		conn_wait_for_memory(c);
 	return false;
@@ -172,7 +172,7 @@ static bool http_write_head(struct conn *c, bool chunked, uint64_t length)
 	return h->head_sent;
 }
 
-/* The reply to GET / or HEAD /, complete in a table but for a date. */
+/* The reply to GET / or HEAD /: without a Date it is a constant of a table. */
 static bool http_write_root(struct conn *c, bool head)
 {
 	const struct http_conn *h = c->state;
@@ -246,7 +246,7 @@ static bool http_step_pattern(struct conn *c)
 		return false;
 	}
 	c->flags &= ~(uint32_t)CONN_WATCH_TX;
-	conn_op_begin(c, BYTES); /* begun here, so that the latency is that of the last part */
+	conn_op_begin(c, BYTES); /* begun here: the latency is that of the last part only */
 	h->phase = PHASE_BODY;
 	h->left = h->parser.length;
 	return true;
@@ -291,7 +291,8 @@ static enum operation http_find(struct http_conn *h)
 	return REFUSED;
 }
 
-/* Chooses the operation by target and method; sets the status of a reply that is its head alone. */
+/* Chooses the operation by target and method.  Sets h->status if the request is refused, or has no
+ * body to answer with. */
 static void http_route(struct http_conn *h)
 {
 	enum http_method method = h->parser.method;
@@ -331,14 +332,14 @@ static bool http_step_head(struct conn *c)
 	return true;
 }
 
-/* Answers a request by its status alone: a refusal, or what OPTIONS asked for. */
+/* Answers a request with h->status: a refusal, or the answer to OPTIONS. */
 static bool http_answer_status(struct conn *c)
 {
 	struct http_conn *h = c->state;
 	enum operation operation = h->status == 204 ? OPTIONS : REFUSED;
 
-	/* With Expect the client may or may not send the body after such an answer, so only closing
-	 * the connection is safe. */
+	/* A client that sent Expect may send its body after such an answer, or may not.  So only
+	 * closing the connection is safe. */
 	if (h->parser.expect_continue)
 		h->close = h->lost = true;
 	if (!http_write_status(c))
@@ -487,8 +488,9 @@ static bool http_step_done(struct conn *c)
 
 /* ---- The end ---- */
 
-/* Closing with input unread would reset the connection, and the reply might get lost (RFC 9112,
- * 9.6): if there may be more, the output ends first, and input is dropped for a while. */
+/* Ends the connection so that the client can read the last reply (RFC 9112, 9.6).  Closing a socket
+ * with unread input resets the connection, and the reply may be lost.  So, if more input may come,
+ * the FIN is sent first, and input is dropped for HTTP_LINGER_NS. */
 static bool http_step_close(struct conn *c)
 {
 	struct http_conn *h = c->state;

@@ -21,7 +21,7 @@ enum state {
 	END_LF,
 	CHUNK_START,
 	CHUNK_SIZE,
-	CHUNK_SPACE,    /* behind a size; an extension has to follow */
+	CHUNK_SPACE,    /* white space behind a size: only an extension may follow */
 	EXTENSION_NAME, /* behind `;`: a name has to follow */
 	EXTENSION,
 	CHUNK_LF,
@@ -29,7 +29,7 @@ enum state {
 	DATA_LF,
 };
 
-/* The part of the target that is read: of absolute-form the host comes first. */
+/* The part of the request target that is being read.  The absolute-form begins with a host. */
 enum part { PART_PATH, PART_AUTHORITY, PART_QUERY };
 
 /* Fields that this server evaluates. */
@@ -103,7 +103,7 @@ static bool word_is(const struct http_parser *p, const char *text)
 
 /* ---- Fields ---- */
 
-/* Called when a field's name is complete.  0, or an error status. */
+/* A field's name is complete. 0, or an error status. */
 static int field_begin(struct http_parser *p)
 {
 	static const char *const names[] = { [HOST] = "host",
@@ -148,7 +148,8 @@ static void field_coding(struct http_parser *p)
 	p->word_bytes = 0;
 }
 
-/* Digits only, and once: two lengths are how requests are smuggled (RFC 9112, 6.3). */
+/* Content-Length: digits only, and only one field.  Two lengths that differ would allow request
+ * smuggling (RFC 9112, 6.3). */
 static int field_length(struct http_parser *p)
 {
 	if (p->has_length || p->word_bytes == 0 || p->word_bytes > HTTP_WORD_MAX)
@@ -187,8 +188,8 @@ static int field_end(struct http_parser *p)
 	return 0;
 }
 
-/* Leading white space is dropped, and following white space counts as one byte, as there may be
- * more than fits into a word. */
+/* Leading white space is dropped, and later white space counts as one byte: there may be more of it
+ * than fits into a word. */
 static void field_value(struct http_parser *p, uint8_t byte)
 {
 	if (p->field <= HOST)
@@ -258,7 +259,7 @@ static void path_add(struct http_parser *p, uint8_t byte)
 		p->path_bytes++; /* HTTP_PATH_MAX + 1: too long for any resource */
 }
 
-/* Is what has been read the beginning of absolute-form (RFC 9112, 3.2.2), up to the host? */
+/* Has the scheme of an absolute-form been read (RFC 9112, 3.2.2)?  The host follows. */
 static bool path_is_scheme(const struct http_parser *p)
 {
 	static const char *const schemes[] = { "http://", "https://" };
@@ -438,7 +439,7 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 	}
 }
 
-/* Takes the bytes of a name, or of a value, that need no look of their own; how many. */
+/* Fast path: consumes bytes of a name or a value that change no state.  Returns how many. */
 static inline size_t field_bytes(struct http_parser *p, const uint8_t *data, size_t bytes)
 {
 	size_t n = 0;

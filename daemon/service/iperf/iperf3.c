@@ -12,10 +12,10 @@
 #include "bulk.h"
 #include "conn.h"
 
-/* ---- The results: whether they are complete, which stream is which, and the document ---- */
+/* ---- The results ---- */
 
-/* Have receivers received as much as the client has sent by its own count?  Unknown after omitted
- * time, as that differs on both sides. */
+/* Has all that the client has sent, by its own count, arrived?  Cannot be decided after omitted
+ * time, which begins and ends at different times on both sides: then true. */
 static bool iperf3_all_arrived(const struct iperf3_conn *i)
 {
 	const struct iperf3_test *t = i->member.test;
@@ -30,8 +30,8 @@ static bool iperf3_all_arrived(const struct iperf3_conn *i)
 	return received >= expected || t->params.omit_s;
 }
 
-/* Workers may accept streams in another order than the client has opened them; so streams are
- * matched by the bytes that each has received. */
+/* Assigns ids to streams.  Several workers may accept streams in another order than the client has
+ * opened them, so each stream gets the id whose count of bytes equals its own. */
 static void iperf3_match_streams(struct iperf3_conn *i)
 {
 	unsigned count = i->member.test->stream_count;
@@ -54,7 +54,8 @@ static double percent(uint64_t used_ns, uint64_t time_ns)
 	return time_ns ? 100.0 * (double)used_ns / (double)time_ns : 0;
 }
 
-/* Has the worker of the k-th stream been counted, with a stream before it or with control? */
+/* Was the CPU time of the k-th stream's worker added already, for an earlier stream or for the
+ * control connection? */
 static bool is_counted(const struct iperf3_conn *i, unsigned k)
 {
 	const struct iperf3_stream *streams = i->member.test->streams;
@@ -124,25 +125,25 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 	return text;
 }
 
-/* Time for a test's end, and for each step behind it, to get through all that waits in queues
- * between: as iperf3's server. */
+/* Time limit of a test's end and of each later step: as in iperf3's server, long enough to drain
+ * all queues on the path. */
 #define END_NS (40 * (uint64_t)NS_PER_S)
 /* Time without progress after which a test without -t is ended. */
 #define STUCK_NS (60 * (uint64_t)NS_PER_S)
 /* Interval of checks while a test runs; they also keep control from being idle. */
 #define TICK_NS (500 * (uint64_t)NS_PER_MS)
-/* Waiting for bytes in transit after the end of the test: interval of checks, and limit. */
+/* Bytes in transit after the end of the test: interval of checks, and time limit. */
 #define ARRIVE_TICK_NS (2 * (uint64_t)NS_PER_MS)
 #define ARRIVE_NS      (1 * (uint64_t)NS_PER_S)
-/* Waiting for the key at which UDP streams arrive: first and last interval, and limit.  It grows,
- * as many waiting tests would keep the worker busy. */
+/* UDP: tests of one client address begin one after the other.  First and last interval of the
+ * checks, and time limit.  The interval grows, as many waiting tests would keep the worker busy. */
 #define PLACE_TICK_NS     (5 * (uint64_t)NS_PER_MS)
 #define PLACE_TICK_MAX_NS (200 * (uint64_t)NS_PER_MS)
 #define PLACE_NS          (60 * (uint64_t)NS_PER_S)
 
 enum { PIECE = 4096 }; /* bytes written at a time */
 
-/* ---- Bytes of control ---- */
+/* ---- Bytes of the control connection ---- */
 
 static void control_fail(struct conn *c, enum conn_end end)
 {
@@ -212,7 +213,7 @@ static void control_drop_text(struct iperf3_conn *i)
 	i->text = NULL;
 }
 
-/* Takes a state byte from the client.  false: none has arrived. */
+/* Reads a state byte of the client.  False: none has arrived. */
 static bool control_read_state(struct conn *c, uint8_t *ret_state)
 {
 	if (!c->rx.bytes)
@@ -221,18 +222,18 @@ static bool control_read_state(struct conn *c, uint8_t *ret_state)
 	return true;
 }
 
-/* Handles an unexpected state from the client, which most likely ends the test. */
-static void control_break_off(struct conn *c, uint8_t state)
+/* Ends the test after a state that is not allowed in this step. */
+static void control_reject_state(struct conn *c, uint8_t state)
 {
 	control_fail(c, state == IPERF3_CLIENT_TERMINATE ? CONN_END_PEER : CONN_END_PROTOCOL);
 }
 
 /* ---- Steps: each returns whether the next one is to be done at once ---- */
 
-/* The connection has begun a test. */
+/* Begins a test: asks the client for its parameters. */
 static void iperf3_control_enter(struct conn *c)
 {
-	c->flags |= CONN_LASTING; /* each step has a limit of its own */
+	c->flags |= CONN_LASTING; /* each step has its own time limit */
 	control_go(c, STEP_PARAMS);
 	if (!control_write_state(c, IPERF3_PARAM_EXCHANGE))
 		conn_close(c, CONN_END_ERROR); /* the pool is exhausted: no test can run */
@@ -287,7 +288,7 @@ static bool step_params(struct conn *c)
 static bool step_place(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
-	int rc = i->member.test->params.datagrams ? iperf3_place(c) : 0;
+	int rc = i->member.test->params.datagrams ? iperf3_reserve_address(c) : 0;
 
 	if (rc == -EAGAIN && clock_ns() < i->progress_ns + PLACE_NS) {
 		uint64_t now = clock_ns(), wait_ns = (now - i->progress_ns) / 8;
@@ -320,7 +321,7 @@ static bool step_streams(struct conn *c)
 	struct iperf3_conn *i = c->state;
 	struct iperf3_test *t = i->member.test;
 	uint8_t state;
-	/* In this order: a failed stream has stored its error before it has arrived. */
+	/* Read in this order: a stream that failed stores its error before it counts as arrived. */
 	unsigned arrived = atomic_load(&t->arrived);
 	bool complete = arrived == t->stream_count;
 	int error = atomic_load(&t->error);
@@ -330,10 +331,11 @@ static bool step_streams(struct conn *c)
 		return true;
 	}
 	if (control_read_state(c, &state)) {
-		control_break_off(c, state);
+		control_reject_state(c, state);
 		return false;
 	}
-	/* The limit is for each stream: clients open one after the other, each a round trip. */
+	/* The time limit restarts with each stream: a client opens them one after the other, each
+	 * in a round trip. */
 	if (!complete && conn_deadline_passed(c) && arrived > i->arrived) {
 		i->arrived = arrived;
 		control_go(c, STEP_STREAMS);
@@ -345,7 +347,7 @@ static bool step_streams(struct conn *c)
 	return true;
 }
 
-/* Is the test to be ended by us: by time or lack of progress? */
+/* Must the server end the test, because it is overdue or makes no progress? */
 static bool control_is_late(struct conn *c, uint64_t now)
 {
 	struct iperf3_conn *i = c->state;
@@ -392,10 +394,10 @@ static bool step_run(struct conn *c)
 		control_tick(c);
 		return false;
 	}
-	if (state == IPERF3_TEST_START) /* the state repeats */
+	if (state == IPERF3_TEST_START) /* clients may repeat it */
 		return true;
 	if (state != IPERF3_TEST_END) {
-		control_break_off(c, state);
+		control_reject_state(c, state);
 		return false;
 	}
 	i->end_ns = clock_ns();
@@ -436,8 +438,8 @@ static bool step_results(struct conn *c)
 	return true;
 }
 
-/* iperf3's own server counts only up to the end of the test, but a short test may end before its
- * bytes have arrived, so we wait; the result includes that time. */
+/* Waits for bytes in transit, which a short test may consist of. iperf3's own server does not count
+ * these; here the result includes their time, too. */
 static bool step_arrive(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -494,7 +496,7 @@ static bool step_reply(struct conn *c)
 static bool step_done(struct conn *c)
 {
 	if (c->rx.bytes)
-		conn_close(c, CONN_END_PEER); /* IPERF3_DONE, or anything else: the test is over */
+		conn_close(c, CONN_END_PEER); /* usually IPERF3_DONE; the test is over anyway */
 	return false;
 }
 
@@ -518,8 +520,8 @@ static bool step_refuse(struct conn *c)
 	return true;
 }
 
-/* Closing with input unread would reset the connection, and the error could be lost, so we wait
- * until the client, having read it, closes. */
+/* Waits until the client, having read the error, closes.  Closing a socket with unread input would
+ * reset the connection, and the error could be lost. */
 static bool step_close(struct conn *c)
 {
 	bufq_drop(&c->worker->pool, &c->rx, c->rx.bytes);
@@ -533,9 +535,9 @@ static bool (*const steps[])(struct conn *c) = {
 	[STEP_REFUSE] = step_refuse, [STEP_CLOSE] = step_close,
 };
 
-/* The listener drains: a test that has not begun must end, as its streams could not connect, unless
- * another listener has taken the place of this one and they connect to that.  A running test may
- * continue until shortly before the end of the drain. */
+/* Must the test end because the listener drains?  One that has not begun must, as its streams could
+ * not connect, unless a replacing listener accepts them.  A running one may continue until shortly
+ * before the end of the drain. */
 static bool control_must_end(const struct conn *c, const struct iperf3_conn *i)
 {
 	const struct worker *w = c->worker;
@@ -570,7 +572,7 @@ static void control_check(struct conn *c)
 	}
 }
 
-/* Refuses the test: sends error (enum iperf3_error or IPERF3_ACCESS_DENIED) and ends. */
+/* Runs the steps of a test that are possible now. */
 static void iperf3_control_run(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
@@ -580,7 +582,7 @@ static void iperf3_control_run(struct conn *c)
 	control_check(c);
 }
 
-/* Decides by the cookie what a connection is: a test's control, or one of its streams. */
+/* Decides by the cookie whether a connection controls a new test or is a stream of one. */
 static void cookie_read(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;

@@ -1,5 +1,5 @@
-/* Private to the parts of the iperf3 service: iperf3.c (a connection's begin and end, and
- * control, results), iperf/stream.c. */
+/* The iperf3 service: internal interface of its files. iperf3.c: begin, control and end of a
+ * connection; stream.c: TCP streams; udp.c: UDP streams. */
 #pragma once
 #include <assert.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@ enum operation { IPERF3_OP_TEST, IPERF3_OP_RECEIVE, IPERF3_OP_SEND };
 
 /* The step of a connection; a control connection passes them in this order. */
 enum iperf3_step {
-	STEP_COOKIE, /* the cookie, which tells control from stream, is awaited */
+	STEP_COOKIE, /* awaits the cookie, which distinguishes control connections from streams */
 	STEP_STREAM, /* data */
 	STEP_PARAMS,
 	STEP_PLACE,   /* UDP: waits until no other test of this client's address awaits streams */
@@ -40,7 +40,7 @@ struct iperf3_conn {
 	int refusal;                 /* enum iperf3_error; IPERF3_ACCESS_DENIED */
 
 	/* Stream. */
-	uint64_t granted;                /* bytes that it may still put into tx */
+	uint64_t granted;                /* bytes that may still be queued in tx */
 	uint64_t queued;                 /* all bytes granted so far, including `granted` */
 	uint64_t begin_ns;               /* when sending began */
 	struct iperf3_arrivals arrivals; /* datagrams */
@@ -48,13 +48,13 @@ struct iperf3_conn {
 
 	/* Control. */
 	uint32_t text_bytes, text_max;
-	unsigned arrived;                /* streams, when their time limit last began */
+	unsigned arrived;                /* number of streams when their time limit last began */
 	bool waited;                     /* it has waited in STEP_ARRIVE */
 	char *text;                      /* JSON being received or sent; NULL: none */
 	struct iperf3_counted *expected; /* the client's counts, by index of the stream id */
 	struct session_twin twin;        /* datagrams */
 	struct iperf3_stream **sorted;
-	uint64_t progress_bytes, progress_ns; /* when data last moved, and the byte count then */
+	uint64_t progress_bytes, progress_ns; /* count of bytes, and when it last grew */
 	uint64_t start_ns, end_ns;            /* of the counted phase */
 	struct iperf3_cpu cpu_start, cpu_end;
 };
@@ -67,9 +67,10 @@ struct iperf3_cpu iperf3_cpu_now(void);
  * its size.  NULL: no memory. */
 char *iperf3_results(struct conn *c, size_t *ret_bytes);
 
-/* For a control connection: reserves the place at which the test's datagrams arrive.  0; -EAGAIN:
- * not free yet; else the enum iperf3_error to send, or IPERF3_ACCESS_DENIED. */
-int iperf3_place(struct conn *c);
+/* Reserves the client's address and port for the datagrams of the control connection's test. 0;
+ * -EAGAIN: another test of the client has them; else the enum iperf3_error to send, or
+ * IPERF3_ACCESS_DENIED. */
+int iperf3_reserve_address(struct conn *c);
 /* After the streams have stopped: have all datagrams that the client sent
  * arrived, or none for a while? */
 bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns);
@@ -77,8 +78,8 @@ bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns);
 void iperf3_datagrams_run(struct conn *c);
 void iperf3_datagrams_leave(struct conn *c);
 
-/* iperf3_count(): the stream counts from now on (at the start, and again when the omitted time is
- * over). iperf3_count_end(): it no longer counts. */
+/* iperf3_count(): counting begins, at the start of the test and again after omitted time.
+ * iperf3_count_end(): counting ends. */
 void iperf3_count(struct iperf3_conn *i);
 void iperf3_count_end(struct iperf3_conn *i);
 

@@ -353,7 +353,7 @@ void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide,
 	else
 		number = a->high + (uint64_t)(int32_t)(get_be32(header + 8) - (uint32_t)a->high);
 	if (number > COUNT_MAX)
-		number = 0; /* before the first one: late */
+		number = 0; /* older than the first datagram */
 	if (number > a->high) {
 		a->lost += number - a->high - 1;
 		a->high = number;

@@ -96,16 +96,16 @@ struct iperf3_stream_result {
 	double jitter_s;
 };
 
-/* A stream's counts, as the client reports them; what it does not tell is 0. */
+/* A stream's counts as the client reports them; 0 if it does not. */
 struct iperf3_counted {
 	uint64_t bytes, packets;
 };
 
-/* Counts of a stream's received datagrams, as iperf3 counts.  Numbers of 32 bits begin again behind
- * the last one, and are compared as RFC 1982 says; `high` goes on. */
+/* Counts of a stream's received datagrams, by iperf3's rules.  Sequence numbers of 32 bits wrap
+ * around and are compared by RFC 1982; `high` does not wrap. */
 struct iperf3_arrivals {
-	/* Number of the latest; how many are missing; how many came late or twice, each of which
-	 * reduces lost by one. */
+	/* The highest number; missing datagrams; late or duplicate ones, each of which reduces
+	 * `lost` by one. */
 	uint64_t high, lost, order;
 	double jitter_s, transit_s;
 	bool begun; /* transit_s holds the value of an earlier datagram */

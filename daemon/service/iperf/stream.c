@@ -1,6 +1,6 @@
-/* iperf3's data streams: input is dropped, as in discard; output is views of one chunk, as in
- * chargen.  Each stream runs on its own worker and checks its test's phase whenever it runs.
- * Senders count the bytes that the kernel has taken, like iperf3. */
+/* iperf3's TCP streams.  Received bytes are counted and dropped; sent bytes are views of one
+ * constant chunk.  Each stream runs on its own worker and compares its test's phase whenever it
+ * runs.  Senders count the bytes that the kernel has accepted, as iperf3 does. */
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -69,8 +69,8 @@ static int set_options(struct conn *c, const struct iperf3_params *p)
 	if (rc == 0 && p->sends && fq_rate &&
 	    conn_set_option(c, SOL_SOCKET, SO_MAX_PACING_RATE, &fq_rate, sizeof(fq_rate)) < 0)
 		rc = IPERF3_PACING_FAILED;
-	/* As in iperf3, a congestion control that this host lacks is no error: the client is told
-	 * the one in use. */
+	/* As in iperf3, an unknown congestion control is no error: the result names the one in use.
+	 */
 	if (rc == 0 && p->congestion[0] &&
 	    conn_set_option(c, IPPROTO_TCP, TCP_CONGESTION, p->congestion, strlen(p->congestion)) <
 		    0 &&
@@ -88,7 +88,8 @@ void iperf3_stream_enter(struct conn *c)
 	uint8_t role = p->sends ? IPERF3_SENDS : IPERF3_RECEIVES;
 	int error = set_options(c, p);
 
-	c->flags |= CONN_LASTING; /* it ends with control, and a low rate has long pauses */
+	c->flags |= CONN_LASTING; /* it ends with its control connection; at a low rate it has long
+				     pauses */
 	if (p->sends && p->receives)
 		role = IPERF3_UNKNOWN;
 	if (conn_get_option(c, IPPROTO_TCP, TCP_CONGESTION, congestion, sizeof(congestion) - 1) < 0)
@@ -111,7 +112,7 @@ static void store_bytes(struct iperf3_stream *s, uint64_t bytes)
 
 /* Counts the bytes that a sender has sent, and its retransmits.  Of a send in flight the bytes that
  * the peer has acknowledged count. */
-static void look_at_sender(struct conn *c)
+static void read_sender_info(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	struct iperf3_stream *s = i->member.stream;
@@ -157,7 +158,7 @@ void iperf3_count_end(struct iperf3_conn *i)
 
 static void stream_begin(struct conn *c)
 {
-	look_at_sender(c);
+	read_sender_info(c);
 	iperf3_count(c->state);
 }
 
@@ -166,13 +167,12 @@ static void stream_finish(struct conn *c)
 	const struct iperf3_conn *i = c->state;
 
 	if (!i->member.stream->end_ns)
-		look_at_sender(c);
+		read_sender_info(c);
 	iperf3_count_end(c->state);
 }
 
-/* A receiving client reads whole blocks up to the last one, and does not read its
- * control connection meanwhile: so, as with iperf3's own server, the stream ends before
- * the control connection continues. */
+/* Ends a stream before the control connection continues, as iperf3's server does: a receiving
+ * client reads all blocks first, and its control connection only then. */
 static void stream_end(struct conn *c)
 {
 	stream_finish(c);
@@ -181,8 +181,8 @@ static void stream_end(struct conn *c)
 		conn_close(c, CONN_END_PEER);
 }
 
-/* Handles a change of the test's phase since this stream last ran. */
-static void stream_see(struct conn *c, enum iperf3_phase phase)
+/* Handles a new phase of the test. */
+static void stream_change_phase(struct conn *c, enum iperf3_phase phase)
 {
 	struct iperf3_conn *i = c->state;
 
@@ -197,14 +197,14 @@ static void stream_see(struct conn *c, enum iperf3_phase phase)
 
 /* ---- Both directions at once ----
  *
- * A client with one thread (iperf3 before 3.16) writes up to ten blocks for each that it reads.  If
- * the server took all ten at once, the test would measure this ratio instead of the network.  So
- * input is held back while this worker has received more than it has sent and the client has unread
- * data.  If the network is slower in one direction nothing is held back: then the client reads, and
- * its receive windows are open. */
+ * A client with one thread (iperf3 before 3.16) writes up to ten blocks for each block that it
+ * reads.  If the server received all ten at once, the test would measure this ratio instead of the
+ * network.  So the server stops receiving while this worker has received more than it has sent and
+ * the client leaves data unread.  A network that is slower in one direction is not affected: there
+ * the client reads, and its receive window stays open. */
 
 enum {
-	AHEAD_MAX = 512 * 1024,     /* bytes of allowed difference */
+	AHEAD_MAX = 512 * 1024,     /* bytes: how much more may be received than sent */
 	UNREAD_NS = 10 * NS_PER_MS, /* how long a client must leave data unread */
 };
 
@@ -216,22 +216,23 @@ static struct iperf3_stream *stream_here(const struct worker *w, struct iperf3_t
 	return s->worker == w && s->member ? s : NULL;
 }
 
-/* Has the client's receive window been full, without an acknowledgement, for a round trip?  A
- * client that does not read may delay its acknowledgement by 40 ms. */
+/* Has the client's receive window been full for a round trip, without an acknowledgement?  A client
+ * that does not read may delay its acknowledgement by 40 ms. */
 static bool window_is_full(const struct tcp_info *info)
 {
 	return (uint64_t)info->tcpi_unacked * info->tcpi_snd_mss >= info->tcpi_snd_wnd &&
 	       (uint64_t)info->tcpi_last_ack_recv * 1000 > info->tcpi_rtt;
 }
 
-/* Does s have more to send to a client whose receive buffer is half full, or was recently? */
+/* Has the client of s recently left its receive buffer half full or more, while s has more to send?
+ */
 static bool sender_is_unread(struct iperf3_stream *s)
 {
 	struct conn *c = s->member->of.conn;
 	struct tcp_info info = { 0 };
 
-	/* This stream has output to wait for; otherwise no event would run
-	 * the held-back stream again. */
+	/* Only a stream with unsent output will run again by itself, and wake the streams that
+	 * wait. */
 	if (!conn_has_unsent(c) && !(c->flags & CONN_READY))
 		return false;
 	if (conn_get_option(c, IPPROTO_TCP, TCP_INFO, &info, sizeof(info)) < 0)
@@ -280,7 +281,7 @@ static bool stream_must_wait(const struct conn *c)
 	       i->phase != IPERF3_END && is_ahead(c->worker, t) && is_unread(c->worker, t);
 }
 
-/* Something was sent, or a stream has ended: runs the streams whose input is held back. */
+/* Runs the streams that have stopped receiving: something was sent, or a stream has ended. */
 static void wake_held(const struct conn *c)
 {
 	const struct iperf3_conn *i = c->state;
@@ -325,7 +326,7 @@ static void stream_fill(uint8_t *bytes, uint32_t size)
 		bytes[at] = (uint8_t)('0' + at % 10);
 }
 
-/* The time at which all bytes granted so far are due. */
+/* When the bytes queued so far will have been sent at this rate. */
 static uint64_t stream_next_ns(const struct iperf3_conn *i, uint64_t rate)
 {
 	double due_ns = (double)i->queued * 8 * NS_PER_S / (double)rate;
@@ -353,8 +354,8 @@ static bool stream_grant(struct conn *c, uint64_t now)
 		more = (double)(now - next_ns) / each_ns;
 		bytes += bytes * MIN((uint64_t)MIN(more, (double)QUEUE), QUEUE / bytes);
 	}
-	/* With omitted time the client has to end the test, as it counts from the end of its own
-	 * omitted time on. */
+	/* With omitted time the client ends the test: it counts its bytes from the end of its own
+	 * omitted time. */
 	if (p->limit_bytes && !p->omit_s)
 		bytes = (iperf3_take_budget(t, bytes) + p->len - 1) / p->len * p->len;
 	i->granted = bytes;
@@ -413,12 +414,12 @@ void iperf3_stream_run(struct conn *c)
 	uint8_t role;
 
 	if (unlikely(phase != i->phase))
-		stream_see(c, phase);
+		stream_change_phase(c, phase);
 	if (c->flags & CONN_CLOSING)
 		return;
 	if (phase == IPERF3_SETUP) {
-		/* A client sends once it has been told that the test runs, which
-		 * the phase precedes (control_start()). */
+		/* A client sends only after TEST_RUNNING, which follows the phase: see
+		 * control_start(). */
 		if (c->rx.bytes || (c->flags & CONN_EOF))
 			conn_close(c, c->rx.bytes ? CONN_END_PROTOCOL : CONN_END_PEER);
 		return;

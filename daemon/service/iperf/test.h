@@ -52,13 +52,13 @@ struct iperf3_stream {
 	bool finished;                /* protected by the lock */
 	_Atomic uint64_t bytes;       /* moved in its direction since the beginning */
 	_Atomic uint8_t role;         /* enum iperf3_role */
-	/* To compare with: it may have ended, if the stream has. */
+	/* only compared, never dereferenced: the worker may have ended */
 	const struct worker *worker;
-	/* worker's thread: its connection, if its input is held back; NULL: it is not. */
+	/* worker's thread: its connection, if it has stopped receiving; NULL: it receives. */
 	struct conn *held;
 	/* worker's thread: bytes, the widest receive window of its client so far. */
 	uint32_t window_max;
-	uint64_t unread_ns; /* worker's thread: when the client was last seen not to read */
+	uint64_t unread_ns; /* worker's thread: when the client last left data unread */
 	uint32_t retransmits, retransmits_before;
 	/* UDP; `lost` is stored before `packets`. */
 	_Atomic uint64_t packets, lost, order; /* including omitted ones */
@@ -109,8 +109,8 @@ static inline enum iperf3_phase iperf3_phase(const struct iperf3_test *test)
 	return (enum iperf3_phase)atomic_load_explicit(&test->phase, memory_order_acquire);
 }
 
-/* --bidir: this stream has data, so it receives.  Once there are as many receivers as there should
- * be, the other streams run again and send. */
+/* --bidir: data has arrived, so this stream receives.  Once enough streams receive, the others are
+ * run again and send. */
 void iperf3_receives(struct iperf3_member *member);
 
 /* The stream's counts are final, except for bytes in transit.  Runs the control connection when all

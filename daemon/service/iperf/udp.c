@@ -1,7 +1,7 @@
-/* iperf3's UDP streams, and the choice of the listener at which they arrive.  A stream begins with
- * a datagram of four bytes that identifies no test: it belongs to the test whose control connection
- * came over TCP from the same address to the same port and awaits streams.  So tests of an address
- * await their streams one after the other.  Each stream runs on its own worker. */
+/* iperf3's UDP streams.  The first datagram of a stream names no test.  So it belongs to the test
+ * that awaits streams from the same address at the same port, and whose control connection came to
+ * that port over TCP. Tests of an address therefore await their streams one after the other.
+ * Streams of one test may be on different workers. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ enum { AHEAD = 64 }; /* datagrams kept queued */
 
 /* ---- Control ---- */
 
-int iperf3_place(struct conn *c)
+int iperf3_reserve_address(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	struct sockaddr_storage local = conn_local_address(c);
@@ -32,13 +32,15 @@ int iperf3_place(struct conn *c)
 	/* All clients share the socket, so no test may change its buffers. */
 	if (i->member.test->params.window > MIN(i->twin.receive_buffer, i->twin.send_buffer))
 		return IPERF3_BUFFER_SMALL;
-	/* Refused now, as a client that awaits its stream's answer reads no errors. */
+	/* Refused here, as a client that awaits the answer to its first datagram does not read
+	 * errors. */
 	if (i->member.test->params.len > i->twin.datagram_max)
 		return IPERF3_BAD_DATAGRAM;
 	session_address_of(c, &at);
 	rc = session_move(&i->member.test->session, i->twin.sessions, &at, sizeof(at));
 	if (rc < 0)
-		session_twin_put(&i->twin); /* a reload may replace the twin */
+		session_twin_put(&i->twin); /* before the next attempt a reload may have replaced
+					       the UDP listener */
 	return rc < 0 && rc != -EAGAIN ? IPERF3_ACCESS_DENIED : rc;
 }
 
@@ -60,7 +62,7 @@ bool iperf3_datagrams_arrived(struct iperf3_conn *i, uint64_t now_ns)
 
 /* ---- Begin of a stream ---- */
 
-/* Drops datagrams that belong to no test, and handshakes repeated after the first. */
+/* Drops datagrams that belong to no test, and repeated first datagrams. */
 static void drop(struct conn *c)
 {
 	stat_add(c->worker->stats.datagrams_refused, c->rx.views);
@@ -157,7 +159,7 @@ static bool datagram_add(struct conn *c, uint64_t now)
 		conn_wait_for_memory(c);
 		return false;
 	}
-	memset(v->data, '3', p->len); /* do not send other clients' data from pool memory */
+	memset(v->data, '3', p->len); /* the chunk may hold another client's data */
 	iperf3_build_header(v->data, p->wide, now, ++i->numbered);
 	bufq_push(&c->tx, v);
 	return true;
@@ -209,7 +211,7 @@ static void stream_begin(struct conn *c)
 	iperf3_count(i);
 }
 
-static void stream_see(struct conn *c, enum iperf3_phase phase)
+static void stream_change_phase(struct conn *c, enum iperf3_phase phase)
 {
 	struct iperf3_conn *i = c->state;
 
@@ -228,7 +230,7 @@ static void stream_run(struct conn *c)
 		atomic_load_explicit(&i->member.stream->role, memory_order_relaxed) == IPERF3_SENDS;
 
 	if (unlikely(phase != i->phase))
-		stream_see(c, phase);
+		stream_change_phase(c, phase);
 	if (c->flags & CONN_CLOSING)
 		return;
 	if (phase == IPERF3_SETUP || sends)

@@ -11,7 +11,7 @@
 #include "conn_op.h"
 #include "nbd.h"
 
-/* ---- Input that is dropped, or is kept outside the pool ---- */
+/* ---- Dropped input, and partial messages ---- */
 
 bool nbd_drop(struct conn *c)
 {
@@ -23,37 +23,37 @@ bool nbd_drop(struct conn *c)
 	return n->drop_bytes == 0;
 }
 
-int nbd_begin(struct conn *c, size_t whole)
+int nbd_save_partial(struct conn *c, size_t whole)
 {
 	struct nbd_conn *n = nbd_of(c);
-	size_t bytes = MIN(whole - n->begun_bytes, c->rx.bytes);
+	size_t bytes = MIN(whole - n->partial_bytes, c->rx.bytes);
 
 	if (bytes == 0)
 		return 0;
-	if (!n->begun)
-		n->begun = malloc(whole);
-	if (!n->begun)
+	if (!n->partial)
+		n->partial = malloc(whole);
+	if (!n->partial)
 		return -ENOMEM;
-	bufq_read(&c->worker->pool, &c->rx, n->begun + n->begun_bytes, bytes);
-	n->begun_bytes += bytes;
+	bufq_read(&c->worker->pool, &c->rx, n->partial + n->partial_bytes, bytes);
+	n->partial_bytes += bytes;
 	return 0;
 }
 
-void nbd_begun_read(struct conn *c, void *to, size_t bytes)
+void nbd_read_partial(struct conn *c, void *to, size_t bytes)
 {
 	struct nbd_conn *n = nbd_of(c);
-	size_t begun = MIN(n->begun_bytes, bytes);
+	size_t partial = MIN(n->partial_bytes, bytes);
 
-	if (begun) {
-		memcpy(to, n->begun, begun);
-		n->begun_bytes -= begun;
-		memmove(n->begun, n->begun + begun, n->begun_bytes);
+	if (partial) {
+		memcpy(to, n->partial, partial);
+		n->partial_bytes -= partial;
+		memmove(n->partial, n->partial + partial, n->partial_bytes);
 	}
-	if (n->begun_bytes == 0) {
-		free(n->begun);
-		n->begun = NULL;
+	if (n->partial_bytes == 0) {
+		free(n->partial);
+		n->partial = NULL;
 	}
-	bufq_read(&c->worker->pool, &c->rx, (uint8_t *)to + begun, bytes - begun);
+	bufq_read(&c->worker->pool, &c->rx, (uint8_t *)to + partial, bytes - partial);
 }
 
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns)
@@ -127,13 +127,13 @@ static struct nbd_command *command_get(struct conn *c)
 #define TO(state) (1U << (state))
 enum { COMMAND_LISTED = TO(COMMAND_FREE) | TO(COMMAND_STALLED) | TO(COMMAND_FINISHED) };
 
-/* The table says which state may follow which; an assertion stops any other change.  A free command
- * is taken by command_get() only.  A command is on the list of its state only if that is in
- * COMMAND_LISTED: in the other states it is reached by its caller (TAKEN), by n->payload
- * (RECEIVING, DROPPING), or by its io, which the store holds (IO).
+/* Changes the state, which no other function does.  The table lists the states that may follow each
+ * state. command_get() alone takes a free command.
  *
- * The only function that changes the state.  COMMAND_FINISHED has the connection run; a
- * COMMAND_FREE one holds no memory. */
+ * A command in a state of COMMAND_LISTED is on the list of that state.  In other states it is
+ * reached by its caller (TAKEN), by n->payload (RECEIVING, DROPPING), or by its io, which the store
+ * holds (IO).  A command that becomes COMMAND_FINISHED has the connection run; a COMMAND_FREE one
+ * holds no memory. */
 static void command_set(struct nbd_command *d, enum command_state state)
 {
 	static const uint8_t follows[COMMAND_STATE_COUNT] = {
@@ -390,7 +390,7 @@ static bool read_answer(struct nbd_command *d)
 	else
 		bufq_splice(&c->tx, &d->data);
 	if (!last) {
-		command_set(d, COMMAND_STALLED); /* it goes on as the run's limit allows */
+		command_set(d, COMMAND_STALLED); /* continues as the limit of this run allows */
 		return true;
 	}
 	conn_op_reply(c, d->operation, d->start_ns);
@@ -400,7 +400,8 @@ static bool read_answer(struct nbd_command *d)
 
 /* ---- Writes ---- */
 
-/* The rest of the payload.  A logical block of NBD is the preferred block size that it tells. */
+/* The rest of the payload.  The logical block is the preferred block size that the client was sent.
+ */
 static struct block_rest write_rest(const struct nbd_command *d)
 {
 	return (struct block_rest){
@@ -414,7 +415,7 @@ static struct block_rest write_rest(const struct nbd_command *d)
 static size_t write_ready(const struct nbd_command *d, const struct block_rest *rest)
 {
 	const struct conn *c = d->conn;
-	size_t arrived = nbd_of(c)->begun_bytes + c->rx.bytes;
+	size_t arrived = nbd_of(c)->partial_bytes + c->rx.bytes;
 	size_t want = (size_t)MIN(rest->bytes, BLOCK_PART_MAX);
 
 	if (arrived < want && c->rx.views < IO_IOV_MAX && !block_is_held_up(c))
@@ -422,11 +423,11 @@ static size_t write_ready(const struct nbd_command *d, const struct block_rest *
 	return block_whole(rest, MIN(arrived, want));
 }
 
-/* Nothing can be written yet.  If memory is short, moves a partial block out of the pool, where it
- * would keep the rest, or other clients' data, from being received. */
+/* Nothing can be written yet.  While memory is short, a partial block moves out of the pool: there
+ * it could block the receives of this or other clients. */
 static void write_wait(struct conn *c, const struct block_rest *rest)
 {
-	if (block_is_held_up(c) && nbd_begin(c, rest->unit) < 0)
+	if (block_is_held_up(c) && nbd_save_partial(c, rest->unit) < 0)
 		conn_close(c, CONN_END_ERROR);
 }
 
@@ -438,7 +439,7 @@ static size_t write_take(struct nbd_command *d, const struct block_rest *rest, s
 	struct pool *p = &c->worker->pool;
 	size_t views = 0;
 
-	if (!nbd_of(c)->begun_bytes)
+	if (!nbd_of(c)->partial_bytes)
 		views = block_received(c, d->io.mount->export, rest, bytes);
 	if (views) {
 		bufq_take(p, &d->data, &c->rx, views);
@@ -447,13 +448,13 @@ static size_t write_take(struct nbd_command *d, const struct block_rest *rest, s
 	part_room(d, 0, bytes);
 	block_cut(c->worker, &d->data, block_whole(rest, d->data.bytes));
 	for (struct view *v = d->data.head; v; v = v->next)
-		nbd_begun_read(c, v->data, v->len);
+		nbd_read_partial(c, v->data, v->len);
 	stat_add(c->worker->stats.bytes_copied, d->data.bytes);
 	return d->data.bytes;
 }
 
-/* Hands payload that has arrived to the store; false: nothing can be done now. */
-static bool write_go_on(struct nbd_command *d)
+/* Hands arrived payload to the store.  False: nothing can be written now. */
+static bool write_next_part(struct nbd_command *d)
 {
 	struct conn *c = d->conn;
 	struct nbd_conn *n = nbd_of(c);
@@ -665,7 +666,7 @@ static bool nbd_step(struct conn *c)
 		return nbd_next_request(c);
 	if (n->payload->state == COMMAND_DROPPING)
 		return command_drop_payload(n->payload);
-	return n->payload->state == COMMAND_RECEIVING && write_go_on(n->payload);
+	return n->payload->state == COMMAND_RECEIVING && write_next_part(n->payload);
 }
 
 /* A command without memory for its answer must not block another, which may hold that memory. */
@@ -685,7 +686,7 @@ static void nbd_answer_finished(struct conn *c)
 		conn_wait_for_memory(c);
 }
 
-/* Is a request incomplete, and are we waiting only for the client to send the rest? */
+/* Is a request incomplete, so that only the client can continue it? */
 static bool nbd_owes_input(const struct conn *c)
 {
 	const struct nbd_conn *n = nbd_of(c);

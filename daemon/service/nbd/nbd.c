@@ -10,7 +10,7 @@
 
 static void nbd_write(struct conn *c, const uint8_t *data, size_t bytes)
 {
-	/* Not expected: nbd_next_option() has checked for room. */
+	/* cannot fail as a rule: nbd_next_option() has checked that there is room */
 	if (conn_write(c, data, bytes) < 0)
 		conn_close(c, CONN_END_ERROR);
 }
@@ -27,6 +27,12 @@ static void nbd_refuse(struct conn *c, const struct nbd_option *o, uint32_t rep,
 	uint8_t reply[NBD_OPTION_REPLY_MAX];
 
 	nbd_write(c, reply, nbd_build_option_error(reply, o->type, rep, text));
+}
+
+static void nbd_refuse_name(struct conn *c, const struct nbd_option *o)
+{
+	nbd_refuse(c, o, NBD_REP_ERR_UNKNOWN,
+		   "no export has that name; the option LIST returns all names");
 }
 
 /* The export of that name, or the first; NULL when there is none. */
@@ -102,8 +108,8 @@ static void nbd_do_list(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
-/* The items of information that the client asked for, and the block sizes even unasked: a client
- * that does not know them may send requests of parts of a block, which are refused. */
+/* Sends the information that the client asked for.  Block sizes are sent even without a request: a
+ * client that does not know them might send requests for parts of a block, which are refused. */
 static void nbd_write_infos(struct conn *c, const struct nbd_option *o, const struct export *e)
 {
 	uint8_t reply[NBD_OPTION_REPLY_MAX];
@@ -121,7 +127,7 @@ static void nbd_do_info(struct conn *c, const struct nbd_option *o)
 	struct mount *m = nbd_find(c, o->name);
 
 	if (!m) {
-		nbd_refuse(c, o, NBD_REP_ERR_UNKNOWN, "no export of that name; LIST tells them");
+		nbd_refuse_name(c, o);
 		return;
 	}
 	if (atomic_load(&m->export->failed)) {
@@ -155,7 +161,7 @@ static void nbd_do_meta_context(struct conn *c, const struct nbd_option *o)
 	uint8_t reply[NBD_OPTION_REPLY_MAX];
 
 	if (!m) {
-		nbd_refuse(c, o, NBD_REP_ERR_UNKNOWN, "no export of that name; LIST tells them");
+		nbd_refuse_name(c, o);
 		return;
 	}
 	if (o->type == NBD_OPT_SET_META_CONTEXT && o->allocation)
@@ -165,9 +171,9 @@ static void nbd_do_meta_context(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
-/* STARTTLS.  Input that follows the option was sent without encryption, perhaps by an attacker on
- * the way: read after the handshake it would pass for the client's (CVE-2021-3716), so it is
- * refused.  Options before this one have left no state behind, as all of them were refused. */
+/* STARTTLS. Input behind the option was sent without encryption, perhaps by an attacker on the
+ * path.  Parsed after the TLS handshake it would be taken for the client's (CVE-2021-3716), so it
+ * ends the connection.  Earlier options have left no state: all of them were refused. */
 static void nbd_do_starttls(struct conn *c, const struct nbd_option *o)
 {
 	struct nbd_conn *n = nbd_of(c);
@@ -204,7 +210,7 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	if (o->type == NBD_OPT_SET_META_CONTEXT)
 		nbd_of(c)->context = NULL; /* reset even if the option is refused */
 	if (!refusal) {
-		nbd_begun_read(c, data, o->length);
+		nbd_read_partial(c, data, o->length);
 		refusal = nbd_parse_option_data(data, nbd_of(c)->terms.mode, o);
 	}
 	if (refusal && o->type == NBD_OPT_EXPORT_NAME)
@@ -216,8 +222,8 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 	nbd_of(c)->has_option = false;
 }
 
-/* Is there memory to answer the option?  In a small pool most chunks may be
- * lent to the kernel for long. */
+/* Is there memory to answer the option?  In a small pool the kernel may hold most chunks for long.
+ */
 static bool nbd_has_room(const struct conn *c, const struct nbd_option *o)
 {
 	const struct worker *w = c->worker;
@@ -243,12 +249,12 @@ static bool nbd_next_option(struct conn *c)
 		n->has_option = true;
 		n->drop_bytes = n->option.refusal ? n->option.length : 0;
 	}
-	if (n->has_option && !n->option.refusal && nbd_begin(c, n->option.length) < 0) {
+	if (n->has_option && !n->option.refusal && nbd_save_partial(c, n->option.length) < 0) {
 		conn_close(c, CONN_END_ERROR);
 		return false;
 	}
 	if (!n->has_option || !nbd_drop(c) ||
-	    (!n->option.refusal && n->begun_bytes < n->option.length)) {
+	    (!n->option.refusal && n->partial_bytes < n->option.length)) {
 		nbd_expect_input(c, NBD_HANDSHAKE_NS);
 		return false;
 	}
@@ -327,7 +333,7 @@ static void nbd_close(struct conn *c)
 {
 	if (nbd_of(c)->commands)
 		nbd_commands_free(c);
-	free(nbd_of(c)->begun);
+	free(nbd_of(c)->partial);
 }
 
 const struct service service_nbd = {

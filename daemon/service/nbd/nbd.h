@@ -1,8 +1,8 @@
 /* Service `nbd`: internal interface of its files.
  *
- * From the top down, each calls only those after it.  nbd.c: a connection's life and the handshake;
- * nbd/command.c: requests, from their header to their reply, and input that is dropped, or is kept
- * outside the pool.  Pure: nbd/proto.c, nbd/option_proto.c. */
+ * Each file calls only those after it. nbd.c: a connection's life and the handshake. nbd/command.c:
+ * requests from their header to their reply, and partial messages. nbd/proto.c, nbd/option_proto.c:
+ * the wire format, without I/O. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum {
 	NBD_BLOCK_PREFERRED = 4096, /* bytes */
 };
 
-/* Time limits for a client's next option, and for the rest of a request. */
+/* Time limits: for a client's next option, and for the rest of an incomplete request. */
 #define NBD_HANDSHAKE_NS ((uint64_t)10 * NS_PER_S)
 #define NBD_REQUEST_NS   ((uint64_t)30 * NS_PER_S)
 
@@ -38,11 +38,11 @@ enum nbd_phase {
 /* States of a command; command_set() in nbd/command.c says which follows which. */
 enum command_state {
 	COMMAND_FREE,
-	COMMAND_TAKEN,     /* its request is being judged */
+	COMMAND_TAKEN,     /* its request is being checked */
 	COMMAND_RECEIVING, /* a write whose payload is awaited */
 	COMMAND_DROPPING,  /* failed: answered after the rest of the payload has been dropped */
-	COMMAND_STALLED,   /* waits for its turn, for memory, or until no other command is in flight
-			    */
+	COMMAND_STALLED,   /* waits for the next turn, for memory, or until no other command is in
+			      flight */
 	COMMAND_IO,        /* its part is in flight at the store */
 	COMMAND_FINISHED,  /* the part is done, or nothing is left to do: its answer is due */
 	COMMAND_STATE_COUNT
@@ -71,7 +71,7 @@ struct nbd_command {
 
 struct nbd_conn {
 	enum nbd_phase phase;
-	enum conn_end end; /* in NBD_PHASE_ENDING: why */
+	enum conn_end end; /* in NBD_PHASE_ENDING: the reason */
 	uint32_t client_flags;
 	enum nbd_tls tls;
 	struct nbd_terms terms;
@@ -80,13 +80,13 @@ struct nbd_conn {
 	const struct mount *context; /* the export for which base:allocation was selected */
 	struct mount *mount;         /* the export that was chosen */
 	uint64_t drop_bytes;         /* bytes of input that are to be dropped */
-	uint8_t *begun;              /* see nbd_begin(); NULL: none */
-	size_t begun_bytes;
+	uint8_t *partial;            /* a partial message: see nbd_save_partial(); NULL: none */
+	size_t partial_bytes;
 
 	struct nbd_command *commands;
 	unsigned command_count, used; /* used: those taken at least once */
 	uint32_t arrived;             /* requests that arrived in this run */
-	uint64_t arrived_bytes;       /* that they are about */
+	uint64_t arrived_bytes;       /* the bytes that these requests read or write */
 	unsigned busy;                /* commands that are not free */
 	/* Within nbd_commands_run(), which handles finished commands itself. */
 	bool running;
@@ -113,20 +113,21 @@ static inline struct nbd_conn *nbd_of(const struct conn *c)
 int nbd_commands_init(struct conn *c);
 void nbd_commands_free(struct conn *c);
 
-/* Drops drop_bytes of input; false: more of them are to come. */
+/* Drops drop_bytes of input.  False: some of them have not arrived yet. */
 bool nbd_drop(struct conn *c);
 
-/* Moves a partly received message (at most `whole` bytes) from the input to n->begun, which is
- * malloc()ed, so that a client that sends half of a message and stops holds no pool memory.  May be
- * repeated with the same `whole` until the message is complete.  0 or -ENOMEM. */
-int nbd_begin(struct conn *c, size_t whole);
-/* Reads `bytes` from n->begun and then from the input; together they have that many. */
-void nbd_begun_read(struct conn *c, void *to, size_t bytes);
+/* Moves a partial message of at most `whole` bytes from the input to n->partial, which is allocated
+ * by malloc().  So a client that sends half of a message and stops holds no memory of the pool. May
+ * be repeated with the same `whole` until the message is complete. 0 or -ENOMEM. */
+int nbd_save_partial(struct conn *c, size_t whole);
+/* Reads `bytes` from n->partial and then from the input; together they have that many. */
+void nbd_read_partial(struct conn *c, void *to, size_t bytes);
 
 /* Answers requests in flight, then ends the connection. */
 void nbd_end(struct conn *c, enum conn_end end);
 
-/* Sets the deadline for the rest of a step, or the next BLOCK_PART_MAX bytes of it. */
+/* Sets the deadline for the rest of a message; long data must bring BLOCK_PART_MAX bytes until
+ * then. */
 void nbd_expect_input(struct conn *c, uint64_t timeout_ns);
 
 /* Answers finished commands and starts requests that have arrived. */

@@ -15,8 +15,8 @@
 
 /* ---- Requests: "Request types" ---- */
 
-/* A WRITE has payload whatever its flags say: qemu's client (10.0) sends
- * extended WRITEs without PAYLOAD_LEN. */
+/* A WRITE has payload whatever its flags are: qemu's client (10.0) sends extended WRITEs without
+ * PAYLOAD_LEN. */
 static uint64_t payload(const struct nbd_request *r, enum nbd_mode mode)
 {
 	if (r->type == NBD_CMD_WRITE ||

@@ -105,14 +105,14 @@ enum nbd_error {
 struct nbd_terms {
 	uint64_t size;      /* bytes of the export */
 	uint32_t block_min; /* offsets and lengths are multiples of it; a power of two */
-	uint16_t flags;     /* enum nbd_flag, as the client was told */
+	uint16_t flags;     /* enum nbd_flag, as they were sent to the client */
 	uint8_t mode;       /* enum nbd_mode */
 	bool block_status;  /* base:allocation was selected for this export */
 };
 
 struct nbd_request {
 	uint16_t flags, type; /* enum nbd_cmd_flag, enum nbd_cmd */
-	uint32_t payload;     /* bytes that follow the header, even if the request is refused */
+	uint32_t payload;     /* bytes of payload behind the header, also of a refused request */
 	uint64_t cookie, offset, length;
 };
 

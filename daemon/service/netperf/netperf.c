@@ -35,20 +35,20 @@ enum operation { OP_TEST, OP_TRANSACTION, OP_RECEIVE, OP_SEND };
 struct netperf_test {
 	struct session session;         /* must be first */
 	struct netperf_request request; /* constant once the test is listed */
-	_Atomic bool dead; /* the control connection has ended, so data connections end, too */
+	_Atomic bool dead; /* the control connection has ended: data connections close */
 
 	/* Protected by the lock of the sessions. */
 	struct netperf_result result; /* sums of ended connections; without times */
 	unsigned ended;               /* data connections ended so far */
-	uint64_t begin_ns, end_ns;    /* of the first connection, of the last one; 0: none yet */
-	uint64_t cpu_ns; /* of the workers of data: at the begin, later the difference */
+	uint64_t begin_ns, end_ns;    /* first connection opened, last one closed; 0: not yet */
+	uint64_t cpu_ns; /* CPU time of the workers: at the begin, later the difference */
 };
 
 /* The step of a connection; control connections pass them in this order. */
 enum netperf_step {
 	NETPERF_NEW, /* control or data: not known yet */
 	NETPERF_DATA,
-	NETPERF_OVER,      /* UDP: the test has ended; further datagrams are dropped */
+	NETPERF_OVER,      /* UDP: the test has ended; late datagrams are dropped */
 	NETPERF_ASK,       /* control: a request is awaited */
 	NETPERF_WAIT_PORT, /* all ports are taken by tests of this client's address */
 	NETPERF_WAIT_DATA, /* the client has been sent the port to connect to */
@@ -63,18 +63,18 @@ struct netperf_conn {
 	/* Control. */
 	struct netperf_request request;
 	uint64_t until_ns;        /* deadline of the step; data: when a sender's time is over */
-	unsigned ended;           /* value of test->ended at the last look */
+	unsigned ended;           /* value of test->ended when this connection last ran */
 	struct sessions *own;     /* the sessions of its listener */
-	struct session_twin twin; /* UDP test: the twin in whose sessions the test is */
+	struct session_twin twin; /* UDP test: the UDP listener that receives its data */
 
 	/* Data. */
 	struct netperf_test *test;
-	uint64_t asked;                /* bytes received of a request that is not complete */
+	uint64_t asked;                /* bytes received of an incomplete request */
 	uint64_t owed;                 /* bytes still to be sent */
-	uint64_t moved;                /* bytes received and sent at the last look */
-	struct netperf_result counted; /* its counts, without times */
-	uint32_t before;               /* value of counted.receives at the last look */
-	uint64_t late_ns;              /* how long nothing had arrived when it ended */
+	uint64_t moved;                /* bytes received and sent when the deadline last passed */
+	struct netperf_result counted; /* what this connection adds to test->result */
+	uint32_t before;               /* value of counted.receives when the deadline last passed */
+	uint64_t late_ns;              /* silence before its end, which is not part of the test */
 };
 static_assert(offsetof(struct netperf_conn, of) == 0, "see session_leave()");
 static_assert(offsetof(struct netperf_test, session) == 0, "see struct session");
@@ -84,8 +84,9 @@ static_assert(offsetof(struct netperf_test, session) == 0, "see struct session")
 
 enum { QUEUE = 256 * 1024 }; /* bytes kept ahead of the peer, at least */
 
-/* UDP: how long netperf's own server waits after the test for the last datagrams. */
-#define PAD_NS (4 * (uint64_t)NS_PER_S)
+/* UDP: time after the end of the test in which datagrams are still expected, as in netperf's own
+ * server. */
+#define LATE_NS (4 * (uint64_t)NS_PER_S)
 
 /* Options that the kernel refuses are ignored: the result contains the values in use. */
 static void set_options(struct conn *c, const struct netperf_request *r)
@@ -100,7 +101,7 @@ static void set_options(struct conn *c, const struct netperf_request *r)
 				strlen(r->congestion));
 }
 
-static void look_at_socket(struct conn *c, struct netperf_result *counted)
+static void read_socket_options(struct conn *c, struct netperf_result *counted)
 {
 	struct tcp_info info = { 0 };
 
@@ -132,7 +133,7 @@ static uint64_t netperf_cpu_ns(const struct worker *w)
 /* ---- Sending ---- */
 
 /* The contents do not matter: netperf does not check them. */
-static void fill(uint8_t *bytes, uint32_t size)
+static void fill_payload(uint8_t *bytes, uint32_t size)
 {
 	memset(bytes, 'n', size);
 }
@@ -142,7 +143,7 @@ static void send_owed(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
 	size_t queue = MAX((size_t)QUEUE, worker_share(w));
-	struct chunk *k = conn_constant(c, fill);
+	struct chunk *k = conn_constant(c, fill_payload);
 
 	if (!k)
 		return;
@@ -171,12 +172,11 @@ static void stream_run(struct conn *c, struct netperf_conn *n)
 	conn_op_end(c);
 }
 
-/* TCP_MAERTS: sends until the time is over or the limit is reached. */
+/* TCP_MAERTS: sends until the test's time or amount of data is reached. */
 static void maerts_run(struct conn *c, struct netperf_conn *n)
 {
 	bufq_clear(&c->worker->pool, &c->rx);
-	/* When the client's own time is over it reads no more: what is
-	 * queued would wait for ever. */
+	/* When its time is over the client stops reading, so queued output could never be sent. */
 	if ((conn_deadline_passed(c) && clock_ns() >= n->until_ns) || (c->flags & CONN_EOF)) {
 		conn_close(c, CONN_END_PEER);
 		return;
@@ -213,9 +213,9 @@ static void transactions_run(struct conn *c, struct netperf_conn *n)
 		conn_close_when_sent(c, CONN_END_PEER);
 }
 
-/* A vanished client shows only by its silence.  Sets the time of the next look; false: no byte has
- * moved since the last one. */
-static bool data_goes_on(struct conn *c, struct netperf_conn *n)
+/* Ends a test whose client has disappeared without a FIN: such a client is only silent.  Sets the
+ * next deadline.  False: no byte has moved since the previous deadline. */
+static bool data_has_moved(struct conn *c, struct netperf_conn *n)
 {
 	uint64_t moved = c->bytes_in + c->bytes_out;
 
@@ -261,8 +261,8 @@ static uint64_t datagrams_take(struct conn *c, struct netperf_conn *n, bool *ret
 	return count;
 }
 
-/* The end marks may be lost: true some time after the test's time, or, without a
- * time, after some silence. */
+/* The empty datagrams that mark the end may be lost.  True: the test's time has been over for
+ * LATE_NS or, in a test without a time, the client has been silent for as long. */
 static bool datagrams_are_late(struct conn *c, struct netperf_conn *n)
 {
 	if (!conn_deadline_passed(c))
@@ -270,15 +270,15 @@ static bool datagrams_are_late(struct conn *c, struct netperf_conn *n)
 	if (n->test->request.time_s || n->counted.receives == n->before)
 		return true;
 	n->before = n->counted.receives;
-	conn_set_deadline(c, clock_ns() + PAD_NS);
+	conn_set_deadline(c, clock_ns() + LATE_NS);
 	return false;
 }
 
-/* true: the test is over, but its data connection stays. */
+/* True: the test is over.  The connection stays, to drop late datagrams. */
 static bool datagrams_run(struct conn *c, struct netperf_conn *n)
 {
 	bool answers = n->test->request.kind == NETPERF_RR, last;
-	struct chunk *k = answers ? conn_constant(c, fill) : NULL;
+	struct chunk *k = answers ? conn_constant(c, fill_payload) : NULL;
 	uint64_t count;
 
 	if (answers && !k)
@@ -291,13 +291,13 @@ static bool datagrams_run(struct conn *c, struct netperf_conn *n)
 		conn_op_end(c);
 	}
 	if (!last && datagrams_are_late(c, n)) {
-		n->late_ns = PAD_NS;
+		n->late_ns = LATE_NS;
 		last = true;
 	}
 	return last;
 }
 
-/* true: the test is over, but its data connection (UDP) stays. */
+/* True: a UDP test is over. */
 static bool netperf_data_run(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
@@ -320,7 +320,7 @@ static bool netperf_data_run(struct conn *c)
 		transactions_run(c, n);
 		break;
 	}
-	if (conn_deadline_passed(c) && !data_goes_on(c, n))
+	if (conn_deadline_passed(c) && !data_has_moved(c, n))
 		conn_close(c, CONN_END_IDLE);
 	return false;
 }
@@ -335,10 +335,10 @@ static void netperf_data_begin(struct conn *c)
 	if (r->traffic_class >= 0)
 		conn_set_traffic_class(c, (uint8_t)r->traffic_class);
 	if (r->datagrams) {
-		conn_set_deadline(c, clock_ns() + r->time_s * (uint64_t)NS_PER_S + PAD_NS);
+		conn_set_deadline(c, clock_ns() + r->time_s * (uint64_t)NS_PER_S + LATE_NS);
 		return;
 	}
-	c->flags |= CONN_LASTING; /* it ends with control */
+	c->flags |= CONN_LASTING; /* it ends with its control connection */
 	set_options(c, r);
 	n->until_ns = n->moved = UINT64_MAX;
 	if (r->kind == NETPERF_MAERTS) {
@@ -346,10 +346,10 @@ static void netperf_data_begin(struct conn *c)
 		if (r->time_s)
 			n->until_ns = clock_ns() + r->time_s * (uint64_t)NS_PER_S;
 	}
-	data_goes_on(c, n);
+	data_has_moved(c, n);
 }
 
-/* A data connection ends: adds its last counts to the test's. */
+/* Completes the counts of a data connection that ends. */
 static void netperf_data_end(struct conn *c)
 {
 	struct netperf_conn *n = c->state;
@@ -359,19 +359,20 @@ static void netperf_data_end(struct conn *c)
 		return;
 	n->counted.bytes_in = c->bytes_in;
 	if (n->test->request.kind != NETPERF_CRR)
-		look_at_socket(c, &n->counted);
+		read_socket_options(c, &n->counted);
 }
 
-/* Interval of runs of control connections, which are not idle while a test runs. */
+/* Control connections run at this interval during a test, so that they never count as idle. */
 #define TICK_NS  (500 * (uint64_t)NS_PER_MS)
 #define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of attempts to get a free port */
-/* TCP_CRR: time for connections that began before the end; clients announce no last one. */
+/* TCP_CRR: grace for connections that began before the end of the test: no message marks the last
+ * one. */
 #define LINGER_NS (200 * (uint64_t)NS_PER_MS)
 
 /* ---- The port ---- */
 
-/* Does the listener's socket a serve data that comes to the address of sa?  Then its port, which sa
- * has afterwards; 0: it does not, or the client wants another port. */
+/* Can data for the address of sa arrive on the listening socket a?  Returns its port, which sa has
+ * afterwards. 0: it cannot, or the client asked for another port. */
 static uint16_t port_at(const struct conn *c, const struct netperf_conn *n,
 			const struct acceptor *a, struct sockaddr_storage *sa)
 {
@@ -392,7 +393,8 @@ static uint16_t port_at(const struct conn *c, const struct netperf_conn *n,
 	return port;
 }
 
-/* Lists the session at this port: 0; -EAGAIN: another test waits there; -EBUSY: too many tests. */
+/* Registers the session for data that arrives at this port. 0; -EAGAIN: another test of this client
+ * awaits data there; -EBUSY: too many tests. */
 static int list_locked(struct netperf_conn *n, struct session *session, uint16_t port)
 {
 	struct session_address key = n->key;
@@ -401,8 +403,9 @@ static int list_locked(struct netperf_conn *n, struct session *session, uint16_t
 	return session_begin(session, &n->of, &key, sizeof(key));
 }
 
-/* Lists the session at a port of the listener: not the control connection's if there is another
- * one, or the client wants it.  The caller holds the lock.  Returns the port, or as list(). */
+/* Registers the session at one of the listener's ports: the control connection's only if there is
+ * no other, or if the client asked for it.  The caller holds the lock.  Returns the port, or -errno
+ * as test_begin(). */
 static int list_tcp_locked(const struct conn *c, struct netperf_conn *n, struct session *session)
 {
 	const struct worker *w = c->worker;
@@ -425,7 +428,7 @@ static int list_tcp_locked(const struct conn *c, struct netperf_conn *n, struct 
 	return rc < 0 ? rc : only;
 }
 
-/* Do requests and responses fit into the twin's buffers? */
+/* Do requests and responses fit into the datagrams of the UDP listener? */
 static bool fit(const struct netperf_request *r, const struct session_twin *twin)
 {
 	return MAX(r->request_bytes, r->response_bytes) <= twin->datagram_max;
@@ -456,7 +459,7 @@ static int list_twin(const struct conn *c, struct netperf_conn *n, struct sessio
 	return rc;
 }
 
-/* As test_begin(). */
+/* Registers the session.  Returns the port, or -errno as test_begin(). */
 static int list(const struct conn *c, struct netperf_conn *n, struct session *session)
 {
 	int rc;
@@ -471,10 +474,10 @@ static int list(const struct conn *c, struct netperf_conn *n, struct session *se
 
 /* ---- The test ---- */
 
-/* Begins a test of control connection c, and puts it into the table (for UDP the twin's), at a port
- * at which no other test of this client's address waits.  Returns the port.  -EAGAIN: no port is
- * free now; -EADDRNOTAVAIL: there is no suitable port; -EPROTONOSUPPORT: no twin; -EMSGSIZE: the
- * twin's buffers are too small; -EBUSY: too many tests; -ENOMEM. */
+/* Begins a test of control connection c.  Its port is one at which no other test of this client's
+ * address awaits data; a UDP test has a port of the UDP listener.  Returns the port. -EAGAIN: all
+ * ports are in use now; -EADDRNOTAVAIL: no port is suitable; -EPROTONOSUPPORT: no UDP listener;
+ * -EMSGSIZE: its datagrams are too small; -EBUSY: too many tests; -ENOMEM. */
 static int test_begin(const struct conn *c, struct netperf_conn *n)
 {
 	struct netperf_test *t = calloc(1, sizeof(*t));
@@ -531,7 +534,7 @@ static void data_left_locked(struct netperf_conn *n)
 		session_call(t->session.control);
 }
 
-/* The same, for session_leave(). */
+/* For session_leave() and session_part(): the member has left its test. */
 static void left_locked(struct session_member *member)
 {
 	struct netperf_conn *n = container_of(member, struct netperf_conn, of);
@@ -544,8 +547,8 @@ static void left_locked(struct session_member *member)
 	}
 }
 
-/* n leaves its test: a data connection, and the test then has its counts, or the control
- * connection, and the remaining data connections end. */
+/* Removes n from its test.  The end of a data connection completes the test's counts; the end of
+ * the control connection closes the data connections. */
 static void test_leave(struct netperf_conn *n)
 {
 	session_part(&n->of, left_locked);
@@ -562,7 +565,6 @@ static void data_run(struct conn *c)
 
 	if (!netperf_data_run(c))
 		return;
-	/* The test is over, but its data connection (UDP) stays. */
 	netperf_data_end(c);
 	test_leave(n);
 	n->step = NETPERF_OVER;
@@ -571,7 +573,8 @@ static void data_run(struct conn *c)
 
 /* ---- Control ---- */
 
-/* The actual size of a socket buffer for which `wanted` bytes are requested; 0: the default. */
+/* The size that the kernel sets if `wanted` bytes are requested for a socket buffer; wanted 0: the
+ * default. */
 static int buffer_size(struct worker *w, int name, int wanted)
 {
 	int fd =
@@ -612,7 +615,7 @@ static void control_tick(struct conn *c, uint64_t at_ns)
 	conn_set_deadline(c, MIN(at_ns, clock_ns() + TICK_NS));
 }
 
-/* Gets a port for the requested test, and answers with it. */
+/* Begins the requested test, and answers with its port. */
 static void control_begin(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
@@ -648,7 +651,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 	conn_log_test(c, options);
 	conn_op_begin(c, OP_TEST);
 	n->step = NETPERF_WAIT_DATA;
-	c->flags |= CONN_LASTING; /* each step of a test has a limit of its own */
+	c->flags |= CONN_LASTING; /* each step of a test has its own time limit */
 	n->until_ns = clock_ns() + time_ns;
 	control_tick(c, n->until_ns);
 }
@@ -676,7 +679,8 @@ static void control_read(struct conn *c, struct netperf_conn *n)
 	}
 }
 
-/* Is the test over?  TCP_CRR announces no last connection, so it ends with the client's time. */
+/* Is the test over?  In TCP_CRR no message marks the last connection, so the client's time or count
+ * decides. */
 static bool test_is_over(const struct netperf_conn *n, const struct netperf_test *seen)
 {
 	const struct netperf_request *r = &seen->request;
@@ -713,8 +717,7 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	control_ask(c, n);
 }
 
-/* No data, or no further connection, has arrived in time.  For UDP that is a result:
- * all datagrams were lost. */
+/* The step has timed out.  For UDP this still gives a result: all datagrams were lost. */
 static void control_give_up(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
 {
 	if (seen->request.datagrams)
@@ -723,7 +726,7 @@ static void control_give_up(struct conn *c, struct netperf_conn *n, const struct
 		conn_close(c, CONN_END_IDLE);
 }
 
-static void control_look(struct conn *c, struct netperf_conn *n)
+static void control_check(struct conn *c, struct netperf_conn *n)
 {
 	struct netperf_test seen;
 
@@ -749,10 +752,11 @@ static void control_look(struct conn *c, struct netperf_conn *n)
 		control_tick(c, n->until_ns);
 }
 
-/* ---- Telling control from data ---- */
+/* ---- Control connection or data connection? ---- */
 
-/* Joins the test that awaits this data connection.  False: there is none. */
-static bool data_join(struct netperf_conn *n, bool has_come)
+/* Joins the test that awaits data from this address at this port.  The server sends first in
+ * TCP_MAERTS; all other tests need input.  False: there is no such test. */
+static bool data_join(struct netperf_conn *n, bool has_input)
 {
 	struct sessions *all = n->of.sessions;
 	struct session *found;
@@ -761,13 +765,13 @@ static bool data_join(struct netperf_conn *n, bool has_come)
 	sessions_lock(all);
 	found = session_find(all, &n->key, sizeof(n->key));
 	t = found ? container_of(found, struct netperf_test, session) : NULL;
-	if (t && (has_come || t->request.kind == NETPERF_MAERTS))
+	if (t && (has_input || t->request.kind == NETPERF_MAERTS))
 		test_join_locked(t, n);
 	sessions_unlock(all);
 	return n->test;
 }
 
-/* May the bytes received so far begin a message? */
+/* Can the bytes received so far be the begin of a control message? */
 static bool may_be_message(const struct bufq *rx)
 {
 	uint8_t head[NETPERF_HEAD];
@@ -798,8 +802,8 @@ static void run_unmatched(struct conn *c, struct netperf_conn *n)
 	bufq_clear(&c->worker->pool, &c->rx);
 }
 
-/* Drops late datagrams of a finished test.  The peer is remembered as long as they arrive, since
- * the next test may use the same port. */
+/* Drops late datagrams of a finished test.  The connection stays while they arrive: without it they
+ * would be taken for data of the next test at this port. */
 static void over_run(struct conn *c)
 {
 	bufq_clear(&c->worker->pool, &c->rx);
@@ -807,8 +811,9 @@ static void over_run(struct conn *c)
 		conn_close(c, CONN_END_PEER);
 }
 
-/* A control connection begins with a message; a data connection with other bytes, or, if the server
- * sends, with silence.  Less than a message's head is data if a test awaits data here. */
+/* Decides the kind of a connection.  A control connection begins with a message; a data connection
+ * begins with other bytes or, if the server sends, with silence.  Fewer bytes than a message's
+ * header are data if a test awaits data here. */
 static void new_run(struct conn *c, struct netperf_conn *n)
 {
 	bool message = may_be_message(&c->rx), ends = c->flags & CONN_EOF;
@@ -851,7 +856,7 @@ static void netperf_run(struct conn *c)
 		break;
 	case NETPERF_WAIT_DATA:
 	case NETPERF_RUN:
-		control_look(c, n);
+		control_check(c, n);
 		break;
 	}
 }

@@ -122,7 +122,7 @@ static int parse_sizes(const uint8_t *m, struct netperf_request *r)
 	return 0;
 }
 
-/* UDP has no NETPERF_MAERTS, as we send nothing to an address from which nothing was received. */
+/* UDP has no NETPERF_MAERTS: the server does not send to an address that has sent nothing. */
 static int parse_kind(const uint8_t *m, struct netperf_request *r)
 {
 	uint32_t direction = get(m, ASKED_DIRECTION), socket = get(m, ASKED_SOCKET);

@@ -9,7 +9,7 @@
 
 enum {
 	NETPERF_MESSAGE = 656,
-	NETPERF_HEAD = 8,                    /* bytes that tell a message from data */
+	NETPERF_HEAD = 8,                    /* bytes that distinguish a message from data */
 	NETPERF_SIZE_MAX = 64 * 1024 * 1024, /* bytes of a request, a response, a buffer */
 	NETPERF_DATAGRAM_MAX = 65507,
 	NETPERF_TIME_MAX_S = 24 * 3600,
@@ -54,8 +54,8 @@ struct netperf_result {
 	char congestion[NETPERF_CONGESTION_MAX];
 };
 
-/* May a connection's first bytes, of which the first NETPERF_HEAD are looked at, begin a message
- * rather than data? */
+/* Can a connection's first bytes be the begin of a message rather than data?  At most NETPERF_HEAD
+ * of them are examined. */
 bool netperf_is_message(const uint8_t *head, size_t bytes);
 /* 0; -EPROTO: not a message; any other -errno is sent to the client: the test is not supported. */
 int netperf_parse(const uint8_t message[static NETPERF_MESSAGE], struct netperf_request *ret);

@@ -1,17 +1,18 @@
-/* perftest: the servers of ib_send_bw, ib_write_bw, ib_read_bw, ib_read_lat and ib_send_lat, for
- * any number of clients at once, whose control connections come by RDMA (with -R) or by TCP.
+/* Services perftest and perftest-lat: the servers of ib_send_bw, ib_write_bw, ib_read_bw,
+ * ib_read_lat and ib_send_lat.  Any number of clients run at once; control connections use RDMA
+ * (with -R) or TCP.
  *
- * Control and data connections come to the same port; one that begins with a version message is
- * control.  Clients do not announce the type of test.  So there are two services: `perftest` drops
- * the messages of data connections, `perftest-lat` answers each with one of its length; both lend
- * memory.  Its contents, and those of messages, have no meaning, so all clients of a worker share
- * it (see remote_scratch_region()).
+ * Control and data connections use the same port.  A connection that begins with a version message
+ * is a control connection.  Clients do not announce the type of test, so there are two services:
+ * `perftest` drops the messages of data connections, `perftest-lat` answers each with one of the
+ * same length.  Both offer memory for one-sided operations.  The contents of memory and messages
+ * have no meaning, so all clients of a worker share one region (see remote_scratch_region()).
  *
- * Over iWARP, a client of ib_send_bw needs credits: for each of its queue pairs it has memory into
- * which this server writes how many messages it took.  Only the order of the connections tells the
- * queue pairs apart, so the clients of an address connect one after the other.  Clients do not
- * announce how many messages they send without a credit: a few with a small -n or -r.  So the next
- * credit is written as soon as the write of the last one is done. */
+ * Over iWARP, ib_send_bw uses flow control: for each of its queue pairs the client has memory into
+ * which the server writes how many messages it has received (a credit).  Only the order in which
+ * queue pairs connect identifies them, so clients of one address connect one after the other.
+ * Clients do not announce how many messages they send without a new credit: few with a small -n or
+ * -r.  So the server writes the next credit as soon as the write of the last one has completed. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ enum {
 	OPERATION_MESSAGE = 1,
 };
 
-/* Must the value at `position` (from 0) of a report be zero?  It must for the direction of a side
- * that sends no pongs, and so has nothing to report. */
+/* Must the value at `position` (from 0) of a report be zero?  It must if it describes messages of
+ * this server and the service sends none. */
 static inline bool perftest_reports_zero(const struct conn *c, unsigned position)
 {
 	enum { SIZE_AND_COUNT = 2 };
@@ -42,23 +43,25 @@ static inline bool perftest_reports_zero(const struct conn *c, unsigned position
 	return !(c->worker->service->flags & SERVICE_ANSWERS) && position >= SIZE_AND_COUNT;
 }
 
-/* ---- Without -R: the client's messages over TCP, before and after its data ----
+/* ---- Clients without -R: messages over TCP, before and after the data ----
  *
- * No message says which test follows, so one rule serves all tests and any number of queue pairs.
- * A key with a new queue pair gets one of ours, which is ready to receive before the key is
- * answered; a key that came before gets the same answer again.  Later in the test the client uses
- * such messages to wait for its server, and the rule answers these as well. */
+ * No message identifies the test, so one rule serves all tests and any number of queue pairs.  For
+ * a key that names a new queue pair the server creates its own queue pair.  That one is ready to
+ * receive before the key is answered.  A key that was received before gets the same answer again.
+ * Later the client uses such messages to synchronise with its server, and gets answers by the same
+ * rule. */
 
-/* For each message of the beginning: the client measures its clock and registers its memory between
- * two of them, for more than 30 s in an emulated machine whose host was busy. */
+/* Time limit for each message before the data.  Between two of them the client measures its clock
+ * and registers its memory, which has taken more than 30 s in an emulated machine on a busy host.
+ */
 #define EXCHANGE_TIMEOUT_NS (60 * (uint64_t)NS_PER_S)
 
 struct exchange_conn {
 	struct exchange exchange;
-	unsigned reports; /* values answered, of all reports */
+	unsigned reports; /* number of values answered, in all reports */
 	unsigned mtu;     /* enum ibv_mtu: what both sides can */
 	bool tests;       /* a queue pair was made */
-	/* The message that is arriving, or that waits for its answer: the first `have` bytes. */
+	/* The message that is being received or answered: its first `have` bytes. */
 	unsigned have;
 	struct exchange_key key;
 	int kind; /* enum exchange_kind, or -EPROTO */
@@ -153,7 +156,7 @@ static int exchange_answer(struct conn *c, struct exchange_conn *x)
 	case EXCHANGE_IS_VERSION:
 		memcpy(x->message, perftest_version, PERFTEST_VERSION);
 		return 0;
-	case EXCHANGE_IS_VALUE: /* the client's own: the larger counts, and ours never is */
+	case EXCHANGE_IS_VALUE: /* both sides use the larger value: the client's */
 		return 0;
 	case EXCHANGE_IS_MTU:
 		return exchange_answer_mtu(c, x);
@@ -201,8 +204,8 @@ static void exchange_run(struct conn *c)
 		if (!exchange_serve(c, x) || !conn_goes_on(c, &limit))
 			return;
 	}
-	/* Data may flow without a limit of time, but a message or a beginning
-	 * that is incomplete has one. */
+	/* There is no time limit while data flows, but one for an incomplete message, and one
+	 * before the first queue pair. */
 	if ((!x->tests || x->have > 0) &&
 	    !conn_await_input(c, EXCHANGE_TIMEOUT_NS,
 			      perftest_exchange_bytes(&x->exchange, x->message, x->have) - x->have))
@@ -229,9 +232,9 @@ static void exchange_close(struct conn *c)
 enum { RECEIVES_IWARP = 520 }; /* perftest has up to 512 messages in flight */
 
 enum perftest_step {
-	PERFTEST_NEW,     /* not known yet: the first message tells control from data */
+	PERFTEST_NEW,     /* not known yet: the first message decides between control and data */
 	PERFTEST_DATA,    /* of the test that was connecting, if there was one */
-	PERFTEST_HELLOED, /* control: exchanging the messages before its data connections */
+	PERFTEST_GREETED, /* control: exchanges the messages before its data connections */
 	PERFTEST_WAITS,   /* control: waits until other clients of its address have connected */
 	PERFTEST_CONNECTS,
 	PERFTEST_RUNS,
@@ -255,11 +258,11 @@ struct perftest_conn {
 	unsigned reports;
 
 	/* Data. */
-	/* The client sends messages without waiting for answers. */
+	/* several messages of the client were in flight at once */
 	bool piped;
 	bool writing; /* a write of the credit is in flight */
-	/* The client may have cleared its credits for the next size (-a), so those for messages of
-	 * this one would be wrong. */
+	/* The client may have reset its credits for the next message size (-a): credits for this
+	 * size would be wrong. */
 	bool between;
 	uint32_t length;          /* of the messages of this size */
 	uint32_t taken, credited; /* messages of this size */
@@ -301,8 +304,8 @@ static int test_begin(const struct conn *c, struct perftest_conn *p)
 	return rc;
 }
 
-/* Takes a new connection for data of the test that is connecting, until
- * a message shows otherwise. */
+/* Assumes that a new connection is a data connection of the test that is connecting, until a
+ * message shows otherwise. */
 static void test_join(const struct conn *c, struct perftest_conn *p)
 {
 	struct in6_addr key = key_of(c);
@@ -335,7 +338,7 @@ static void credit_done(struct remote *remote, int result)
 	p->writing = false;
 }
 
-/* The client's memory for the credits of this queue pair; NULL: none announced. */
+/* The client's memory for the credits of this queue pair; NULL: the client uses none. */
 static const struct perftest_queue *queue_of(const struct perftest_conn *p)
 {
 	const struct perftest_test *t = test_of(p);
@@ -348,8 +351,8 @@ static const struct perftest_queue *queue_of(const struct perftest_conn *p)
 	return index < t->count && t->queues[index].address ? &t->queues[index] : NULL;
 }
 
-/* Writes the number of messages taken to the client's memory, which clients that wait for answers
- * do not have. */
+/* Writes the number of received messages to the client's memory.  Clients that wait for answers
+ * have no such memory. */
 static void credit_give(struct conn *c, struct perftest_conn *p)
 {
 	const struct perftest_queue *q;
@@ -377,9 +380,8 @@ static void credit_give(struct conn *c, struct perftest_conn *p)
 	remote_submit(&p->credit);
 }
 
-/* The client is between two sizes: it gets no more credits for the one before.  False: a write of
- * one is still in flight. */
-static bool credits_end(struct perftest_test *t)
+/* Stops the credits of the current message size.  False: the write of one is still in flight. */
+static bool credits_stop(struct perftest_test *t)
 {
 	bool writing = false;
 
@@ -416,7 +418,7 @@ static void report_answer(const struct conn *c, struct perftest_conn *p)
 }
 
 /* May the control connection continue?  False: not yet. */
-static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
+static bool control_may_continue(struct conn *c, struct perftest_conn *p)
 {
 	int rc = 0;
 
@@ -425,7 +427,7 @@ static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
 		p->step = PERFTEST_RUNS;
 		conn_set_deadline(c, 0);
 	}
-	if (p->step == PERFTEST_RUNS && !credits_end(test_of(p))) {
+	if (p->step == PERFTEST_RUNS && !credits_stop(test_of(p))) {
 		conn_set_deadline(c, clock_ns() + RETRY_NS);
 		return false;
 	}
@@ -447,13 +449,14 @@ static bool control_may_go_on(struct conn *c, struct perftest_conn *p)
 	return true;
 }
 
-/* The client waits for an answer and looks for no disconnection: one that is too long for its
- * receive ends it. */
+/* Ends a client with -z, which waits for an answer and does not notice a disconnection.  An answer
+ * longer than its receive buffer makes it fail. */
 static void control_refuse(struct conn *c)
 {
 	static const uint8_t answer[2 * PERFTEST_MESSAGE_MAX];
 
-	conn_warn(c, "it has -z, whose queue pairs are not served: -R, or neither of the two");
+	conn_warn(c,
+		  "it has -z, whose queue pairs are not served; use -R instead, or neither option");
 	conn_write(c, answer, sizeof(answer));
 	conn_close_when_sent(c, CONN_END_PROTOCOL);
 }
@@ -462,14 +465,14 @@ static void control_run(struct conn *c, struct perftest_conn *p)
 {
 	int kind = perftest_parse(p->message, p->message_bytes);
 
-	/* With -R the first such message says "continue", as its data connections come later. */
-	if (kind == PERFTEST_QUEUE && p->step == PERFTEST_HELLOED &&
+	/* With -R the first such message is all zeros ("continue"): data connections come later. */
+	if (kind == PERFTEST_QUEUE && p->step == PERFTEST_GREETED &&
 	    perftest_get_queue(p->message).number != 0) {
 		p->message_bytes = 0;
 		control_refuse(c);
 		return;
 	}
-	if (kind == PERFTEST_QUEUE && !control_may_go_on(c, p))
+	if (kind == PERFTEST_QUEUE && !control_may_continue(c, p))
 		return;
 	if (kind == PERFTEST_HELLO)
 		memcpy(p->message, perftest_version, PERFTEST_VERSION);
@@ -487,7 +490,7 @@ static void control_run(struct conn *c, struct perftest_conn *p)
 static void control_message(struct conn *c, struct perftest_conn *p, const uint8_t *head,
 			    uint32_t bytes)
 {
-	/* a protocol error: messages come one at a time. */
+	/* A client sends its next message only after the answer to the last one. */
 	if (p->message_bytes || bytes > sizeof(p->message)) {
 		conn_close(c, CONN_END_PROTOCOL);
 		return;
@@ -524,9 +527,8 @@ static void perftest_message(struct conn *c, const uint8_t *head, uint32_t bytes
 	if (p->step == PERFTEST_NEW) {
 		p->step = PERFTEST_DATA;
 		if (bytes == PERFTEST_VERSION && perftest_parse(head, bytes) == PERFTEST_HELLO) {
-			session_part(&p->of,
-				     NULL); /* it is the control connection of another test */
-			p->step = PERFTEST_HELLOED;
+			session_part(&p->of, NULL); /* it is the control connection of a new test */
+			p->step = PERFTEST_GREETED;
 		}
 	}
 	if (p->step == PERFTEST_DATA)
@@ -567,7 +569,7 @@ static int perftest_open(struct conn *c)
 	p->iwarp = device && !strcmp(device->transport, "iWARP");
 	c->state = p;
 	c->flags |= CONN_LASTING; /* control connections, and data connections with one-sided
-				     operations, send no messages during a test */
+				     operations, are silent during a test */
 	if (p->iwarp)
 		test_join(c, p);
 	return 0;

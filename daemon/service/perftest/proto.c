@@ -59,7 +59,7 @@ enum {
 	REPORT_BYTES = 8,
 };
 
-static const uint8_t exchange_end[EXCHANGE_TELLS_AT] = "done";
+static const uint8_t exchange_end[EXCHANGE_KIND_BYTES] = "done";
 
 /* The first byte of a report is the highest of a number of bytes; of a key it is a digit. */
 static bool is_report(const struct exchange *x, const uint8_t *data)
@@ -80,8 +80,8 @@ unsigned perftest_exchange_bytes(const struct exchange *x, const uint8_t *data, 
 		return VALUE_BYTES;
 	if (x->step == STEP_MTU)
 		return MTU_BYTES;
-	if (have < EXCHANGE_TELLS_AT)
-		return EXCHANGE_TELLS_AT;
+	if (have < EXCHANGE_KIND_BYTES)
+		return EXCHANGE_KIND_BYTES;
 	if (is_report(x, data))
 		return REPORT_BYTES;
 	return is_end(data) ? sizeof(exchange_end) : EXCHANGE_KEY;
@@ -183,9 +183,9 @@ static bool is_pingpong(const uint8_t *data)
 const char *perftest_exchange_wrong(const struct exchange *x, const uint8_t *data)
 {
 	if (x->step > 1)
-		return "its MTU or its key is none, or its key has no GID";
+		return "its MTU or key is invalid, or its key has no GID";
 	if (is_pingpong(data))
-		return "it speaks as ibv_rc_pingpong does; only clients of perftest (ib_send_bw and the "
+		return "it uses the protocol of ibv_rc_pingpong; only clients of perftest (ib_send_bw and the "
 		       "like) are served";
-	return "it names no version; only clients of perftest (ib_send_bw and the like) are served";
+	return "it sent no version; only clients of perftest (ib_send_bw and the like) are served";
 }

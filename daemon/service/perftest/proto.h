@@ -1,8 +1,8 @@
-/* Messages of perftest's clients (ib_send_bw and the like, with -R) on their control connection:
- * one at a time, told apart by their lengths.  Pure.
+/* Control messages of perftest's clients (ib_send_bw and others with -R).  One is in flight at a
+ * time; its length identifies its kind.  No I/O.
  *
- * Source: perftest 4.5 (Debian 12), src/perftest_communication.c; later ones send messages of 64
- * bytes where it has 56. */
+ * Source: perftest 4.5 (Debian 12), src/perftest_communication.c; later versions send messages of
+ * 64 bytes instead of 56. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,10 +15,10 @@ enum {
 
 enum perftest_kind {
 	PERFTEST_HELLO, /* a version */
-	/* a size or limit; the larger one of both sides counts, and ours never is. */
+	/* a size or limit; both sides use the larger one: the client's */
 	PERFTEST_VALUE,
 	PERFTEST_QUEUE,  /* about a queue pair, or all zeros: "continue" */
-	PERFTEST_REPORT, /* one of five numbers that the client shows */
+	PERFTEST_REPORT, /* one of five numbers that the client prints */
 };
 
 /* The kind of a message (enum perftest_kind), or -EPROTO. */
@@ -43,21 +43,21 @@ extern const uint8_t perftest_version[PERFTEST_VERSION];
  */
 
 enum {
-	EXCHANGE_VALUES = 2,    /* messages after the version: cycle buffer, cache line */
-	EXCHANGE_REPORTS = 5,   /* messages of one report */
-	EXCHANGE_KEY = 108,     /* bytes of a key with a GID, the longest message */
-	EXCHANGE_GID = 16,      /* bytes */
-	EXCHANGE_TELLS_AT = 5,  /* bytes of a message after the MTU that tell its kind */
-	EXCHANGE_MTU_FIRST = 1, /* enum ibv_mtu: 256 bytes */
-	EXCHANGE_MTU_LAST = 5,  /* 4096 bytes */
+	EXCHANGE_VALUES = 2,     /* messages after the version: cycle buffer, cache line */
+	EXCHANGE_REPORTS = 5,    /* messages of one report */
+	EXCHANGE_KEY = 108,      /* bytes of a key with a GID, the longest message */
+	EXCHANGE_GID = 16,       /* bytes */
+	EXCHANGE_KIND_BYTES = 5, /* bytes that identify the kind of a message after the MTU */
+	EXCHANGE_MTU_FIRST = 1,  /* enum ibv_mtu: 256 bytes */
+	EXCHANGE_MTU_LAST = 5,   /* 4096 bytes */
 };
 
 enum exchange_kind {
 	EXCHANGE_IS_VERSION,
-	EXCHANGE_IS_VALUE,  /* the larger of both sides counts */
-	EXCHANGE_IS_MTU,    /* the smaller of both sides counts */
-	EXCHANGE_IS_KEY,    /* of a queue pair, which may have been told before */
-	EXCHANGE_IS_REPORT, /* one of the EXCHANGE_REPORTS that the client shows */
+	EXCHANGE_IS_VALUE,  /* both sides use the larger value */
+	EXCHANGE_IS_MTU,    /* both sides use the smaller value */
+	EXCHANGE_IS_KEY,    /* of a queue pair, perhaps the same as before */
+	EXCHANGE_IS_REPORT, /* one of the EXCHANGE_REPORTS numbers that the client prints */
 	EXCHANGE_IS_END,    /* not answered */
 };
 

@@ -1,7 +1,8 @@
-/* The server's side of rping.  In each round the client's first message names its source memory,
- * which the server reads and acknowledges; the second names its sink memory, to which the server
- * writes the same bytes, and acknowledges that.  The bytes stay in chunks of the pool in between.
- * The reply to a write is sent at once, as it arrives after the bytes. */
+/* Service rping: the server of rping.  In each round the client's first message names its source
+ * memory, which the server reads and then acknowledges.  The second message names its sink memory,
+ * to which the server writes the same bytes, and acknowledges that.  In between the bytes stay in
+ * chunks of the pool.  The acknowledgement of a write is sent at once: the transport delivers it
+ * after the bytes. */
 #include "conn.h"
 #include "conn_op.h"
 #include "proto.h"
@@ -42,7 +43,7 @@ static void rping_write_done(struct remote *remote, int result)
 	rping_free(remote->conn, remote);
 }
 
-static void rping_aim(struct remote *remote, const struct rping_buffer *buffer)
+static void rping_submit(struct remote *remote, const struct rping_buffer *buffer)
 {
 	remote->address = buffer->address;
 	remote->key = buffer->key;
@@ -58,7 +59,7 @@ static int rping_read(struct rping_conn *s, const struct rping_buffer *buffer)
 		return rc;
 	s->reading = true;
 	s->operation = OPERATION_READ;
-	rping_aim(&s->read, buffer);
+	rping_submit(&s->read, buffer);
 	return 0;
 }
 
@@ -71,7 +72,7 @@ static void rping_write(struct rping_conn *s, const struct rping_buffer *buffer)
 	s->holds = false;
 	s->writing = s->reply = true;
 	s->operation = OPERATION_WRITE;
-	rping_aim(&s->write, buffer);
+	rping_submit(&s->write, buffer);
 }
 
 /* Sends the reply.  False: the pool is exhausted. */

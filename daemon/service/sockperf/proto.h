@@ -8,7 +8,7 @@
 
 enum {
 	SOCKPERF_HEADER = 14,   /* be64 sequence, be16 flags, be32 length with the header */
-	SOCKPERF_FLAGS_LOW = 9, /* offset of the byte that holds every flag in use */
+	SOCKPERF_FLAGS_LOW = 9, /* offset of the byte that has all flags in use */
 	SOCKPERF_LENGTH_MAX = 1024 * 1024, /* the limit of `sockperf --tcp -m` */
 };
 

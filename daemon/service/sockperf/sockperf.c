@@ -1,7 +1,7 @@
-/* sockperf's server side on TCP and UDP: returns pong requests, drops everything else.  No payload
- * is copied: the client flag is cleared in the header where it was received.  Bytes are passed on
- * as they arrive, so a message need not be complete, and adjacent messages of the same fate are
- * moved together.  A message counts when its last byte has arrived. */
+/* Service sockperf: sockperf's server on TCP and UDP. It returns messages that request a pong, and
+ * drops all others.  No payload is copied: the client flag is cleared in the received header. Bytes
+ * are passed on as they arrive, before their message is complete, and adjacent messages of the same
+ * fate are moved together.  A message counts when its last byte has arrived. */
 #include <string.h>
 
 #include "conn.h"
@@ -11,7 +11,7 @@
 enum { OPERATION_PONG, OPERATION_COUNT, OPERATIONS };
 
 struct sockperf_conn {
-	uint32_t left;           /* bytes of the current message still to come */
+	uint32_t left;           /* bytes of the current message that have not arrived */
 	enum sockperf_fate fate; /* fate of that message */
 };
 
@@ -50,7 +50,7 @@ static uint8_t *cursor_header(struct sockperf_cursor at, uint8_t header[static S
 	return flags;
 }
 
-/* Drops the bytes that were parsed from rx. */
+/* Removes the parsed bytes from rx: pongs move to tx, all others are freed. */
 static void sockperf_move(struct conn *c, struct sockperf_cursor *at, enum sockperf_fate fate)
 {
 	struct pool *p = &c->worker->pool;
@@ -81,7 +81,7 @@ static int sockperf_begin(struct conn *c, struct sockperf_cursor *at)
 	return 0;
 }
 
-/* Only pongs are timed, not messages that are only counted. */
+/* Counts messages.  Only pongs have a latency. */
 static void sockperf_count(struct conn *c, const uint64_t done[static OPERATIONS])
 {
 	stat_add(c->worker->stats.operations[OPERATION_COUNT].count, done[OPERATION_COUNT]);

@@ -50,9 +50,9 @@ TEST(a_test_from_its_beginning_to_its_end)
 
 TEST(a_message_is_told_by_its_first_bytes)
 {
-	for (unsigned have = 0; have < EXCHANGE_TELLS_AT; have++)
+	for (unsigned have = 0; have < EXCHANGE_KIND_BYTES; have++)
 		assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)key, have),
-				 EXCHANGE_TELLS_AT);
+				 EXCHANGE_KIND_BYTES);
 	assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)"done", 5), 5);
 	assert_int_equal(perftest_exchange_bytes(&begun, (const uint8_t *)"d0ne:", 5),
 			 EXCHANGE_KEY);
