@@ -31,8 +31,8 @@ static uint16_t admin_check(struct nvme_command *d)
 	return NVME_SUCCESS;
 }
 
-/* Check of commands that send a page: allocates it, zeroed. */
-static uint16_t page_check(struct nvme_command *d, size_t bytes)
+/* Check of commands that send data. */
+static uint16_t data_check(struct nvme_command *d)
 {
 	uint16_t status = admin_check(d);
 
@@ -41,8 +41,17 @@ static uint16_t page_check(struct nvme_command *d, size_t bytes)
 	if (d->sqe.sgl.type != NVME_SGL_TRANSPORT)
 		return NVME_SGL_TYPE_INVALID | NVME_DNR;
 	d->length = d->sqe.sgl.length;
-	d->page_bytes = (uint32_t)bytes;
-	return nvme_page_new(d, bytes) ? NVME_SUCCESS : NVME_INTERRUPTED;
+	return NVME_SUCCESS;
+}
+
+/* The same, with a page for the data, zeroed. */
+static uint16_t page_check(struct nvme_command *d)
+{
+	uint16_t status = data_check(d);
+
+	if (status)
+		return status;
+	return nvme_page_new(d, NVME_PAGE) ? NVME_SUCCESS : NVME_INTERRUPTED;
 }
 
 static uint16_t page_send(struct nvme_command *d, uint32_t bytes)
@@ -58,7 +67,7 @@ static uint16_t identify_check(struct nvme_command *d)
 {
 	if (d->sqe.sgl.length != NVME_PAGE)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	return page_check(d, NVME_PAGE);
+	return page_check(d);
 }
 
 static void fill_controller(struct nvme_command *d)
@@ -188,19 +197,6 @@ static enum nvme_log log_asked(const struct nvme_command *d)
 	return d->sqe.cdw10 & 0xff;
 }
 
-/* Fills d->page with what the host asks for of the Discovery log, as far as it has room. */
-static struct nvme_log_whole log_discovery(struct nvme_command *d, uint64_t offset)
-{
-	struct nvme_log_query query = { .local = conn_local_address(d->queue->conn),
-					.rdma = is_rdma(d),
-					.tls = d->queue->conn->worker->service->identity,
-					.offset = offset,
-					.to = d->page,
-					.bytes = MIN(d->length, d->page_bytes) };
-
-	return nvme_ports_log(target_of(d), &query);
-}
-
 static bool log_is_discovery(const struct nvme_command *d)
 {
 	return controller_of(d)->discovery && log_asked(d) == NVME_LOG_DISCOVERY;
@@ -208,15 +204,11 @@ static bool log_is_discovery(const struct nvme_command *d)
 
 static uint16_t log_check(struct nvme_command *d)
 {
-	size_t bytes = NVME_PAGE;
-
 	if (log_bytes(d) > target_of(d)->transfer_max)
 		return NVME_INVALID_FIELD | NVME_DNR;
 	if (log_bytes(d) != d->sqe.sgl.length)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	if (log_is_discovery(d))
-		bytes = MIN(log_bytes(d), log_discovery(d, 0).bytes);
-	return page_check(d, bytes);
+	return log_is_discovery(d) ? data_check(d) : page_check(d);
 }
 
 static void smart_add(struct nvme_smart *smart, const struct worker *w, unsigned mounts)
@@ -276,25 +268,37 @@ static void log_read(struct nvme_command *d, uint64_t generation)
 	q->log_generation = generation;
 }
 
+static uint16_t log_discovery(struct nvme_command *d, uint64_t offset)
+{
+	struct nvme_log_query query = { .local = conn_local_address(d->queue->conn),
+					.rdma = is_rdma(d),
+					.tls = d->queue->conn->worker->service->identity,
+					.offset = offset,
+					.bytes = d->length };
+	struct nvme_discovery_log log = nvme_ports_log(target_of(d), &query);
+
+	if (!nvme_page_take(d, log.piece))
+		return NVME_INTERRUPTED;
+	if (offset % 4 || offset > log.bytes)
+		return NVME_INVALID_FIELD | NVME_DNR;
+	log_read(d, log.generation);
+	return page_send(d, log.piece_bytes);
+}
+
 static uint16_t log_start(struct nvme_command *d)
 {
 	uint64_t offset = (uint64_t)d->sqe.cdw13 << 32 | d->sqe.cdw12;
-	bool discovery = log_is_discovery(d);
-	struct nvme_log_whole whole = { 0 };
+	size_t bytes;
 
-	if (discovery)
-		whole = log_discovery(d, offset);
-	else
-		whole.bytes = log_fill(d);
-	if (whole.bytes == 0)
+	if (log_is_discovery(d))
+		return log_discovery(d, offset);
+	bytes = log_fill(d);
+	if (bytes == 0)
 		return NVME_INVALID_LOG_PAGE | NVME_DNR;
-	if (offset % 4 || offset > whole.bytes)
+	if (offset % 4 || offset > bytes)
 		return NVME_INVALID_FIELD | NVME_DNR;
-	if (discovery)
-		log_read(d, whole.generation);
-	else
-		memmove(d->page, d->page + offset, (size_t)(whole.bytes - offset));
-	return page_send(d, (uint32_t)MIN(whole.bytes - offset, d->page_bytes));
+	memmove(d->page, d->page + offset, (size_t)(bytes - offset));
+	return page_send(d, (uint32_t)(bytes - offset));
 }
 
 /* ---- Features ---- */
@@ -411,7 +415,7 @@ static uint16_t get_feature_check(struct nvme_command *d)
 		return admin_check(d);
 	if (d->sqe.sgl.length != NVME_HOSTID)
 		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	return page_check(d, NVME_PAGE);
+	return page_check(d);
 }
 
 static uint16_t get_feature_start(struct nvme_command *d)

@@ -41,11 +41,16 @@ void nvme_page_split(struct nvme_command *d, bool split)
 	d->split = split;
 }
 
+bool nvme_page_take(struct nvme_command *d, uint8_t *page)
+{
+	d->page = page;
+	d->queue->pages += page != NULL;
+	return page;
+}
+
 bool nvme_page_new(struct nvme_command *d, size_t bytes)
 {
-	d->page = calloc(1, bytes);
-	d->queue->pages += d->page != NULL;
-	return d->page;
+	return nvme_page_take(d, calloc(1, bytes));
 }
 
 void nvme_commands_free(struct nvme_queue *q)

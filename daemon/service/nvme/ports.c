@@ -161,27 +161,27 @@ static bool find_address(const struct nvme_port *p, const struct sockaddr_storag
 	return true;
 }
 
-/* Copies the bytes of the record at `offset` of the log that the query asks for. */
-static void put_record(const struct nvme_log_query *query, uint64_t offset,
+/* Copies what the piece has of the record at `offset` of the log. */
+static void put_record(const struct nvme_discovery_log *log, uint64_t offset,
 		       const uint8_t record[static NVME_DISCOVERY_ENTRY])
 {
-	uint64_t from = MAX(offset, query->offset);
-	uint64_t to = MIN(offset + NVME_DISCOVERY_ENTRY, query->offset + query->bytes);
+	uint64_t from = MAX(offset, log->offset);
+	uint64_t to = MIN(offset + NVME_DISCOVERY_ENTRY, log->offset + log->piece_bytes);
 
 	if (from < to)
-		memcpy(query->to + (from - query->offset), record + (from - offset), to - from);
+		memcpy(log->piece + (from - log->offset), record + (from - offset), to - from);
 }
 
-/* Writes record number d->id with the address sa, as far as the query asks for it. */
-static void put_entry(const struct nvme_log_query *query, struct nvme_discovery d,
+/* Writes record number d->id with the address sa, if the piece has some of it. */
+static void put_entry(const struct nvme_discovery_log *log, struct nvme_discovery d,
 		      const struct sockaddr_storage *sa)
 {
 	uint64_t offset = (uint64_t)NVME_DISCOVERY_ENTRY * d.id;
 	uint8_t entry[NVME_DISCOVERY_ENTRY] = { 0 };
 	char host[64] = "", service[8] = "";
 
-	if (offset + NVME_DISCOVERY_ENTRY <= query->offset ||
-	    offset >= query->offset + query->bytes)
+	if (offset + NVME_DISCOVERY_ENTRY <= log->offset ||
+	    offset >= log->offset + log->piece_bytes)
 		return;
 	getnameinfo((const struct sockaddr *)sa, sizeof(*sa), host, sizeof(host), service,
 		    sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV);
@@ -189,19 +189,20 @@ static void put_entry(const struct nvme_log_query *query, struct nvme_discovery 
 	d.port = service;
 	d.ipv6 = sa->ss_family == AF_INET6;
 	nvme_discovery_entry(entry, &d);
-	put_record(query, offset, entry);
+	put_record(log, offset, entry);
 }
 
 /* Record `number`: the Discovery subsystem, at the address at which the host has reached it.
  * Returns the number of records: none if it did so by a Unix socket. */
-static unsigned put_self(const struct nvme_log_query *query, unsigned number)
+static unsigned put_self(const struct nvme_discovery_log *log, const struct nvme_log_query *query,
+			 unsigned number)
 {
 	struct sockaddr_storage sa = query->local;
 
 	if (sa.ss_family != AF_INET && sa.ss_family != AF_INET6)
 		return 0;
 	drop_zone(&sa);
-	put_entry(query,
+	put_entry(log,
 		  (struct nvme_discovery){ .id = (uint16_t)number,
 					   .subnqn = NVME_DISCOVERY_NQN,
 					   .rdma = query->rdma,
@@ -211,30 +212,46 @@ static unsigned put_self(const struct nvme_log_query *query, unsigned number)
 	return 1;
 }
 
-struct nvme_log_whole nvme_ports_log(const struct nvme_target *target,
-				     const struct nvme_log_query *query)
+/* Writes what the piece has of the log; returns the number of records, also if that is nothing. */
+static unsigned put_records_locked(const struct nvme_discovery_log *log,
+				   const struct nvme_target *target,
+				   const struct nvme_log_query *query)
 {
 	uint8_t header[NVME_DISCOVERY_ENTRY] = { 0 };
-	struct nvme_log_whole whole;
 	unsigned count = 0;
 
-	pthread_mutex_lock(&ports_lock);
-	whole.generation = target->ports->generation;
 	for (const struct nvme_port *p = target->ports->first; p; p = p->next) {
 		struct sockaddr_storage sa;
 
 		if (p->listed && find_address(p, &query->local, &sa))
-			put_entry(query,
+			put_entry(log,
 				  (struct nvme_discovery){ .id = (uint16_t)++count,
 							   .subnqn = target->nqn,
 							   .rdma = p->rdma,
 							   .tls = p->tls },
 				  &sa);
 	}
+	count += put_self(log, query, count + 1);
+	nvme_discovery_header(header, log->generation, count);
+	put_record(log, 0, header);
+	return count;
+}
+
+struct nvme_discovery_log nvme_ports_log(const struct nvme_target *target,
+					 const struct nvme_log_query *query)
+{
+	struct nvme_discovery_log log = { .offset = query->offset };
+	unsigned count;
+
+	pthread_mutex_lock(&ports_lock);
+	log.generation = target->ports->generation;
+	count = put_records_locked(&log, target, query);
+	log.bytes = (uint64_t)NVME_DISCOVERY_ENTRY * (1 + count);
+	if (log.offset < log.bytes)
+		log.piece_bytes = (uint32_t)MIN(query->bytes, log.bytes - log.offset);
+	log.piece = calloc(1, MAX(log.piece_bytes, 1U));
+	if (log.piece)
+		put_records_locked(&log, target, query);
 	pthread_mutex_unlock(&ports_lock);
-	count += put_self(query, count + 1);
-	nvme_discovery_header(header, whole.generation, count);
-	put_record(query, 0, header);
-	whole.bytes = (uint64_t)NVME_DISCOVERY_ENTRY * (1 + count);
-	return whole;
+	return log;
 }

@@ -231,6 +231,8 @@ static inline void nvme_command_end(struct nvme_command *d, uint16_t status)
 	d->status = status;
 	nvme_command_set(d, NVME_REPLY);
 }
+/* Gives the malloc()ed page to d, which frees it; false: it is NULL. */
+bool nvme_page_take(struct nvme_command *d, uint8_t *page);
 /* Allocates d->page; false: no memory. */
 bool nvme_page_new(struct nvme_command *d, size_t bytes);
 void nvme_page_free(struct nvme_command *d);

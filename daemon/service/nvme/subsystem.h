@@ -156,20 +156,23 @@ void nvme_ports_free(struct nvme_ports *ports);
 /* Is the subsystem served at more than one port? */
 bool nvme_ports_many(const struct nvme_ports *ports);
 
-/* What a host asks for of a Discovery log, and where. */
+/* What a host asks for of a Discovery log. */
 struct nvme_log_query {
 	/* The address at which it has reached us, which stands for a wildcard's. */
 	struct sockaddr_storage local;
 	bool rdma, tls; /* its connection's */
 	uint64_t offset;
-	uint8_t *to; /* zeroed */
 	size_t bytes;
 };
 
-struct nvme_log_whole {
-	uint64_t bytes, generation;
+struct nvme_discovery_log {
+	uint64_t bytes, generation; /* of the whole log */
+	uint64_t offset;            /* of the piece */
+	uint32_t piece_bytes;
+	uint8_t *piece; /* malloc()ed for the caller; NULL: no memory */
 };
 
-/* Writes a piece of the log of the target's subsystem; returns what the whole log is. */
-struct nvme_log_whole nvme_ports_log(const struct nvme_target *target,
-				     const struct nvme_log_query *query);
+/* The log of the target's subsystem.  Size and content are of one generation, so that NUMREC never
+ * counts a record that the piece has no room for (Base Specification 2.1, 5.1.12.3). */
+struct nvme_discovery_log nvme_ports_log(const struct nvme_target *target,
+					 const struct nvme_log_query *query);

@@ -29,21 +29,23 @@ static void listen_at(struct nvme_target *target, uint16_t port)
 /* The log of the subsystem as a host reads it that came by 10.0.0.9:4420. */
 struct log {
 	uint8_t page[(1 + ENTRIES_MAX) * NVME_DISCOVERY_ENTRY];
-	struct nvme_log_whole whole;
+	uint64_t bytes, generation;
 };
 
 static void read_log(const struct nvme_target *target, struct log *ret)
 {
 	struct service_place here = place_at("10.0.0.9", 4420);
-	struct nvme_log_query query = { .local = here.sa,
-					.to = ret->page,
-					.bytes = sizeof(ret->page) };
+	struct nvme_log_query query = { .local = here.sa, .bytes = sizeof(ret->page) };
+	struct nvme_discovery_log log = nvme_ports_log(target, &query);
 
 	memset(ret, 0, sizeof(*ret));
-	ret->whole = nvme_ports_log(target, &query);
-	assert_in_range(ret->whole.bytes, NVME_DISCOVERY_ENTRY, sizeof(ret->page));
-	assert_int_equal(get_le64(ret->page), ret->whole.generation);
-	assert_int_equal(get_le64(ret->page + 8), ret->whole.bytes / NVME_DISCOVERY_ENTRY - 1);
+	ret->bytes = log.bytes;
+	ret->generation = log.generation;
+	assert_int_equal(log.piece_bytes, log.bytes);
+	memcpy(ret->page, log.piece, log.piece_bytes);
+	free(log.piece);
+	assert_int_equal(get_le64(ret->page), ret->generation);
+	assert_int_equal(get_le64(ret->page + 8), ret->bytes / NVME_DISCOVERY_ENTRY - 1);
 }
 
 /* The zone of a link-local address is an interface of ours, and means another one to a host. */
@@ -52,8 +54,8 @@ TEST(a_port_is_told_without_a_zone)
 	static const char address[] = "fe80::1 ";
 	struct service_place place = { .transport = &transport_tcp };
 	struct sockaddr_in6 *sa = (struct sockaddr_in6 *)&place.sa;
-	uint8_t page[3 * NVME_DISCOVERY_ENTRY] = { 0 };
-	struct nvme_log_query query = { .to = page, .bytes = sizeof(page) };
+	struct nvme_log_query query = { .bytes = 4 * NVME_DISCOVERY_ENTRY };
+	struct nvme_discovery_log log;
 	CLEANUP(disk_free) struct disk d;
 
 	disk_new(&d, 16, 1, 32);
@@ -64,15 +66,18 @@ TEST(a_port_is_told_without_a_zone)
 	query.local = place.sa;
 	nvme_ports_listen(d.t->worker.shared, &service_nvme, &place);
 	nvme_settle();
-	assert_int_equal(nvme_ports_log(d.t->worker.shared, &query).bytes, sizeof(page));
+	log = nvme_ports_log(d.t->worker.shared, &query);
+	assert_int_equal(log.piece_bytes, 3 * NVME_DISCOVERY_ENTRY);
 	for (unsigned i = 1; i <= 2; i++)
-		assert_memory_equal(page + (size_t)i * NVME_DISCOVERY_ENTRY + 512, address,
+		assert_memory_equal(log.piece + (size_t)i * NVME_DISCOVERY_ENTRY + 512, address,
 				    sizeof(address) - 1);
+	free(log.piece);
 }
 
 TEST(the_log_ends_with_the_discovery_subsystem_itself)
 {
 	struct nvme_log_query query = { .local.ss_family = AF_UNIX };
+	struct nvme_discovery_log unix_log;
 	const uint8_t *entry;
 	struct log log;
 	CLEANUP(disk_free) struct disk d;
@@ -81,15 +86,44 @@ TEST(the_log_ends_with_the_discovery_subsystem_itself)
 	listen_at(d.t->worker.shared, 4421);
 	nvme_settle();
 	read_log(d.t->worker.shared, &log);
-	assert_int_equal(log.whole.bytes, 3 * NVME_DISCOVERY_ENTRY);
+	assert_int_equal(log.bytes, 3 * NVME_DISCOVERY_ENTRY);
 	entry = log.page + 2 * NVME_DISCOVERY_ENTRY;
 	assert_int_equal(entry[2], 3);
 	assert_memory_equal(entry + 32, "4420 ", 5);
 	assert_string_equal((const char *)entry + 256, NVME_DISCOVERY_NQN);
 	assert_memory_equal(entry + 512, "10.0.0.9 ", 9);
 	/* It has no address for a host that came by a Unix socket. */
-	assert_int_equal(nvme_ports_log(d.t->worker.shared, &query).bytes,
-			 2 * NVME_DISCOVERY_ENTRY);
+	unix_log = nvme_ports_log(d.t->worker.shared, &query);
+	assert_int_equal(unix_log.bytes, 2 * NVME_DISCOVERY_ENTRY);
+	free(unix_log.piece);
+}
+
+/* The log may change after its size is known and before it is read. */
+TEST(the_log_has_all_the_records_that_its_header_counts)
+{
+	const struct nvme_verb *verb = NULL;
+	struct message m = { 0 };
+	struct nvme_command *d;
+	CLEANUP(disk_close) struct disk disk;
+
+	disk_open(&disk, 16, 1);
+	put_connect_to(&m, NVME_DISCOVERY_NQN, 0, 0, NVME_CNTLID_NEW, 8);
+	say(&disk, &m, SIZE);
+	for (unsigned i = 0; i < nvme_admin_verbs.count; i++)
+		if (nvme_admin_verbs.list[i].opcode == NVME_GET_LOG)
+			verb = &nvme_admin_verbs.list[i];
+	d = nvme_command_get(nvme_of(disk.t->conn));
+	d->verb = verb;
+	d->sqe = (struct nvme_sqe){ .opcode = NVME_GET_LOG,
+				    .flags = 0x40,
+				    .cdw10 = 4095U << 16 | NVME_LOG_DISCOVERY,
+				    .sgl = { .type = NVME_SGL_TRANSPORT, .length = 16384 } };
+	assert_int_equal(verb->check(d), NVME_SUCCESS);
+	listen_at(disk.t->worker.shared, 4421);
+	nvme_settle();
+	assert_int_equal(verb->start(d), NVME_STARTED);
+	assert_int_equal(d->page_bytes, (1 + get_le64(d->page + 8)) * NVME_DISCOVERY_ENTRY);
+	assert_int_equal(get_le64(d->page), nvme_of(disk.t->conn)->log_generation);
 }
 
 /* A listener that is replaced ceases to serve before the other one begins. */
@@ -108,7 +142,7 @@ TEST(a_port_that_goes_to_another_listener_stays_in_the_log)
 	listen_at(first, 4421);
 	assert_true(nvme_ports_settle(first->ports));
 	read_log(first, &before);
-	assert_int_equal(before.whole.generation, 1);
+	assert_int_equal(before.generation, 1);
 	nvme_ports_listen(first, &service_nvme, NULL);
 	read_log(first, &after);
 	assert_memory_equal(&before, &after, sizeof(before));
@@ -125,8 +159,8 @@ TEST(a_port_that_goes_to_another_listener_stays_in_the_log)
 	assert_true(nvme_ports_settle(first->ports));
 	assert_false(nvme_ports_settle(first->ports));
 	read_log(first, &after);
-	assert_int_equal(after.whole.generation, 2);
-	assert_int_equal(after.whole.bytes, before.whole.bytes);
+	assert_int_equal(after.generation, 2);
+	assert_int_equal(after.bytes, before.bytes);
 	assert_memory_equal(after.page + 2 * NVME_DISCOVERY_ENTRY + 32, "4422 ", 5);
 	service_nvme.shared_free(second);
 }
