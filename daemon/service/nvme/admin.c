@@ -1,5 +1,4 @@
-/* Service `nvme`: commands of admin queues.  See nvme/queue.h. */
-#include <stdlib.h>
+/* Service `nvme`: commands of admin queues, and properties.  See nvme/queue.h. */
 #include <string.h>
 
 #include "bytes.h"
@@ -109,7 +108,7 @@ static bool find_namespace(const struct nvme_command *d, struct nvme_namespace_i
 		.reads_zeros = !e->block_device,
 		.rotational = e->rotational,
 	};
-	nvme_id_uuid(t->nqn, strlen(t->nqn), e->name, "", ret->uuid);
+	nvme_id_uuid(t->nqn, strlen(t->nqn), e->name, ret->uuid);
 	return true;
 }
 
@@ -211,18 +210,6 @@ static uint16_t log_check(struct nvme_command *d)
 	return log_is_discovery(d) ? data_check(d) : page_check(d);
 }
 
-static void smart_add(struct nvme_smart *smart, const struct worker *w, unsigned mounts)
-{
-	for (unsigned i = 0; i < mounts; i++) {
-		const struct mount *m = &w->mounts[i];
-
-		smart->bytes_read += stat_load(m->bytes_read);
-		smart->bytes_written += stat_load(m->bytes_written);
-		smart->reads += stat_load(m->operations[IO_read].count);
-		smart->writes += stat_load(m->operations[IO_write].count);
-	}
-}
-
 /* Sums of all workers of the listener, which have the same mounts; their counters
  * exist as long as it does. */
 static size_t log_smart(struct nvme_command *d)
@@ -230,8 +217,15 @@ static size_t log_smart(struct nvme_command *d)
 	const struct worker *w = d->queue->conn->worker;
 	struct nvme_smart smart = { 0 };
 
-	for (unsigned i = 0; i < w->team.count; i++)
-		smart_add(&smart, &w->team.workers[i], w->mount_count);
+	for (unsigned i = 0; i < w->team.count * w->mount_count; i++) {
+		const struct worker *of = &w->team.workers[i / w->mount_count];
+		const struct mount *m = &of->mounts[i % w->mount_count];
+
+		smart.bytes_read += stat_load(m->bytes_read);
+		smart.bytes_written += stat_load(m->bytes_written);
+		smart.reads += stat_load(m->operations[IO_read].count);
+		smart.writes += stat_load(m->operations[IO_write].count);
+	}
 	return nvme_log_smart(d->page, &smart);
 }
 
@@ -256,23 +250,13 @@ static size_t log_fill(struct nvme_command *d)
 	}
 }
 
-/* The host has read the Discovery log: a later change is another event, unless it retains this. */
-static void log_read(struct nvme_command *d, uint64_t generation)
+static uint16_t log_discovery(struct nvme_command *d, uint64_t offset)
 {
 	enum { RETAIN_EVENT = 1 << 15 };
 	struct nvme_queue *q = d->queue;
-
-	if (d->sqe.cdw10 & RETAIN_EVENT)
-		return;
-	q->log_reported = false;
-	q->log_generation = generation;
-}
-
-static uint16_t log_discovery(struct nvme_command *d, uint64_t offset)
-{
-	struct nvme_log_query query = { .local = conn_local_address(d->queue->conn),
+	struct nvme_log_query query = { .local = conn_local_address(q->conn),
 					.rdma = is_rdma(d),
-					.tls = d->queue->conn->worker->service->identity,
+					.tls = q->conn->worker->service->identity,
 					.offset = offset,
 					.bytes = d->length };
 	struct nvme_discovery_log log = nvme_ports_log(target_of(d), &query);
@@ -281,7 +265,10 @@ static uint16_t log_discovery(struct nvme_command *d, uint64_t offset)
 		return NVME_INTERRUPTED;
 	if (offset % 4 || offset > log.bytes)
 		return NVME_INVALID_FIELD | NVME_DNR;
-	log_read(d, log.generation);
+	if (!(d->sqe.cdw10 & RETAIN_EVENT)) { /* a later change is another event */
+		q->log_reported = false;
+		q->log_generation = log.generation;
+	}
 	return page_send(d, log.piece_bytes);
 }
 
@@ -481,6 +468,119 @@ void nvme_admin_events(struct nvme_queue *q)
 		q->log_reported = event_send(q, EVENT_LOG_CHANGED);
 }
 
+/* ---- Properties: a controller's registers ---- */
+
+enum {
+	PROPERTY_CAP = 0x00,
+	PROPERTY_VS = 0x08,
+	PROPERTY_CC = 0x14,
+	PROPERTY_CSTS = 0x1c,
+
+	CC_EN = 1 << 0,
+	CC_SHN = 3 << 14,
+	/* Fields of CC that are checked: command set, page size, arbitration, entry sizes. */
+	CC_TERMS = 7 << 4 | 15 << 7 | 7 << 11 | 15 << 16 | 15 << 20,
+	CC_OURS = NVME_SQES << 16 | NVME_CQES << 20,
+
+	CSTS_RDY = 1 << 0,
+	CSTS_SHUTTING_DOWN = 1 << 2,
+	CSTS_SHUT_DOWN = 2 << 2,
+
+	CAP_TIMEOUT = 30, /* maximum time to enable or disable, in units of 500 ms */
+};
+
+static uint64_t read_cap(const struct worker *w)
+{
+	return (nvme_entries(w) - 1) | 1ULL << 16 /* CQR */ | (uint64_t)CAP_TIMEOUT << 24 |
+	       1ULL << 37 /* CSS: NVM */;
+}
+
+/* CSTS shows ready, or shutdown in progress, as long as queues may have requests in the stores. */
+static uint64_t read_csts(const struct nvme_queue *q)
+{
+	const struct nvme_controller *n = q->member->controller;
+	bool busy = nvme_queue_count(n) > 0;
+	uint64_t csts = 0;
+
+	if (nvme_state(n) == NVME_ENABLED || (nvme_state(n) == NVME_STOPPING && busy) ||
+	    (q->cc & CC_EN))
+		csts = CSTS_RDY;
+	if (q->cc & CC_SHN)
+		csts |= busy ? CSTS_SHUTTING_DOWN : CSTS_SHUT_DOWN;
+	return csts;
+}
+
+/* The requests for events end without a completion, and no event is enabled. */
+static void reset_events(struct nvme_queue *q)
+{
+	for (struct nvme_command *d; (d = q->held);) {
+		q->held = d->next;
+		nvme_command_put(d);
+	}
+	q->event_mask = 0;
+	q->log_reported = false;
+}
+
+static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
+{
+	struct nvme_controller *n = q->member->controller;
+	bool runs = (cc & CC_EN) && !(cc & CC_SHN), ran = nvme_state(n) == NVME_ENABLED;
+
+	if (runs && (cc & CC_TERMS) != CC_OURS)
+		return NVME_INVALID_FIELD | NVME_DNR;
+	if (runs && !ran && nvme_queue_count(n) > 0)
+		return NVME_SEQUENCE_ERROR | NVME_DNR;
+	q->cc = cc;
+	if (runs && !ran)
+		nvme_set_state(n, NVME_ENABLED);
+	if (runs || !ran)
+		return NVME_SUCCESS;
+	nvme_set_state(n, NVME_STOPPING);
+	reset_events(q);
+	/* without keep-alive the host has to enable it again in time, or is disconnected */
+	if (!q->alive_ns)
+		q->alive_ns = q->conn->worker->turn.now_ns + NVME_ENABLE_NS;
+	return NVME_SUCCESS;
+}
+
+static uint16_t property_check(struct nvme_command *d)
+{
+	if (d->sqe.fctype == NVME_CONNECT)
+		return NVME_SEQUENCE_ERROR | NVME_DNR;
+	if (d->sqe.fctype != NVME_PROPERTY_GET && d->sqe.fctype != NVME_PROPERTY_SET)
+		return NVME_INVALID_OPCODE | NVME_DNR;
+	return NVME_SUCCESS;
+}
+
+static uint16_t property_get(struct nvme_command *d, uint32_t at, unsigned bytes)
+{
+	const struct nvme_queue *q = d->queue;
+
+	if (at == PROPERTY_CAP && bytes == 8)
+		d->result = read_cap(q->conn->worker);
+	else if (at == PROPERTY_VS && bytes == 4)
+		d->result = NVME_VERSION;
+	else if (at == PROPERTY_CC && bytes == 4)
+		d->result = q->cc;
+	else if (at == PROPERTY_CSTS && bytes == 4)
+		d->result = read_csts(q);
+	else
+		return NVME_INVALID_FIELD | NVME_DNR;
+	return NVME_SUCCESS;
+}
+
+static uint16_t property_start(struct nvme_command *d)
+{
+	uint32_t at = d->sqe.cdw11;
+	unsigned bytes = d->sqe.cdw10 & 7 ? 8 : 4;
+
+	if (d->sqe.fctype == NVME_PROPERTY_GET)
+		return property_get(d, at, bytes);
+	if (at == PROPERTY_CC && bytes == 4)
+		return write_cc(d->queue, d->sqe.cdw12);
+	return NVME_INVALID_FIELD | NVME_DNR;
+}
+
 /* ---- Other commands ---- */
 
 static uint16_t abort_start(struct nvme_command *d)
@@ -496,7 +596,7 @@ static uint16_t keep_alive_start(struct nvme_command *d)
 }
 
 static const struct nvme_verb admin_verbs[] = {
-	{ NVME_FABRICS, NVME_OP_fabrics, nvme_property_check, nvme_property_start },
+	{ NVME_FABRICS, NVME_OP_fabrics, property_check, property_start },
 	{ NVME_KEEP_ALIVE, NVME_OP_admin, admin_check, keep_alive_start },
 	{ NVME_GET_LOG, NVME_OP_admin, log_check, log_start },
 	{ NVME_IDENTIFY, NVME_OP_admin, identify_check, identify_start },

@@ -1,5 +1,4 @@
-/* Service `nvme`: Fabrics commands: Connect, and properties (a
- * controller's registers).  See nvme/queue.h. */
+/* Service `nvme`: Connect.  See nvme/queue.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +63,7 @@ static void connect_done(struct nvme_queue *q, const struct nvme_connect *connec
 	q->sqsize = connect->sqsize;
 	q->sqhd = 1; /* Connect was the first command */
 	q->no_flow_control = connect->no_flow_control;
-	q->verbs = *q->after_connect[connect->qid > 0];
+	q->verbs = connect->qid ? nvme_io_verbs : nvme_admin_verbs;
 	q->kato_ns = (uint64_t)connect->kato_ms * NS_PER_MS;
 	q->log_generation = nvme_ports_generation(target->ports);
 	if (connect->qid)
@@ -115,116 +114,3 @@ void nvme_connect_go_on(struct nvme_queue *q, bool too_long)
 static const struct nvme_verb connect_verb = { NVME_FABRICS, NVME_OP_fabrics, connect_check,
 					       connect_start };
 const struct nvme_verbs nvme_connect_verbs = { &connect_verb, 1 };
-
-/* ---- Properties ---- */
-
-enum {
-	PROPERTY_CAP = 0x00,
-	PROPERTY_VS = 0x08,
-	PROPERTY_CC = 0x14,
-	PROPERTY_CSTS = 0x1c,
-
-	CC_EN = 1 << 0,
-	CC_SHN = 3 << 14,
-	/* Fields of CC that are checked: command set, page size, arbitration, entry sizes. */
-	CC_TERMS = 7 << 4 | 15 << 7 | 7 << 11 | 15 << 16 | 15 << 20,
-	CC_OURS = NVME_SQES << 16 | NVME_CQES << 20,
-
-	CSTS_RDY = 1 << 0,
-	CSTS_SHUTTING_DOWN = 1 << 2,
-	CSTS_SHUT_DOWN = 2 << 2,
-
-	CAP_TIMEOUT = 30, /* maximum time to enable or disable, in units of 500 ms */
-};
-
-static uint64_t read_cap(const struct worker *w)
-{
-	return (nvme_entries(w) - 1) | 1ULL << 16 /* CQR */ | (uint64_t)CAP_TIMEOUT << 24 |
-	       1ULL << 37 /* CSS: NVM */;
-}
-
-/* CSTS shows ready, or shutdown in progress, as long as queues may have requests in the stores. */
-static uint64_t read_csts(const struct nvme_queue *q)
-{
-	const struct nvme_controller *n = q->member->controller;
-	bool busy = nvme_queue_count(n) > 0;
-	uint64_t csts = 0;
-
-	if (nvme_state(n) == NVME_ENABLED || (nvme_state(n) == NVME_STOPPING && busy) ||
-	    (q->cc & CC_EN))
-		csts = CSTS_RDY;
-	if (q->cc & CC_SHN)
-		csts |= busy ? CSTS_SHUTTING_DOWN : CSTS_SHUT_DOWN;
-	return csts;
-}
-
-/* The requests for events end without a completion, and no event is enabled. */
-static void reset_events(struct nvme_queue *q)
-{
-	for (struct nvme_command *d; (d = q->held);) {
-		q->held = d->next;
-		nvme_command_put(d);
-	}
-	q->event_mask = 0;
-	q->log_reported = false;
-}
-
-static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
-{
-	struct nvme_controller *n = q->member->controller;
-	bool runs = (cc & CC_EN) && !(cc & CC_SHN), ran = nvme_state(n) == NVME_ENABLED;
-
-	if (runs && (cc & CC_TERMS) != CC_OURS)
-		return NVME_INVALID_FIELD | NVME_DNR;
-	if (runs && !ran && nvme_queue_count(n) > 0)
-		return NVME_SEQUENCE_ERROR | NVME_DNR;
-	q->cc = cc;
-	if (runs && !ran)
-		nvme_set_state(n, NVME_ENABLED);
-	if (runs || !ran)
-		return NVME_SUCCESS;
-	nvme_set_state(n, NVME_STOPPING);
-	reset_events(q);
-	/* without keep-alive the host has to enable it again in time, or is disconnected */
-	if (!q->alive_ns)
-		q->alive_ns = q->conn->worker->turn.now_ns + NVME_ENABLE_NS;
-	return NVME_SUCCESS;
-}
-
-uint16_t nvme_property_check(struct nvme_command *d)
-{
-	if (d->sqe.fctype == NVME_CONNECT)
-		return NVME_SEQUENCE_ERROR | NVME_DNR;
-	if (d->sqe.fctype != NVME_PROPERTY_GET && d->sqe.fctype != NVME_PROPERTY_SET)
-		return NVME_INVALID_OPCODE | NVME_DNR;
-	return NVME_SUCCESS;
-}
-
-static uint16_t property_get(struct nvme_command *d, uint32_t at, unsigned bytes)
-{
-	const struct nvme_queue *q = d->queue;
-
-	if (at == PROPERTY_CAP && bytes == 8)
-		d->result = read_cap(q->conn->worker);
-	else if (at == PROPERTY_VS && bytes == 4)
-		d->result = NVME_VERSION;
-	else if (at == PROPERTY_CC && bytes == 4)
-		d->result = q->cc;
-	else if (at == PROPERTY_CSTS && bytes == 4)
-		d->result = read_csts(q);
-	else
-		return NVME_INVALID_FIELD | NVME_DNR;
-	return NVME_SUCCESS;
-}
-
-uint16_t nvme_property_start(struct nvme_command *d)
-{
-	uint32_t at = d->sqe.cdw11;
-	unsigned bytes = d->sqe.cdw10 & 7 ? 8 : 4;
-
-	if (d->sqe.fctype == NVME_PROPERTY_GET)
-		return property_get(d, at, bytes);
-	if (at == PROPERTY_CC && bytes == 4)
-		return write_cc(d->queue, d->sqe.cdw12);
-	return NVME_INVALID_FIELD | NVME_DNR;
-}

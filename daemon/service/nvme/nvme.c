@@ -7,7 +7,6 @@
 
 #include "engine.h"
 #include "queue.h"
-#include "util.h"
 
 /* ---- Time ---- */
 
@@ -39,14 +38,16 @@ static void set_deadline(struct nvme_queue *q)
 	conn_set_deadline(q->conn, ns);
 }
 
-/* The keep-alive deadline has passed; a command on any queue extends it.  A discovery controller
- * without keep-alive ends after silence; any other one without it has no limit once enabled. */
-static void alive_passed(struct nvme_queue *q)
+/* A command on any queue extends the keep-alive deadline.  A discovery controller without
+ * keep-alive ends after silence; any other one without it has no limit once enabled. */
+static void deadline_passed(struct nvme_queue *q)
 {
 	struct nvme_controller *n = q->member->controller;
 	uint64_t now = q->conn->worker->turn.now_ns;
 
-	if (q->phase != NVME_PHASE_LIVE) {
+	if (q->pdu_ns == q->due_ns) {
+		conn_close(q->conn, CONN_END_PROTOCOL);
+	} else if (q->phase != NVME_PHASE_LIVE) {
 		if (q->held && q->phase == NVME_PHASE_CONNECT)
 			nvme_connect_go_on(q, true);
 		else
@@ -60,17 +61,7 @@ static void alive_passed(struct nvme_queue *q)
 	}
 }
 
-static void deadline_passed(struct nvme_queue *q)
-{
-	if (q->pdu_ns == q->due_ns)
-		conn_close(q->conn, CONN_END_PROTOCOL);
-	else
-		alive_passed(q);
-}
-
 /* ---- A connection's life ---- */
-
-static const struct nvme_verbs *const after_connect[] = { &nvme_admin_verbs, &nvme_io_verbs };
 
 static int nvme_open(struct conn *c)
 {
@@ -86,7 +77,6 @@ static int nvme_open(struct conn *c)
 	q->transport = c->worker->engine->messages ? &nvme_rdma : &nvme_tcp;
 	q->phase = q->transport->phase;
 	q->verbs = nvme_connect_verbs;
-	q->after_connect = after_connect;
 	STAILQ_INIT(&q->todo);
 	q->alive_ns = clock_ns() + NVME_HANDSHAKE_NS;
 	q->due_ns = q->alive_ns;

@@ -3,9 +3,9 @@
  * The way of a write over TCP, and the files that it passes: nvme.c, a connection's life;
  * nvme/tcp.c, PDUs; nvme/command.c, commands, their parts, those of I/O queues; block/, where a
  * part may end, and its memory; core/store.h, the export.  Over RDMA nvme/rdma.c stands for tcp.c:
- * capsules as messages, data by one-sided operations. nvme/connect.c: Connect and properties;
- * nvme/admin.c: commands of admin queues; nvme/subsystem.c: which connections belong together.
- * Pure: nvme/wire/. */
+ * capsules as messages, data by one-sided operations. nvme/connect.c: Connect;
+ * nvme/admin.c: commands of admin queues, properties; nvme/subsystem.c: which connections belong
+ * together. Pure: nvme/wire/. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -165,8 +165,6 @@ struct nvme_queue {
 	bool drain_reported; /* an event has told the host of the drain */
 	bool waits;          /* its Connect waits, or did; alive_ns is its time limit */
 	struct nvme_verbs verbs;
-	/* Its verbs once Connect has said what it is: an admin queue, or one of I/O. */
-	const struct nvme_verbs *const *after_connect;
 
 	struct nvme_command first; /* Connect */
 	struct nvme_command *commands;
@@ -284,14 +282,10 @@ unsigned nvme_rdma_queues(const struct worker *w);
 extern const struct nvme_verbs nvme_connect_verbs;
 /* Retries a waiting Connect, or fails it if too_long. */
 void nvme_connect_go_on(struct nvme_queue *q, bool too_long);
-/* Fabrics commands of an admin queue. */
-uint16_t nvme_property_check(struct nvme_command *d);
-uint16_t nvme_property_start(struct nvme_command *d);
 
 /* nvme/admin.c */
 
 extern const struct nvme_verbs nvme_admin_verbs;
-/* Ends an Asynchronous Event Request for each event that is due.  The worker drains: the host is
- * asked to reconnect, which leads to another worker.  The Discovery log has changed: the host is
- * told if it has asked for that. */
+/* Ends an Asynchronous Event Request for each event that is due: a drain, which asks the host to
+ * reconnect, and a change of the Discovery log, if the host has enabled that event. */
 void nvme_admin_events(struct nvme_queue *q);

@@ -7,7 +7,6 @@
 #include "connect_data.h"
 #include "engine.h"
 #include "queue.h"
-#include "remote.h"
 
 enum {
 	RDMA_ADMIN_ENTRIES_MAX = 128,

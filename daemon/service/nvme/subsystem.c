@@ -151,7 +151,7 @@ static int make_nqn(const char *listener, char nqn[static NVME_NQN_MAX], struct 
 					  strerror(-rc));
 		machine = chosen;
 	}
-	nvme_id_uuid(machine.bytes, sizeof(machine.bytes), listener, "", uuid);
+	nvme_id_uuid(machine.bytes, sizeof(machine.bytes), listener, uuid);
 	nvme_id_nqn(uuid, nqn);
 	return 0;
 }
@@ -171,9 +171,7 @@ void nvme_target_free(void *target)
 
 const char *nvme_target_name(const void *target)
 {
-	const struct nvme_target *t = target;
-
-	return t->nqn;
+	return ((const struct nvme_target *)target)->nqn;
 }
 
 static uint32_t transfer_max(const struct worker_options *o)

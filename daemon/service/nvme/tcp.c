@@ -1,6 +1,4 @@
 /* Service `nvme`: PDUs in and out.  See nvme/queue.h. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bytes.h"

@@ -205,8 +205,7 @@ static uint64_t finish(uint64_t h)
 	return h ^ h >> 33;
 }
 
-void nvme_id_uuid(const void *seed, size_t bytes, const char *name, const char *other,
-		  uint8_t ret[static NVME_UUID])
+void nvme_id_uuid(const void *seed, size_t bytes, const char *name, uint8_t ret[static NVME_UUID])
 {
 	static const uint64_t bases[] = { UINT64_C(0xcbf29ce484222325),
 					  UINT64_C(0x6c62272e07bb0142) };
@@ -215,7 +214,7 @@ void nvme_id_uuid(const void *seed, size_t bytes, const char *name, const char *
 		uint64_t h = hash(bases[i], seed, bytes);
 
 		h = hash(h, name, strlen(name) + 1);
-		h = hash(h, other, strlen(other) + 1);
+		h = hash(h, "", 1); /* for a second name, which there was */
 		put_le64(ret + 8 * (size_t)i, finish(h));
 	}
 	ret[6] = (uint8_t)(0x80 | (ret[6] & 0x0f));
@@ -235,7 +234,7 @@ void nvme_id_serial(const char *nqn, char ret[static NVME_SERIAL + 1])
 {
 	uint8_t uuid[NVME_UUID];
 
-	nvme_id_uuid("serial", 6, nqn, "", uuid);
+	nvme_id_uuid("serial", 6, nqn, uuid);
 	for (size_t i = 0; i < NVME_SERIAL / 2; i++)
 		snprintf(ret + 2 * i, 3, "%02x", uuid[i]);
 }

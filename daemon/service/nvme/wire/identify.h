@@ -112,9 +112,8 @@ void nvme_discovery_header(uint8_t header[static NVME_DISCOVERY_ENTRY], uint64_t
  * They must never change, as hosts store them (/dev/disk/by-id), and must be unique: Linux takes
  * namespaces with the same identity for two paths to one disk, or refuses the second. */
 
-/* A UUID (RFC 9562, version 8) of `bytes` at seed and two names. */
-void nvme_id_uuid(const void *seed, size_t bytes, const char *name, const char *other,
-		  uint8_t ret[static NVME_UUID]);
+/* A UUID (RFC 9562, version 8) of `bytes` at seed and a name. */
+void nvme_id_uuid(const void *seed, size_t bytes, const char *name, uint8_t ret[static NVME_UUID]);
 
 /* "nqn.2014-08.org.nvmexpress:uuid:...": Base Specification, "NVMe Qualified Names". */
 void nvme_id_nqn(const uint8_t uuid[static NVME_UUID], char ret[static NVME_NQN_MAX]);
