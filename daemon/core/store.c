@@ -228,7 +228,7 @@ static int mount_attach(struct mount *m, struct reason *reason)
 	if (e->align > m->worker->pool.chunk_size)
 		return reason_set(reason, -EINVAL,
 				  "export '%s': its memory has to be aligned to %u bytes; make "
-				  "`buffer-size` at least as large, or say `direct = no`",
+				  "`buffer-size` at least as large, or set `direct = no`",
 				  e->name, e->align);
 	return m->store->attach ? m->store->attach(m, reason) : 0;
 }

@@ -1,4 +1,4 @@
-/* The pages of an area: which of them hold data of connections.  See area.h. */
+/* Pages of memory that the kernel fills with received data.  See area.h. */
 #include "area.h"
 
 #include <assert.h>
@@ -9,8 +9,8 @@ int area_init(struct area *a, uint8_t *memory, uint32_t count, uint32_t page_byt
 {
 	*a = (struct area){ .count = count, .page_bytes = page_bytes };
 	a->pages = calloc(count, sizeof(*a->pages));
-	a->out = calloc(count, sizeof(*a->out));
-	if (!a->pages || !a->out) {
+	a->in_use = calloc(count, sizeof(*a->in_use));
+	if (!a->pages || !a->in_use) {
 		area_fini(a);
 		return -ENOMEM;
 	}
@@ -24,7 +24,7 @@ int area_init(struct area *a, uint8_t *memory, uint32_t count, uint32_t page_byt
 void area_fini(struct area *a)
 {
 	free(a->pages);
-	free(a->out);
+	free(a->in_use);
 	*a = (struct area){ 0 };
 }
 
@@ -36,7 +36,7 @@ struct chunk *area_filled(struct area *a, uint64_t offset)
 	assert(page < a->count);
 	if (k->refs == 0) {
 		k->refs = 1;
-		a->out[a->out_count++] = page;
+		a->in_use[a->in_use_count++] = page;
 	}
 	k->used++;
 	return k;
@@ -46,19 +46,19 @@ uint32_t area_collect(struct area *a, void (*give)(void *context, uint64_t offse
 {
 	uint32_t kept = 0, collected;
 
-	for (uint32_t i = 0; i < a->out_count; i++) {
-		uint32_t page = a->out[i];
+	for (uint32_t i = 0; i < a->in_use_count; i++) {
+		uint32_t page = a->in_use[i];
 		struct chunk *k = &a->pages[page];
 
 		if (k->refs > 1) {
-			a->out[kept++] = page;
+			a->in_use[kept++] = page;
 			continue;
 		}
 		for (; k->used > 0; k->used--)
 			give(context, (uint64_t)page * a->page_bytes);
 		k->refs = 0;
 	}
-	collected = a->out_count - kept;
-	a->out_count = a->looked = kept;
+	collected = a->in_use_count - kept;
+	a->in_use_count = a->collected_at = kept;
 	return collected;
 }

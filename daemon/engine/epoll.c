@@ -73,8 +73,8 @@ static void epoll_leave(struct conn *c)
 	c->flags |= EPOLL_LEFT;
 }
 
-/* Called when the peer has disconnected while c's input is off: takes the socket out of the set,
- * since epoll would report the end in every turn.  A Unix peer that closed without an error may
+/* The peer has disconnected while c does not receive.  Takes the socket out of the epoll set, as
+ * epoll would report the disconnection in every turn.  A Unix peer that closed without an error may
  * have left input to be read later; sends to it fail at once. */
 static void epoll_gone(struct conn *c)
 {
@@ -124,8 +124,8 @@ static void epoll_event(struct op *op, int ready, uint32_t flags)
 		epoll_rare_event(c, ready);
 }
 
-/* Did c's first packets come through a queue of a network card, which can be polled?
- * Those of loopback do not. */
+/* Did c's first packets arrive through a queue of a network card, which can be polled?  Packets of
+ * loopback do not. */
 static bool epoll_has_queue(struct conn *c)
 {
 	unsigned id = 0;
@@ -168,9 +168,9 @@ static void epoll_flush(struct conn *c)
 		epoll_interest(c, sent ? c->events & ~(uint32_t)EPOLLOUT : c->events | EPOLLOUT);
 }
 
-/* The engine itself never has operations in flight, but while the stores have requests of c its
- * socket stays open.  It must leave the set until then: a reset by the peer is level-triggered, and
- * would wake the worker in every turn until the stores answer, on a hung device for ever. */
+/* While stores have requests of c in flight, its socket stays open after the close.  It must leave
+ * the epoll set: a reset by the peer is level-triggered and would wake the worker in every turn, on
+ * a hung device for ever. */
 static void epoll_close(struct conn *c)
 {
 	if (c->io.count > 0 && !(c->flags & (EPOLL_LEFT | CONN_FRESH)))
@@ -198,8 +198,8 @@ static void epoll_accept(struct op *op, int ready, uint32_t flags)
 
 	(void)ready, (void)flags;
 	readiness_accept(a);
-	/* Adding the socket again puts this worker at the end of the kernel's wait queue, so that
-	 * the next connection wakes another one. */
+	/* Adding the socket again moves this worker to the end of the kernel's wait queue: the next
+	 * connection wakes another worker. */
 	if (a->shared && a->fd >= 0 && !a->paused) {
 		epoll_listen(a->worker, a, false);
 		epoll_listen(a->worker, a, true);
@@ -242,9 +242,9 @@ int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
 	return 0;
 }
 
-/* Asks the kernel (Linux 6.9) to poll the NIC's queue while a wait of this set
- * would sleep.  A budget of up to 64 needs no capability, and `prefer` is what lets
- * a NIC's irq_suspend_timeout act. */
+/* Has the kernel (Linux 6.9) poll the network card's queue when a wait of this set would sleep.  A
+ * budget of up to 64 needs no capability.  A card's irq_suspend_timeout acts only with
+ * prefer_busy_poll. */
 static void epoll_poll_nic(struct epoll *e, struct worker *w)
 {
 	uint64_t polls_ns = options_kernel_polls_ns(&w->options);

@@ -10,7 +10,7 @@
 struct epoll {
 	int fd;
 	bool polls_nic; /* EPIOCSPARAMS is set: a wait that may sleep polls the NIC's queue first */
-	bool on_nic;    /* and a connection has come through such a queue */
+	bool on_nic;    /* a connection has arrived through such a queue */
 	struct epoll_event events[WORKER_TURN_MAX];
 };
 

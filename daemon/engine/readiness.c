@@ -9,10 +9,10 @@
 #include "syscall.h"
 #include "worker.h"
 
-/* The number of chunks that the next receive may fill, kept in conn->flags; raised when the last
- * receive filled all its chunks.  Why: a socket that is drained in small pieces keeps its sender's
- * window nearly closed, and each acknowledgement makes the kernel transmit the next piece.  For a
- * sender on this host that happens on the CPU time of this worker. */
+/* How many chunks the next receive may fill, as flags of conn->flags; raised when the last receive
+ * filled all its chunks.  Draining a socket in small pieces would keep its sender's window nearly
+ * closed.  Then each acknowledgement makes the kernel transmit the next piece; for a sender on this
+ * host this costs CPU time of this worker. */
 enum {
 	CONN_WIDE = READINESS_FLAGS << 0,
 	CONN_WIDEST = READINESS_FLAGS << 1,
@@ -70,7 +70,7 @@ __attribute__((noinline)) static ssize_t recv_wide(struct conn *c, size_t max_by
 	struct msghdr msg = { .msg_iov = iov };
 	size_t max =
 		c->flags & CONN_WIDEST ? READINESS_CHUNKS : READINESS_WIDE_BYTES / p->chunk_size;
-	/* A bulk receiver that holds no data now will hold none after its run. */
+	/* A bulk receiver drops all its data when it runs, so it may receive more at once. */
 	size_t hold =
 		c->worker->limits.held_max * ((c->flags & CONN_BULK) && c->rx.bytes == 0 ? 2 : 1);
 	unsigned count = 0;

@@ -1,21 +1,21 @@
-/* Shared by the readiness engines (epoll, io_uring-poll), once the kernel says that a socket is
- * ready: non-blocking accept, recv and send.  Worker's thread only. */
+/* Non-blocking accept, receive and send, for the engines that wait for readiness (epoll,
+ * io_uring-poll).  Worker's thread only. */
 #pragma once
 #include <stdbool.h>
 
 #include "conn.h"
 
 enum {
-	/* Bits of conn->flags for edge-like events, which report new
-	 * input, not input that is left. */
+	/* Bits of conn->flags for edge-triggered events, which report new input but not input that
+	   was left. */
 	READINESS_READABLE = CONN_ENGINE << 4, /* there may be input */
-	READINESS_GONE = CONN_ENGINE << 5,     /* the peer has closed: receive until EAGAIN */
-	READINESS_AGAIN = CONN_ENGINE << 6,    /* on the engine's list for its next turn */
-	READINESS_FLAGS = CONN_ENGINE << 7,    /* of conn->flags: this bit and all above */
-	READINESS_READS = 4,                   /* receives per event, as other connections wait */
-	READINESS_CHUNKS = 64,                 /* chunks the widest receive may fill */
-	READINESS_IOV = 32,                    /* views one send may carry */
-	READINESS_ACCEPTS = 16,                /* connections per event */
+	READINESS_GONE = CONN_ENGINE << 5,  /* the peer has closed: receive until EAGAIN or FIN */
+	READINESS_AGAIN = CONN_ENGINE << 6, /* on the engine's list for its next turn */
+	READINESS_FLAGS = CONN_ENGINE << 7, /* of conn->flags: this bit and all above */
+	READINESS_READS = 4,                /* receives per event, as other connections wait */
+	READINESS_CHUNKS = 64,              /* chunks the widest receive may fill */
+	READINESS_IOV = 32,                 /* views one send may carry */
+	READINESS_ACCEPTS = 16,             /* connections per event */
 };
 
 enum readiness {
@@ -28,7 +28,8 @@ enum readiness {
  * is empty (the event said that the peer has closed). */
 enum readiness readiness_recv(struct conn *c, bool to_eagain);
 
-/* The same for events that are like edges, unless c must not receive now. */
+/* readiness_recv() for edge-triggered events.  Does nothing if c must not receive now;
+ * READINESS_READABLE then stays set. */
 static inline enum readiness readiness_edge(struct conn *c)
 {
 	enum readiness result;
@@ -37,7 +38,6 @@ static inline enum readiness readiness_edge(struct conn *c)
 			CONN_RAW)) {
 		if (c->flags & CONN_RAW)
 			conn_ready(c);
-		/* READINESS_READABLE stays set, for when input is on again or c runs. */
 		return READINESS_DRAINED;
 	}
 	result = readiness_recv(c, c->flags & READINESS_GONE);

@@ -36,17 +36,17 @@ static void uring_take_back(struct worker *w, struct chunk *k)
 	chunk_put(&w->pool, k);
 }
 
-/* A completion has named k, into which `bytes` were received and, for a bundle, into the chunks
- * that were posted after it; 0: none were.  `more`: the kernel will fill the rest of the last of
- * these chunks.  Only its own word tells that (IORING_CQE_F_BUF_MORE): it may use up a chunk that
- * it has not filled.
+/* A completion has named k.  `bytes` were received into it and, for a bundle, into the chunks
+ * posted after it; 0: none were.  `more`: the kernel will fill the rest of the last of these
+ * chunks.  Only the flag IORING_CQE_F_BUF_MORE shows this: the kernel may retire a chunk that it
+ * has not filled.
  *
- * Buffers that are not incremental are filled from their begin, up to the length in the ring: Linux
- * 6.10 to 6.15 shorten the last one of a bundle there.
+ * Buffers that are not incremental are filled from their beginning, up to the length in the ring:
+ * Linux 6.10 to 6.15 shorten the last one of a bundle there.
  *
- * With incremental buffers the position in k is not in the completion: it is k->used, which is
- * right only if completions come in the order in which the receives filled the buffer.  So
- * incremental buffers are used only where the kernel keeps that order: see uring_keeps_order(). */
+ * With incremental buffers a completion does not contain the position in k.  It is k->used, if
+ * completions arrive in the order in which the receives filled the buffer.  Such buffers are used
+ * only where the kernel keeps that order: see uring_keeps_order(). */
 static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes, bool more)
 {
 	struct worker *w = c->worker;
@@ -73,17 +73,17 @@ static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes, bool
 		uring_take_back(w, k);
 }
 
-/* ---- An end that no receive reports ----
+/* ---- A disconnection that no receive reports ----
  *
- * When data and a reset arrive together, a multishot receive (seen on Linux 6.18) delivers the data
- * and then waits for an event that has already happened.  Where each input is answered, the send
- * fails; for the other services a poll listens for the reset.
+ * When data and a reset arrive together, a multishot receive (seen on Linux 6.18) delivers the
+ * data, and then waits for an event that has already happened.  A service that answers each input
+ * notices the reset by a failed send; for other services a poll waits for the reset.
  *
- * On a Unix socket the same happens with data and a FIN, and on any socket with all services if the
- * kernel does not defer the ring's work until the worker enters it.  There the poll listens for the
- * FIN, too: from then on each receive is a single one, and finds the FIN behind the data that is
- * left.  (A multishot receive armed again would miss it again if it first had to wait for chunks.)
- */
+ * On a Unix socket the same happens with data and a FIN. It also happens on any socket, with all
+ * services, if the kernel does not defer the ring's work until the worker enters the ring.  In
+ * these cases the poll waits for the FIN as well.  After it each receive is a single one, which
+ * finds the FIN behind the remaining data.  A new multishot receive could miss the FIN again, if it
+ * first had to wait for chunks. */
 
 static void uring_recv(struct conn *c, bool on);
 
@@ -129,8 +129,8 @@ static void uring_recv_done(struct op *op, int res, uint32_t flags);
 static void uring_raw_done(struct op *op, int res, uint32_t flags);
 static void uring_recv_ended(struct conn *c, int res, uint32_t flags);
 
-/* A receive into its own memory, the view of the reserve in c->engine_state, has completed. */
-static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
+/* The completion of a receive into reserved memory, the view in c->engine_state. */
+static void uring_reserve_done(struct op *op, int res, uint32_t flags)
 {
 	struct conn *c = container_of(op, struct conn, recv_op);
 
@@ -141,7 +141,7 @@ static void uring_own_recv_done(struct op *op, int res, uint32_t flags)
 /* Prepares a receive of a connection that waited for a chunk, into memory reserved for it.  It must
  * not keep that memory while the client is silent: MSG_DONTWAIT ends it at once if the socket is
  * empty.  Without a ring of provided buffers every receive has memory of its own, and waits. */
-static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
+static void uring_reserve_prep(struct conn *c, struct io_uring_sqe *sqe)
 {
 	const struct uring *u = c->worker->engine_state;
 	const struct view *v = c->engine_state;
@@ -149,15 +149,15 @@ static void uring_own_recv_prep(struct conn *c, struct io_uring_sqe *sqe)
 	io_uring_prep_recv(sqe, c->fd, v->data, v->len, u->buf_ring ? MSG_DONTWAIT : 0);
 }
 
-/* Does c receive once for each event, not by a multishot receive?  A single receive does not wait
- * (MSG_DONTWAIT): a poll does, before it.  The kernel lets a thread of its own make a receive that
- * was woken without data too often, as by urgent bytes of TCP (seen on Linux 6.18).  That thread
- * would hold a chunk of all connections, wholly used up, for as long as the client is silent. */
+/* Does c use single receives instead of a multishot one?  A single receive does not wait
+ * (MSG_DONTWAIT): a poll waits before it.  When a waiting receive is woken often without data, as
+ * by urgent bytes of TCP, the kernel passes it to a thread of its own (seen on Linux 6.18).  That
+ * thread would keep a whole chunk of the shared buffers for as long as the client is silent. */
 static bool uring_receives_singly(const struct conn *c)
 {
 	const struct uring *u = c->worker->engine_state;
 
-	return (c->flags & (URING_METERED | URING_END_SEEN)) || !u->multishot;
+	return (c->flags & (URING_LIMITED | URING_END_SEEN)) || !u->multishot;
 }
 
 /* Prepares a receive into provided buffers: a multishot one, or a single one of a share of the
@@ -227,10 +227,10 @@ static void uring_recv_arm(struct conn *c, enum uring_input input)
 		return;
 	}
 	c->engine_state = reserve;
-	c->recv_op.done = likely(!reserve) ? uring_recv_done : uring_own_recv_done;
+	c->recv_op.done = likely(!reserve) ? uring_recv_done : uring_reserve_done;
 	sqe = ring_sqe(&u->ring);
 	if (unlikely(reserve))
-		uring_own_recv_prep(c, sqe);
+		uring_reserve_prep(c, sqe);
 	else
 		uring_recv_prep(c, sqe, input);
 	ring_op(sqe, &c->recv_op);
@@ -278,7 +278,7 @@ static void uring_recv_ended(struct conn *c, int res, uint32_t flags)
 	}
 }
 
-/* A poll of uring_await_input() has ended: c runs. */
+/* A poll of uring_await_input() has ended: runs c. */
 static void uring_poll_ended(struct conn *c)
 {
 	c->pending--;
@@ -298,7 +298,7 @@ static void uring_raw_done(struct op *op, int res, uint32_t flags)
 		uring_recv_arm(c, URING_INPUT_UNKNOWN);
 }
 
-/* There is input for a single receive; c runs when that has completed.  res < 0: the poll was
+/* There is input for a single receive, which runs c when it completes. res < 0: the poll was
  * cancelled, because input was paused or the receive is to be replaced. */
 static void uring_readable(struct op *op, int res, uint32_t flags)
 {
@@ -332,10 +332,10 @@ static void uring_recv_cancel(struct conn *c)
 	c->pending++;
 }
 
-/* A multishot receive may take all posted chunks, one by one unless it is of bundles.  A connection
- * that receives more than its share of a turn, or one by one more than URING_MUCH, continues with
- * one receive of its share per turn, a bundle, until it receives much less. */
-static void uring_meter(struct conn *c, size_t bytes, bool multishot)
+/* Limits a connection that receives much.  A multishot receive can fill all posted chunks, one by
+ * one unless it is of bundles.  A connection that exceeds its share of a turn, or URING_MUCH one by
+ * one, gets one receive of its share per turn, a bundle, until it receives much less. */
+static void uring_limit_receives(struct conn *c, size_t bytes, bool multishot)
 {
 	const struct worker *w = c->worker;
 	const struct uring *u = w->engine_state;
@@ -344,9 +344,9 @@ static void uring_meter(struct conn *c, size_t bytes, bool multishot)
 
 	if (!multishot) {
 		if (bytes < much / 4)
-			c->flags &= ~(uint32_t)URING_METERED;
-	} else if (u->bundle && c->rx.bytes > much && !(c->flags & URING_METERED)) {
-		c->flags |= URING_METERED;
+			c->flags &= ~(uint32_t)URING_LIMITED;
+	} else if (u->bundle && c->rx.bytes > much && !(c->flags & URING_LIMITED)) {
+		c->flags |= URING_LIMITED;
 		uring_recv_cancel(c); /* its end arms the next one */
 	}
 }
@@ -361,15 +361,14 @@ __attribute__((noinline)) static void uring_recv_more(struct conn *c, int res, u
 		uring_received(c, uring_chunk(w, flags), (uint32_t)MAX(res, 0),
 			       flags & NB_CQE_F_BUF_MORE);
 	if (res > 0)
-		uring_meter(c, (size_t)res, flags & IORING_CQE_F_MORE);
+		uring_limit_receives(c, (size_t)res, flags & IORING_CQE_F_MORE);
 	if (unlikely(!(flags & IORING_CQE_F_MORE)))
 		uring_recv_ended(c, res, flags);
 }
 
-/* The completion of each receive; the first branch is the path of every request.  It is taken if
- * more completions follow (F_MORE) and this one is of a single chunk that it does not use up.  With
- * buffers that are not incremental each completion takes the other branch, which drops the kernel's
- * reference to the chunk. */
+/* The completion of a receive.  The first branch is the path of each request: more completions
+ * follow (F_MORE), and this one is of a single chunk with room left.  Without incremental buffers
+ * each completion takes the other branch, which drops the kernel's reference to the chunk. */
 static void uring_recv_done(struct op *op, int res, uint32_t flags)
 {
 	const uint32_t usual = IORING_CQE_F_MORE | NB_CQE_F_BUF_MORE;
@@ -418,8 +417,8 @@ static bool uring_is_local(const struct conn *c)
 	return sockaddr_fd_is_local(c->fd);
 }
 
-/* A connection's first request has often arrived before it was accepted.  Plain calls receive and
- * answer it in the same time, and nothing is in flight if it was the only one. */
+/* Receives at once by a plain call: a connection's first request has often arrived before it was
+ * accepted.  If it is also the last, nothing is in flight when the connection ends. */
 int uring_open(struct conn *c)
 {
 	uring_send_init(c);

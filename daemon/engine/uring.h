@@ -32,12 +32,12 @@ enum uring_conn_flags {
 	URING_SEND_WAIT = CONN_ENGINE << 1,   /* the next send waits for room instead of failing */
 	URING_RESET_ARMED = CONN_ENGINE << 2, /* a poll for the peer's reset is armed */
 	URING_COPIED = CONN_ENGINE << 3,      /* its socket does not support zero-copy sends */
-	/* Limited to receives of its share of a turn: see uring_meter(). */
-	URING_METERED = CONN_ENGINE << 4,
+	/* It receives its share of a turn at a time: see uring_limit_receives(). */
+	URING_LIMITED = CONN_ENGINE << 4,
 	URING_END_SEEN = CONN_ENGINE << 5, /* its poll has reported the peer's FIN or reset */
 };
 
-/* Is there input in the socket?  As far as the last completion or call has shown. */
+/* Does the socket have input, by the last completion or call? */
 enum uring_input { URING_INPUT_UNKNOWN, URING_INPUT_NONE, URING_INPUT_WAITS };
 
 /* A send of several views or without a copy.  It owns the data that must live until the last
@@ -70,9 +70,9 @@ struct uring {
 	bool ordered; /* receives are reported in the order in which they filled buffers */
 	bool incremental, bundle, multishot, zero_copy; /* the first two need that order */
 	uint64_t zero_copy_min; /* with zero_copy: bytes of a send from which on it avoids a copy */
-	/* With zero_copy: its sends lock their memory until the peer has acknowledged them, which
-	 * nothing limits.  False: they are copied, and counted as that. */
-	bool lends;
+	/* With zero_copy: sends may lock their memory until the peer has acknowledged it, without a
+	 * limit on locked memory.  False: sends copy, and are counted as copied. */
+	bool locks_freely;
 	/* Multishot receives are bundles, where requests are long.  For each bundle the
 	 * kernel lists as many chunks as any receive before needed, and ends a receive
 	 * that has listed all posted chunks (Linux 6.18): with short requests each receive
@@ -110,8 +110,8 @@ static inline void uring_submit_and_time(struct uring *u)
 void uring_flush(struct conn *c);
 void uring_send_init(struct conn *c);
 
-/* c's send was queued as a quiet one, but now its completion is needed.  The next wait() then
- * returns for a single completion instead of for the whole batch. */
+/* c's send was queued as a quiet one, but now its completion is needed: the next wait() then
+ * returns after one completion instead of after those of all sends. */
 static inline void uring_need_completion(struct conn *c)
 {
 	struct uring *u = c->worker->engine_state;

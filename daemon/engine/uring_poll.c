@@ -1,8 +1,9 @@
-/* Engine `io_uring-poll`: io_uring as a reactor.  Multishot polls tell which sockets are ready,
- * then accept, recv and send are plain system calls, as with epoll.
+/* Engine `io_uring-poll`: io_uring as a reactor.  Multishot polls report which sockets are ready;
+ * accept, receive and send are plain system calls, as with epoll.
  *
- * A multishot poll is edge-like: it completes when something arrives, not while it is there.  So a
- * connection that was not drained is kept on the `again` list and continued in the next turn. */
+ * A multishot poll is edge-triggered: it reports that something arrives, not that something is
+ * there.  So a connection that still has input is on the `again` list, and receives in the next
+ * turn. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static_assert((int)POLL_OUT_ARMED < (int)READINESS_READABLE, "flags overlap thos
 
 struct uring_poll {
 	struct ring ring; /* must be first: see ring_of() */
-	/* Not drained yet; linked by engine_state, and counted in conn.pending. */
+	/* connections that still have input; linked by engine_state and counted in conn.pending */
 	struct conn *again;
 };
 static_assert(offsetof(struct uring_poll, ring) == 0, "ring_of() expects it there");
@@ -40,8 +41,8 @@ static void poll_again(struct conn *c)
 	u->again = c;
 }
 
-/* Cancels a poll, since it would not end with the connection.  (Not by POLL_REMOVE, which fails
- * with EALREADY while an event of the poll is being delivered.) */
+/* Receives.  At the end of the input it cancels the poll, which would outlive the connection.
+ * POLL_REMOVE is not used: it fails with EALREADY while an event of the poll is being delivered. */
 static void poll_receive(struct conn *c)
 {
 	enum readiness result = readiness_edge(c);
@@ -164,7 +165,7 @@ static void poll_wait(struct worker *w, bool block)
 	if (again || u->ring.sqpoll)
 		ring_catch_up(&u->ring);
 	worker_awake(w);
-	/* Connections that are still not drained are put on the list for the next turn. */
+	/* Connections that still have input are put on a new list, for the next turn. */
 	u->again = NULL;
 	ring_reap(&u->ring);
 	poll_run_again(again);

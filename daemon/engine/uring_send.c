@@ -72,7 +72,8 @@ static void uring_sendmsg_done(struct op *op, int res, uint32_t flags)
 	uring_sent(c, res);
 }
 
-/* A Unix socket has no SEND_ZC, and the kernel may have no memory for one: it took nothing. */
+/* Has the kernel refused a SEND_ZC without sending anything?  A Unix socket has none, and there may
+ * be no memory. */
 static bool uring_is_zero_copy_refused(int res)
 {
 	return res == -EOPNOTSUPP || res == -ENOMEM || res == -ENOBUFS;
@@ -166,7 +167,7 @@ static inline void uring_prep_send(struct conn *c, struct io_uring_sqe *sqe, con
 static inline void uring_quiet(struct uring *u, struct conn *c, struct io_uring_sqe *sqe,
 			       struct op *op)
 {
-	if (unlikely(c->op_start_ns)) /* its time is not to be read behind the wait */
+	if (unlikely(c->op_start_ns)) /* its time of sending must be read before the wait */
 		u->ring.worker->turn.timing = true;
 	if (u->ring.quiet < URING_SILENT_MAX)
 		u->quiet[u->ring.quiet] = (struct uring_quiet){ c, sqe, op };
@@ -241,8 +242,8 @@ void uring_wait(struct worker *w, bool block)
 	if (unlikely(ring_ready(&u->ring))) {
 		ring_catch_up(&u->ring);
 	} else {
-		/* Not while connections wait for memory: they wait for the chunks that
-		 * each single completion frees. */
+		/* Not while connections wait for memory: each completion frees chunks for one of
+		 * them. */
 		if (block && u->ring.quiet && u->ring.quiet <= u->silent_max &&
 		    !w->pressure.waiting)
 			silent = uring_silence(u);
@@ -265,8 +266,8 @@ void uring_wait(struct worker *w, bool block)
 	}
 }
 
-/* Is c's output sent by a call?  A connection's first output is, since nothing is in flight when it
- * is the last. */
+/* Is c's output sent by a plain call?  A connection's first output is: if it is also the last,
+ * nothing is in flight when the connection ends. */
 static bool uring_sends_by_call(const struct conn *c)
 {
 	const struct uring *u = c->worker->engine_state;
@@ -275,8 +276,8 @@ static bool uring_sends_by_call(const struct conn *c)
 	       !(c->flags & URING_SEND_WAIT);
 }
 
-/* Sends output of any kind: several views, zero copy, sends that may wait,
- * or whose completion matters. */
+/* Sends output in all cases but the one of uring_flush(): several views, zero copy, sends that may
+ * wait, or whose completion is needed. */
 __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -302,7 +303,7 @@ __attribute__((noinline)) static void uring_flush_any(struct conn *c)
 	}
 	n = bufq_iov(&c->tx, iov, MIN(URING_IOV, worker_share_chunks(w)), &bytes);
 	zero_copy = u->zero_copy && bytes >= u->zero_copy_min;
-	if (zero_copy && (!u->lends || (c->flags & URING_COPIED))) {
+	if (zero_copy && (!u->locks_freely || (c->flags & URING_COPIED))) {
 		stat_add(w->stats.zero_copy_copied, 1);
 		zero_copy = false;
 	}
@@ -338,8 +339,8 @@ void uring_flush(struct conn *c)
 		uring_flush_any(c);
 		return;
 	}
-	/* The usual answer, a quiet send of one view: without calls, so that
-	 * no register needs saving. */
+	/* The usual answer: a quiet send of one view.  No function is called here, so that no
+	 * register must be saved. */
 	sqe = ring_next_sqe(&u->ring);
 	uring_prep_send(c, sqe, v, MSG_NOSIGNAL | MSG_DONTWAIT);
 	c->sending = c->tx;

@@ -71,15 +71,15 @@ static bool uring_bundles_are_sound(void)
 
 /* ---- The order of completions ----
  *
- * Several receives fill one incremental buffer, each behind the one before.  A completion says
- * which buffer was filled but not where, so completions have to come in the order of the receives.
- * That of a bundle names its first buffer; the others are those behind it in the ring, whose
- * entries are written again for new buffers when later completions were handled first.
+ * Several receives fill one incremental buffer, one behind the other.  A completion names the
+ * buffer but not the position in it, so completions must arrive in the order of the receives.  The
+ * completion of a bundle names its first buffer; the others follow it in the ring.  Their entries
+ * are overwritten for new buffers if later completions are handled first.
  *
- * The kernel reports a receive that completes while it is submitted after it has looked at all
- * submissions, but a multishot receive at once.  So the second may overtake the first, until
- * "io_uring: ensure deferred completions are flushed for multishot" (Linux 6.15 and some stable
- * kernels before it). */
+ * A receive that completes within its submission is reported after the kernel has processed all
+ * submissions, but a multishot receive is reported at once.  So the second may overtake the first.
+ * This was fixed by "io_uring: ensure deferred completions are flushed for multishot" (Linux 6.15
+ * and some stable kernels before it). */
 
 enum { ORDER_SINGLE = 1, ORDER_MULTISHOT };
 
@@ -112,8 +112,8 @@ static bool uring_try_order(struct io_uring *io, const int fds[2],
 	       cqe->user_data == ORDER_SINGLE;
 }
 
-/* Does this kernel report receives in the order in which they filled buffers?  Tried on a ring of
- * its own, whose end ends the multishot receive. */
+/* Does this kernel report receives in the order in which they filled buffers?  A separate ring
+ * tries it; its end also ends the multishot receive. */
 static bool uring_keeps_order(void)
 {
 	struct io_uring_buf_ring *buffers;
@@ -145,11 +145,11 @@ static bool uring_may_bundle(const struct worker *w, bool incremental)
 	       (!incremental || uring_bundles_are_sound());
 }
 
-/* Registers a ring of buffers that several receives share.  A receive that began at the end
- * of a buffer would be split, so one with less than URING_LEFT of it left is used up, where
- * the kernel can do that.  Not beside bundles: one completion may be of two receives, the
- * first of which has used up a buffer that it did not fill, and nothing tells that.  0, or
- * -errno: not on this kernel. */
+/* Registers incremental buffers, which several receives share.  A receive that begins near the end
+ * of a buffer is split.  So the kernel, if it can, retires a buffer with less than a part of
+ * URING_LEFT left.  This excludes bundles: one completion may be of two receives, the first of
+ * which has retired a buffer without filling it, and no flag shows that. 0, or -errno: this kernel
+ * has no such buffers. */
 static int uring_register_incremental(struct worker *w)
 {
 	struct uring *u = w->engine_state;
@@ -242,8 +242,8 @@ static void uring_probe_send_zc(struct worker *w)
 	if (!u->zero_copy_min)
 		return;
 	u->zero_copy = ring_knows(&u->ring, IORING_OP_SENDMSG_ZC);
-	u->lends = u->zero_copy && ring_locks_freely();
-	if (u->lends)
+	u->locks_freely = u->zero_copy && ring_locks_freely();
+	if (u->locks_freely)
 		worker_feature(w, FEATURE_send_zc);
 }
 

@@ -1,12 +1,12 @@
-/* Engine `io_uring` with zero-copy receive (zcrx): it receives into an area of
- * pages instead of the pool.
+/* Engine `io_uring` with zero-copy receive (zcrx): data is received into an area of pages instead
+ * of the pool.
  *
- * It is an engine of its own with the same name (registry/registry.c), so that requests over the
- * other one execute none of this; it sends as the other does.  No plain call receives here, as data
- * that a device has put into the area cannot be read by one.  A receive has many completions, each
- * of a page at most.  It ends when it has brought the bytes that it was armed for; the last
- * completion then has the result 0, as after a FIN, so the bytes are counted to tell the two apart.
- * It also ends when the kernel finds no free page.
+ * It is an engine of its own with the same name (registry/registry.c), so that other listeners
+ * execute none of this code.  It sends as `io_uring` does.  It makes no plain receive calls, which
+ * cannot read data that a device has stored in the area.  A receive has many completions, each of
+ * at most a page.  It ends when it has received the bytes that it was armed for, with a completion
+ * of result 0.  A FIN also has result 0, so received bytes are counted to distinguish the two.  A
+ * receive also ends when the kernel finds no free page.
  *
  * The area is not the pool: the kernel may write into each free page of it.  See area.h. */
 #include <errno.h>
@@ -25,7 +25,7 @@
 
 struct uring_zcrx {
 	struct area area;
-	uint64_t look_ns; /* of the core's last look at connections that wait: zcrx_relieves() */
+	uint64_t look_ns; /* when the core last checked waiting connections: zcrx_relieves() */
 };
 
 static struct uring_zcrx *zcrx_of(const struct worker *w)
@@ -46,7 +46,7 @@ static void zcrx_set_free(struct worker *w, uint32_t pages)
 	atomic_store_explicit(&w->stats.zcrx_pages_free, pages, memory_order_relaxed);
 }
 
-/* Gives the kernel the pages that no view is in any more.  False: there were none. */
+/* Returns pages without a view to the kernel.  False: there were none. */
 static bool zcrx_collect(struct worker *w)
 {
 	struct uring_zcrx *z = zcrx_of(w);
@@ -127,7 +127,7 @@ static void zcrx_received(struct conn *c, uint32_t bytes)
 		conn_input(c, k, data, bytes);
 }
 
-/* The kernel had no page left; data that it has received stays in the socket. */
+/* The kernel had no free page.  Received data stays in the socket. */
 static void zcrx_found_none(struct conn *c)
 {
 	struct worker *w = c->worker;
@@ -175,9 +175,9 @@ static void zcrx_recv(struct conn *c, bool on)
 
 /* ---- The engine ---- */
 
-/* Connections wait: is there a page for one in this turn?  The kernel may use pages that are not
- * out, for data in sockets, and does not report when one is free again.  So one connection tries to
- * receive, as often as the core looks. */
+/* Connections wait for pages: may one of them receive in this turn?  The kernel may hold pages for
+ * data in sockets, and does not report when one is free again.  So one connection tries to receive
+ * each time the core checks the waiting ones. */
 static bool zcrx_relieves(struct worker *w)
 {
 	struct uring_zcrx *z = zcrx_of(w);
@@ -224,8 +224,8 @@ static void zcrx_wait(struct worker *w, bool block)
 	zcrx_set_limits(w);
 }
 
-/* Updates the numbers of free pages and of copies.  Pages whose last view has ended count as free
- * only after a look at all pages; copies of a device's traffic are counted by the kernel. */
+/* Updates the numbers of free pages and of copies.  A page counts as free only after zcrx_collect()
+ * has found it without a view.  The kernel counts the copies of a device's traffic. */
 static void zcrx_flush_counters(struct worker *w)
 {
 	const uint64_t *copied = ring_of(w)->zcrx->copied;

@@ -128,7 +128,7 @@ static void opening_run(struct detached_call *detached)
 {
 	struct opening *o = container_of(detached, struct opening, detached);
 
-	if (o->probe) { /* makes no file, and takes no memory but for the export's description */
+	if (o->probe) { /* neither creates nor fills a file */
 		o->is_new = export_is_new(&o->config.options);
 		o->config.options.create = o->config.options.fill = false;
 	}
@@ -209,7 +209,7 @@ static int opening_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 	if (!detached_await(&o->detached, end_ns))
 		return reason_set(
 			&x->reason, -ETIMEDOUT,
-			"open %s: no answer within %d s; look at the device or file system under it",
+			"open %s: no answer within %d s; check the device or file system under it",
 			x->config.options.path, (int)(EXPORT_OPEN_NS / NS_PER_S));
 	rc = o->result;
 	if (ret_new)
@@ -241,7 +241,7 @@ int export_probe_end(struct server_export *x, uint64_t end_ns, bool *ret_new)
 
 /* ---- Has its file changed? ---- */
 
-static void looking_run(struct detached_call *detached)
+static void checking_run(struct detached_call *detached)
 {
 	struct opening *o = container_of(detached, struct opening, detached);
 
@@ -253,15 +253,15 @@ static void closing_left(struct detached_call *detached)
 	free(container_of(detached, struct opening, detached));
 }
 
-/* Sets x->outdated if the file of x, which is open, has changed; in two steps: all begin before the
- * first is waited for. */
-static void export_look_begin(struct server_export *x)
+/* Checks whether the file of the open export x has changed, and then sets x->outdated.  A first
+ * step starts all checks, a second one waits for them. */
+static void export_check_begin(struct server_export *x)
 {
 	struct opening *o = x->export.store->changed ? opening_new(x) : NULL;
 
 	if (!o)
 		return;
-	o->detached.run = looking_run;
+	o->detached.run = checking_run;
 	o->detached.left = closing_left;
 	if (detached_start(&o->detached) < 0)
 		free(o);
@@ -269,7 +269,7 @@ static void export_look_begin(struct server_export *x)
 		x->opening = o;
 }
 
-static void export_look_end(struct server_export *x, uint64_t end_ns)
+static void export_check_end(struct server_export *x, uint64_t end_ns)
 {
 	struct opening *o = x->opening;
 
@@ -283,9 +283,9 @@ static void export_look_end(struct server_export *x, uint64_t end_ns)
 
 /* ---- Closing ---- */
 
-/* Runs run() on a detached thread, as it may hang, and frees o, which may be
- * NULL.  False: it was not run. */
-static bool opening_spend(struct opening *o, void (*run)(struct detached_call *detached))
+/* Runs run() on a detached thread, as it may hang, and frees o.  False: o is NULL, or no thread
+ * could be started. */
+static bool opening_run_and_free(struct opening *o, void (*run)(struct detached_call *detached))
 {
 	if (!o)
 		return false;
@@ -307,7 +307,7 @@ static void export_close(struct server_export *x)
 
 	if (o)
 		o->lock = x->lock;
-	if (!opening_spend(o, closing_run)) {
+	if (!opening_run_and_free(o, closing_run)) {
 		file_lock_put(x->lock, !x->export.read_only);
 		x->export.store->close(&x->export);
 	}
@@ -320,7 +320,7 @@ void export_unlock(struct server_export *x)
 
 	if (o)
 		o->lock = x->lock;
-	if (opening_spend(o, unlocking_run))
+	if (opening_run_and_free(o, unlocking_run))
 		x->lock = NULL;
 }
 
@@ -545,15 +545,15 @@ int exports_open(struct exports *e, const struct config *config)
 	return 0;
 }
 
-void exports_look(struct exports *e)
+void exports_check_files(struct exports *e)
 {
-	uint64_t end_ns = clock_ns() + EXPORT_LOOK_NS;
+	uint64_t end_ns = clock_ns() + EXPORT_CHECK_NS;
 
 	for (unsigned i = 0; i < e->count; i++)
 		if (export_state(e->list[i], &e->list[i]->outdated) == EXPORT_OK)
-			export_look_begin(e->list[i]);
+			export_check_begin(e->list[i]);
 	for (unsigned i = 0; i < e->count; i++)
-		export_look_end(e->list[i], end_ns);
+		export_check_end(e->list[i], end_ns);
 }
 
 /* Open exports that do not change are shared by both lists, with their references. */

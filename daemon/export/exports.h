@@ -41,7 +41,8 @@ struct server_export {
 	unsigned users;              /* listeners that serve it, and exports_hold() */
 	int error;                   /* -errno: it could not be opened; reason says why */
 	struct reason reason;
-	/* Set by exports_look(): why a reload opens it again although its section has not changed;
+	/* Set by exports_check_files(): why a reload opens it again although its section has not
+	 * changed;
 	 * "": it does not. */
 	struct reason outdated;
 };
@@ -74,9 +75,9 @@ enum export_need export_need(const struct server_export *x, const struct config 
 struct server_export *exports_find(const struct exports *e, const char *name);
 
 /* For a reload: sets x->outdated of each export that is open and has failed, or whose file is not
- * the one that it was; waits EXPORT_LOOK_NS at most. */
-#define EXPORT_LOOK_NS NS_PER_S
-void exports_look(struct exports *e);
+ * the one that it was; waits EXPORT_CHECK_NS at most. */
+#define EXPORT_CHECK_NS NS_PER_S
+void exports_check_files(struct exports *e);
 /* For a reload: makes the list of the exports of config, reusing those of `now` that are open, not
  * outdated, and not changed by diff.  0, or -ENOMEM with *ret_next empty. */
 int exports_renew(const struct exports *now, const struct config *config,

@@ -21,8 +21,9 @@ struct file_lock {
 	struct file_id id;
 	unsigned users;
 	_Atomic bool kept;     /* a user serves the file, or has served it: it is never emptied */
-	pthread_mutex_t mutex; /* protects the fields below; held during fcntl() and the making */
-	bool made;             /* by a user: it was empty before */
+	pthread_mutex_t mutex; /* protects the fields below; held during fcntl() and the creation of
+				  the file */
+	bool made;             /* a user of the lock has given the empty file its size */
 	unsigned writers;
 	int fd;     /* holds the lock, and is open for writing if there are writers; -1: none yet */
 	short type; /* F_RDLCK, F_WRLCK; F_UNLCK: the file system has no locks */
@@ -184,8 +185,8 @@ int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **re
 	return rc;
 }
 
-/* A user that comes while the file is emptied waits for l->mutex, and then finds it empty.  While
- * it may still have to be emptied, the lock stays exclusive. */
+/* A new user that finds the file being emptied waits for l->mutex, and then finds it empty.  The
+ * lock stays exclusive while the file may still have to be emptied. */
 void file_lock_put(struct file_lock *l, bool to_write)
 {
 	if (!l)

@@ -24,8 +24,8 @@ int file_lock_get(int fd, const char *path, bool to_write, struct file_lock **re
  * another start may make it with another size. */
 void file_lock_put(struct file_lock *lock, bool to_write);
 
-/* Whoever makes the file does so between these two, one thread at a time.  made: it was empty, and
- * now has a size.  lock may be NULL. */
+/* Called before and after the creation of the file, by one thread at a time. made: the file was
+ * empty, and now has a size. lock may be NULL. */
 void file_lock_begin(struct file_lock *lock);
 void file_lock_end(struct file_lock *lock, bool made);
 /* Clients are served from the file: it stays, even if a later user makes it again, as after

@@ -83,7 +83,7 @@ static void find_outdated(struct next *n)
 {
 	struct exports *e = &n->server->listeners.exports;
 
-	exports_look(e);
+	exports_check_files(e);
 	for (unsigned i = 0; n->resume && i < e->count; i++)
 		if (!is_asked_for(n, e->list[i]))
 			e->list[i]->outdated.text[0] = '\0';

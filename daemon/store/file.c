@@ -79,10 +79,10 @@ int file_fill(const struct export *e, struct reason *reason)
 	free(data);
 	if (rc == -ETIME)
 		return reason_set(reason, rc,
-				  "cannot write its %llu bytes within %d s; say `fill = no`, and "
+				  "cannot write its %llu bytes within %d s; set `fill = no`, and "
 				  "write it as a client",
 				  (unsigned long long)e->size, FILL_S);
-	return rc < 0 ? reason_set(reason, rc, "cannot write its %llu bytes: %s; say `fill = no`",
+	return rc < 0 ? reason_set(reason, rc, "cannot write its %llu bytes: %s; set `fill = no`",
 				   (unsigned long long)e->size, strerror(-rc))
 		      : 0;
 }
@@ -120,7 +120,7 @@ static long auto_call(struct io *io, int flags)
 }
 
 /* The number of voluntary context switches of this thread so far. */
-static long waits_so_far(struct worker *w)
+static long voluntary_switches(struct worker *w)
 {
 	struct rusage usage = { 0 };
 
@@ -138,19 +138,19 @@ void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool w
 	m->suspect_until_ns = until_ns + took_ns * AUTO_SLOW_TIMES;
 }
 
-/* Has the worker blocked since the last look? */
-static bool auto_look(struct mount *m)
+/* Has the worker blocked since the last call of this function? */
+static bool auto_has_blocked(struct mount *m)
 {
 	long before = m->waits;
 
-	m->waits = waits_so_far(m->worker);
+	m->waits = voluntary_switches(m->worker);
 	m->looked_turn = stat_load(m->worker->stats.turns);
 	return m->waits != before;
 }
 
-/* Reads or writes and measures the time.  The clock is read once for each call of a turn: a call
- * begins where the last one has ended.  The work between two calls takes microseconds as a rule;
- * where it takes long, auto_look() tells it from a call that blocked. */
+/* Reads or writes, and measures the time.  The clock is read once for each call of a turn: a call
+ * begins where the last one ended.  The service's work between two calls usually takes
+ * microseconds; auto_has_blocked() distinguishes longer work from a call that blocked. */
 static long auto_timed(struct io *io)
 {
 	struct mount *m = io->mount;
@@ -163,13 +163,13 @@ static long auto_timed(struct io *io)
 	if (begin < m->slow_until_ns)
 		return -EAGAIN;
 	if (unlikely(suspect && m->looked_turn != turn))
-		auto_look(m);
+		auto_has_blocked(m);
 	n = auto_call(io, 0);
 	w->io.timed_turn = turn;
 	w->io.timed_ns = clock_ns();
 	took = w->io.timed_ns - begin;
 	if (unlikely(took > AUTO_SLOW_NS))
-		file_auto_slow(m, begin, took, suspect && auto_look(m));
+		file_auto_slow(m, begin, took, suspect && auto_has_blocked(m));
 	return n;
 }
 
@@ -225,7 +225,7 @@ static bool is_in_memory(const struct mount *m)
 	return m->export->in_memory;
 }
 
-static bool tells_what_waits(const struct mount *m)
+static bool has_nowait(const struct mount *m)
 {
 	uint8_t byte;
 	struct iovec iov = { &byte, 1 };
@@ -243,12 +243,12 @@ static const struct {
 	{ is_in_memory, WAY_TIMED, WAY_TIMED,
 	  "in memory, where nothing waits: the worker reads and writes by itself, until one waits "
 	  "longer than 1 ms" },
-	{ tells_what_waits, WAY_BATCH, WAY_NOWAIT,
+	{ has_nowait, WAY_BATCH, WAY_NOWAIT,
 	  "the page cache answers: the worker reads and writes by itself what need not wait "
-	  "(RWF_NOWAIT; where the file system cannot say so of writes, until one waits longer than "
+	  "(RWF_NOWAIT; where the file system has no such writes, until one waits longer than "
 	  "1 ms), the store does the rest; io_uring also does those that come several at once" },
 	{ NULL, WAY_STORE, WAY_STORE,
-	  "this file system does not tell what would wait (RWF_NOWAIT): the store does all of it" },
+	  "this file system has no I/O that fails instead of waiting (RWF_NOWAIT): the store does all of it" },
 };
 
 /* For a mount with `store = auto`: decides which requests the worker itself does. */
@@ -269,7 +269,7 @@ static void auto_attach(struct mount *m)
 /* bytes; used where the kernel does not report it (before Linux 6.1). */
 enum {
 	FILE_DIRECT_ALIGN = 4096,
-	FILE_DATA_UNKNOWN = 64 * 1024, /* bytes that are taken for data: see extent_end() */
+	FILE_DATA_UNKNOWN = 64 * 1024, /* bytes that are reported as data: see extent_end() */
 };
 
 static const char *open_advice(const struct export_options *o, int error)
@@ -281,15 +281,15 @@ static const char *open_advice(const struct export_options *o, int error)
 	switch (error) {
 	case ENOENT:
 		return o->create ? "; make the folder first"
-				 : "; make it, or say `create = yes` and a `size`";
+				 : "; make it, or set `create = yes` and a `size`";
 	case EROFS:
-		return "; its file system is mounted read-only, say `read-only = yes`";
+		return "; its file system is mounted read-only, set `read-only = yes`";
 	case EACCES:
 	case EPERM:
-		return "; the daemon's user must be able to read and write it, or say "
+		return "; the daemon's user must be able to read and write it, or set "
 		       "`read-only = yes`";
 	case EINVAL:
-		return o->direct ? "; this file system has no direct I/O, say `direct = no`" : "";
+		return o->direct ? "; this file system has no direct I/O, set `direct = no`" : "";
 	case EISDIR:
 		return "; an export is a file or a block device";
 	default:
@@ -360,8 +360,8 @@ static int file_size(struct export *e, struct reason *reason)
 	int rc = device ? ioctl(e->fd, BLKGETSIZE64, &e->size) : fstat(e->fd, &st);
 
 	if (rc < 0)
-		return reason_set(reason, -errno, "%s: cannot tell its size: %s", e->options->path,
-				  strerror(errno));
+		return reason_set(reason, -errno, "%s: cannot determine its size: %s",
+				  e->options->path, strerror(errno));
 	if (!device)
 		e->size = (uint64_t)st.st_size;
 	return 0;
@@ -381,15 +381,15 @@ static int file_fit(struct export *e, bool *ret_made, struct reason *reason)
 		*ret_made = true;
 	}
 	if (o->size && o->size != e->size)
-		return reason_set(
-			reason, -EINVAL,
-			"%s has %llu bytes, `size` says %llu; leave `size` out, or resize "
-			"the file (truncate -s)",
-			o->path, (unsigned long long)e->size, (unsigned long long)o->size);
+		return reason_set(reason, -EINVAL,
+				  "%s has %llu bytes, `size` is %llu; leave `size` out, or resize "
+				  "the file (truncate -s)",
+				  o->path, (unsigned long long)e->size,
+				  (unsigned long long)o->size);
 	if (e->size == 0)
 		return reason_set(
 			reason, -EINVAL,
-			"%s is empty; give it a size (truncate -s), or say `create = yes` "
+			"%s is empty; give it a size (truncate -s), or set `create = yes` "
 			"and a `size`",
 			o->path);
 	return 0;
@@ -435,7 +435,7 @@ static int file_align(struct export *e, struct reason *reason)
 	if (e->size % align)
 		return reason_set(reason, -EINVAL,
 				  "%s has %llu bytes, for direct I/O it needs a multiple of %u; "
-				  "resize it (truncate -s), or say `direct = no`",
+				  "resize it (truncate -s), or set `direct = no`",
 				  e->options->path, (unsigned long long)e->size, align);
 	return 0;
 }
@@ -476,7 +476,7 @@ int file_open(struct export *e, struct reason *reason)
 	return rc;
 }
 
-/* A path that leads nowhere is no change: the open file is still served. */
+/* A path that does not exist is no change: the open file is still served. */
 bool file_has_changed(const struct export *e, struct reason *reason)
 {
 	struct export now = *e;
@@ -565,8 +565,9 @@ static int64_t extent_end(struct io *io, int fd, uint64_t at, uint64_t end, bool
 	hole = lseek(fd, (off_t)at, SEEK_HOLE);
 	if (hole < 0)
 		return -errno;
-	/* No data where SEEK_DATA found some: another request has just cleared it, or the file
-	 * system is wrong.  Data of some length is right in any case, and ends the search. */
+	/* SEEK_DATA has found data and SEEK_HOLE has not: another request has just cleared it, or
+	 * the file system is faulty.  Reporting some data is correct in any case, and ends the
+	 * search. */
 	if ((uint64_t)hole <= at)
 		hole = (off_t)(at + FILE_DATA_UNKNOWN);
 	return (int64_t)MIN((uint64_t)hole, end);

@@ -1,7 +1,8 @@
 /* Store `threads`: files by a pool of threads that call pread(2), pwrite(2) and the like, as
  * servers without io_uring do.  It is the baseline of comparisons, so it is made as efficient as
  * possible: requests are handed over once per turn, no more threads are woken than there are
- * requests, and the worker is woken once for all requests that have finished since it last looked.
+ * requests, and the worker is woken once for all requests that have finished since it last took
+ * results.
  *
  * Store `blocking`: the worker calls preadv(2) and pwritev2(2) itself, and blocks in them.  For
  * data in the page cache this is the cheapest way; for other data all of the worker's clients wait.

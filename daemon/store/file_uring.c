@@ -47,17 +47,17 @@ struct file_mount {
 static void file_ring_run(struct file_ring *f)
 {
 	struct ring *r = &f->ring;
-	bool looked = false;
+	bool entered = false;
 
 	for (;;) {
 		if (ring_ready(r)) {
 			ring_reap(r);
-			looked = false;
+			entered = false;
 		} else if (io_uring_sq_ready(&r->io)) {
 			ring_submit(r);
-		} else if (ring_has_work(r) && !looked) {
+		} else if (ring_has_work(r) && !entered) {
 			ring_enter(r, false, 0); /* runs the work that the kernel deferred */
-			looked = true;
+			entered = true;
 		} else {
 			return;
 		}
@@ -83,8 +83,9 @@ static bool file_ring_turn(struct worker_hook *hook)
 
 	io_uring_cq_eventfd_toggle(&f->ring.io, false);
 	file_ring_run(f);
-	/* The fence orders the flag's store before the look at the queue: the kernel tests the flag
-	 * after it has added a completion, so one of the two sides sees the other. */
+	/* The fence orders the store of the flag before the load of the queue's tail: the kernel
+	 * tests the flag after it has added a completion, so one of the two sides sees the other.
+	 */
 	io_uring_cq_eventfd_toggle(&f->ring.io, true);
 	atomic_thread_fence(memory_order_seq_cst);
 	file_ring_run(f); /* completions that arrived before the eventfd was armed */

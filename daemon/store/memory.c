@@ -1,5 +1,5 @@
-/* Store `memory`: bytes in this process's memory, gone when it ends; pages are allocated when first
- * written.  Shows the cost of the network path alone. */
+/* Store `memory`: bytes in the memory of this process, lost when it ends; pages are allocated when
+ * first written.  Shows the cost of the network path alone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -25,7 +25,7 @@
 
 enum {
 	MEMORY_SLICE = 128 << 10,        /* bytes of a trim or write_zeroes at a time */
-	MEMORY_STATUS_PAGES = 256 << 10, /* pages that a slice of a block_status looks at */
+	MEMORY_STATUS_PAGES = 256 << 10, /* pages that a slice of a block_status examines */
 };
 
 static void memory_close(struct export *e)

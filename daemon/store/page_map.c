@@ -40,9 +40,9 @@ static uint64_t word_mask(uint64_t first, uint64_t end)
 
 void page_map_set(_Atomic uint64_t *map, uint64_t first, uint64_t end)
 {
-	/* The caller's data have arrived in memory before a bit is looked at: a CPU may do a load
-	 * before earlier stores.  A trim could then clear the bit and give the page back in
-	 * between, and the data would come to light with the next write to a part of the page. */
+	/* The caller's data must be visible before a bit is read: a CPU may execute a load before
+	 * earlier stores.  Otherwise a trim could clear the bit and free the page in between, and
+	 * the old data would reappear with the next write to a part of the page. */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (; first < end; first = (first | (WORD_BITS - 1)) + 1) {
 		_Atomic uint64_t *word = &map[first / WORD_BITS];

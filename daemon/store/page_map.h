@@ -1,12 +1,12 @@
 /* Which pages of a store's memory may have data: a bit for each, set by writes and cleared by
- * trims. A page without it reads as zeros, and need not be touched: that would allocate it.  Many
+ * trims.  A page without it reads as zeros, and need not be touched: that would allocate it.  Many
  * workers use one map at a time. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes; of the map, not of the machine: data are told from holes in these. */
+/* bytes of a page of the map, whatever the machine's page size is */
 #define PAGE_MAP_BYTES ((uint64_t)4096)
 
 /* The map of `size` bytes, without data; NULL with errno.  Its own memory is allocated as it is
@@ -16,10 +16,10 @@ void page_map_free(_Atomic uint64_t *map, uint64_t size);
 
 /* Pages first to end - 1 have data.  Called when these have been written, see page_map_clear(). */
 void page_map_set(_Atomic uint64_t *map, uint64_t first, uint64_t end);
-/* They have none.  Called before they are given back: a write at the same time has then either set
- * its bit again, or its data were given back as well. */
+/* Pages first to end - 1 have no data.  Called before their memory is freed: a concurrent write
+ * either sets its bit again afterwards, or its data are freed as well. */
 void page_map_clear(_Atomic uint64_t *map, uint64_t first, uint64_t end);
 
-/* The end, at most `end`, of the pages from `first` on that are alike; *ret_data: they have data.
- */
+/* Returns the end of the run of pages from `first` that all have data or all have none, at most
+ * `end`. *ret_data: they have data. */
 uint64_t page_map_run(const _Atomic uint64_t *map, uint64_t first, uint64_t end, bool *ret_data);

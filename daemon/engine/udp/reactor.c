@@ -1,5 +1,5 @@
-/* Engines `epoll` and `io_uring-poll`, transport `udp`: see udp.h.  Both are told that a socket has
- * input or room, then receive and send by calls; they differ in how they ask to be told. */
+/* Engines `epoll` and `io_uring-poll`, transport `udp`: see udp.h.  Both wait until a socket has
+ * input or room, and receive and send by system calls.  They differ only in how they wait. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -65,8 +65,8 @@ static unsigned receiver_prepare(struct udp_receiver *r, const struct udp_socket
 	return r->ready;
 }
 
-/* Passes a datagram on.  If it was consumed at once its chunk is used again, still in the cache;
- * else the next call gets a new one. */
+/* Delivers a datagram.  If the service has consumed it at once, its chunk is used again, while it
+ * is in the cache.  Else the next call gets a new chunk. */
 static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket *s)
 {
 	struct pool *p = &s->udp->worker->pool;
@@ -92,8 +92,8 @@ static void receiver_take(struct udp_receiver *r, unsigned i, struct udp_socket 
 	}
 }
 
-/* To be called when there may be input.  Returns the number of datagrams received. Receives by at
- * most UDP_CALLS calls, so that a socket under load does not keep the turn. */
+/* Receives what has arrived, by at most UDP_CALLS calls: a busy socket must not use the whole turn.
+ * Returns the number of datagrams. */
 static unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 {
 	struct worker *w = s->udp->worker;
@@ -189,8 +189,8 @@ bool udp_ready_send(struct worker_hook *hook)
 struct reactor {
 	struct udp udp; /* must be first: see udp.h */
 	struct udp_receiver *receiver;
-	/* epoll: number of sockets outside the set, which are read in the next turn; turns since
-	 * the last look at the set */
+	/* epoll: sockets outside the set, which are read in the next turn; turns since the set was
+	 * last waited on */
 	unsigned read_again, unseen;
 };
 static_assert(offsetof(struct reactor, udp) == 0, "udp_of() expects it there");
@@ -236,8 +236,8 @@ enum {
 	/* Datagrams in a turn from which on a socket leaves the set: then leaving and joining it
 	 * again costs less than it saves. */
 	EPOLL_UDP_MANY = 16,
-	/* Turns between two looks at the set while every socket has left it: the set still has the
-	 * descriptors that the worker itself watches, such as its mailbox. */
+	/* While all sockets are outside the set, it is waited on in each such turn: it also has the
+	   worker's own descriptors, such as its mailbox. */
 	EPOLL_UDP_LOOK = 4,
 };
 

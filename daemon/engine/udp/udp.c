@@ -96,7 +96,7 @@ static void batch_control(struct udp_batch *b, unsigned i, const struct udp_peer
 
 /* Drops output to an unverified address beyond the number of bytes received from it, whatever the
  * service does, so that forged datagrams cannot use us to amplify an attack. */
-static void withhold(struct conn *c)
+static void drop_amplification(struct conn *c)
 {
 	struct worker *w = c->worker;
 	uint64_t may = c->bytes_in - MIN(c->bytes_out, c->bytes_in);
@@ -143,7 +143,7 @@ void udp_batch_fill(struct udp_socket *s, struct udp_batch *b)
 	for (struct udp_peer *peer = s->out; peer; peer = peer->out_next) {
 		const struct view *v;
 
-		withhold(peer->peer.conn);
+		drop_amplification(peer->peer.conn);
 		for (v = peer->peer.conn->tx.head; v;) {
 			unsigned views;
 
@@ -158,7 +158,7 @@ void udp_batch_fill(struct udp_socket *s, struct udp_batch *b)
 
 /* Removes peers without output from the queue's head; the first messages of a batch always belong
  * to the first peers in the queue. */
-static void leave_queue(struct udp_socket *s)
+static void queue_drop_empty(struct udp_socket *s)
 {
 	while (s->out && !s->out->peer.conn->tx.head) {
 		s->out->queued = false;
@@ -169,7 +169,7 @@ static void leave_queue(struct udp_socket *s)
 }
 
 /* True: the message of several datagrams (GSO) was refused and is to be retried as single ones. */
-static bool split(struct udp_peer *peer, size_t views, int error)
+static bool retry_unsegmented(struct udp_peer *peer, size_t views, int error)
 {
 	if (views == 1)
 		return false;
@@ -191,7 +191,7 @@ bool udp_batch_sent(struct udp_socket *s, struct udp_batch *b, unsigned begin, u
 		struct conn *c = b->peers[i]->peer.conn;
 		size_t views = b->messages[i].msg_hdr.msg_iovlen;
 
-		if (unlikely(error) && split(b->peers[i], views, error)) {
+		if (unlikely(error) && retry_unsegmented(b->peers[i], views, error)) {
 			more = false;
 			break;
 		}
@@ -199,7 +199,7 @@ bool udp_batch_sent(struct udp_socket *s, struct udp_batch *b, unsigned begin, u
 			stat_add(c->worker->stats.datagrams_split, views);
 		conn_sent_messages(c, &c->tx, views, !error, sent_ns);
 	}
-	leave_queue(s);
+	queue_drop_empty(s);
 	return more;
 }
 
@@ -247,12 +247,11 @@ void udp_ring_watch_room(struct udp_socket *s)
 	ring_op(sqe, &s->out_op);
 }
 
-/* Transport `udp`: addresses that are not answered, because both sides would answer each other for
- * ever.  Any thread. */
+/* ---- Addresses that are not answered ---- */
 
-/* Ports whose services answer any datagram: echo, daytime, quote, chargen, time, DNS,
- * TFTP, portmapper, NTP, NetBIOS, SNMP, LDAP, RIP, SSDP, mDNS, memcached.  And 0, to
- * which nothing can be sent. */
+/* Ports of services that answer any datagram: echo, daytime, quote, chargen, time, DNS, TFTP,
+ * portmapper, NTP, NetBIOS, SNMP, LDAP, RIP, SSDP, mDNS, memcached.  Port 0 cannot be a
+ * destination. */
 static const uint16_t udp_reflectors[] = { 0,   7,   13,  17,  19,  37,   53,   69,   111,
 					   123, 137, 161, 389, 520, 1900, 5353, 11211 };
 
@@ -300,8 +299,8 @@ bool udp_may_answer(const struct sockaddr *name)
 
 /* ---- Sockets ---- */
 
-/* Counts the datagrams that the kernel dropped since the last look because the socket's queue was
- * full. */
+/* Returns how many datagrams the kernel has dropped since the last call because the socket's queue
+ * was full. */
 static uint32_t udp_count_overflow(struct udp_socket *s)
 {
 	uint32_t info[SK_MEMINFO_VARS] = { 0 }, before = s->overflowed;
@@ -330,9 +329,8 @@ void udp_flush_counters(struct worker *w)
 				 udp_count_overflow(&u->sockets[i]));
 }
 
-/* The only place that decides what the engine watches, which it calls only when that changes.  A
- * full socket that neither has output nor is to receive awaits nothing: its worker has drained, and
- * may close it. */
+/* Decides what the engine waits for, and calls it only when that has changed.  A blocked socket
+ * without output that is not to receive waits for nothing: its worker drains, and may close it. */
 void udp_set_interest(struct udp_socket *s)
 {
 	bool input = s->receives && !s->blocked && !s->starved;
@@ -708,9 +706,9 @@ static void udp_input(struct udp *u, struct conn *c, struct udp_datagram *d, uin
 	}
 }
 
-/* Finds the datagram's client in the cache, else in the table, or begins one.  A cache has no
- * client whose answers leave by another socket, so only the table's is looked at.  NULL: it is
- * dropped. */
+/* Finds the datagram's client in the cache or in the table, or begins a new one.  Clients in a
+ * cache answer by its socket, so only a client from the table may have to move to s.  NULL: the
+ * datagram is dropped. */
 static inline struct udp_peer *udp_client(struct udp_socket *s, const struct udp_datagram *d,
 					  struct udp_peer **cache, const struct peer_key *key,
 					  const struct in6_addr *local)

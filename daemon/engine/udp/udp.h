@@ -49,7 +49,7 @@ struct udp_socket {
 	struct acceptor *acceptor;
 	struct udp_peer *out, **out_tail; /* list of peers with datagrams to send */
 	struct udp_peer **recent;         /* udp.recent, or that of the engine's own sockets */
-	/* The kernel's drop count (SO_MEMINFO) at the last look. */
+	/* the kernel's drop count (SO_MEMINFO) when it was last read */
 	uint32_t overflowed;
 	uint16_t port; /* 0: not counted in udp_ports (any more) */
 	uint16_t index;
@@ -64,7 +64,7 @@ struct udp_socket {
 	 * For engines with a ring, whether the poll for each is in flight. */
 	bool armed, awaits_room;
 	bool polled, room_polled;
-	bool again;          /* for the engine: look for input in the next turn */
+	bool again;          /* for the engine: receive again in the next turn */
 	uint32_t events;     /* for epoll: those registered; 0: the socket is not in the set */
 	struct op out_op;    /* for the engine: the event that there is room to send */
 	struct op failed_op; /* for io_uring: a datagram of a silent batch could not be sent */
@@ -143,8 +143,8 @@ struct udp_socket *udp_socket_of(struct udp *u, const struct acceptor *a);
 /* To be called after the socket's state has changed: receives, blocked, starved, out. */
 void udp_set_interest(struct udp_socket *s);
 void udp_arrived(struct udp_socket *s, struct udp_datagram *d);
-/* The same for a datagram in a frame, which is not copied: flags and msg are not looked at. Returns
- * its client, whose answers leave by `way`; NULL: it was dropped. */
+/* udp_arrived() for a datagram in a frame of af_xdp, which is not copied; flags and msg are not
+ * used.  Returns its client, whose answers leave by `way`.  NULL: it was dropped. */
 struct udp_peer *udp_arrived_frame(struct udp_socket *way, struct udp_datagram *d);
 /* From now on the peer's answers leave by s, also those that are queued. */
 void udp_move(struct udp_peer *peer, struct udp_socket *s);
@@ -191,8 +191,8 @@ unsigned udp_run(const struct view *v, unsigned max, size_t *ret_bytes);
 uint32_t udp_segment_size(struct msghdr *msg, uint32_t bytes);
 
 /* May datagrams from this address be answered?  Not if its port belongs to a service that answers
- * everything (on other hosts, or one of ours): a single forged datagram would start an endless
- * exchange.  Any thread. */
+ * every datagram, here or on another host: one forged datagram would start an endless exchange. Any
+ * thread. */
 bool udp_may_answer(const struct sockaddr *name);
 void udp_port_taken(uint16_t port, bool taken);
 

@@ -32,7 +32,7 @@ struct uring_udp {
 	struct io_uring_buf_ring *buf_ring;
 	unsigned buf_entries, posted_max;
 	unsigned added;            /* added to the buffer ring and not published yet */
-	struct msghdr shape;       /* tells the kernel the room before a datagram */
+	struct msghdr shape;       /* the room for address and control data before a datagram */
 	struct udp_socket *silent; /* the socket whose udp.batch the next system call submits */
 };
 
@@ -173,7 +173,7 @@ static void uring_udp_failed(struct op *op, int res, uint32_t flags)
 		udp_block(s);
 }
 
-/* Does the time at which the batch is sent matter, or does a client's connection wait for that? */
+/* Is the time of sending measured, or does a client's connection wait until its output was sent? */
 static bool uring_udp_is_awaited(const struct udp_batch *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {

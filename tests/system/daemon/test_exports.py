@@ -381,7 +381,7 @@ def test_a_failed_flush_is_told(start_daemon, tmp_path):
 def test_an_export_that_cannot_be_opened_says_the_cure(start_daemon, tmp_path):
     path = tmp_path / "x"
     missing = tmp_path / "missing" / "x"
-    assert "make it, or say `create = yes`" in refusal(start_daemon, path=path)
+    assert "make it, or set `create = yes`" in refusal(start_daemon, path=path)
     assert "make the folder" in refusal(start_daemon, path=missing, size=512, create="yes")
     assert not path.exists()
     path.write_bytes(bytes(1000))
