@@ -56,6 +56,10 @@ static void check_own(struct config_report *r, struct listener_config *l)
 		if (keys && keys->check && config_may_use(l, engines[i]))
 			keys->check(&check.of);
 	}
+	for (const struct listener_config *o = r->config->listeners; o < l; o++)
+		if (l->engine && o->engine == l->engine && l->engine->keys &&
+		    l->engine->keys->check_beside)
+			l->engine->keys->check_beside(&check.of, &o->options, o->name);
 }
 
 /* With `engine = auto` any engine of the transport may be the one in use. */

@@ -66,6 +66,10 @@ struct key_table {
 	/* Of an engine: reports values that exclude each other, of a listener that may use the
 	 * engine.  Main thread.  Optional. */
 	void (*check)(struct key_check *check);
+	/* Of an engine: reports what an earlier listener of it has, and no other can have as well.
+	 * Main thread.  Optional. */
+	void (*check_beside)(struct key_check *check, const struct worker_options *other,
+			     const char *name);
 };
 
 /* The values of one table's keys, as worker_options holds them. */

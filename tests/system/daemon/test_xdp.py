@@ -482,13 +482,43 @@ def test_beside_another_daemon_it_is_unavailable(start, start_daemon, mode):
         echo(s, b"not disturbed")
 
 
-def test_two_listeners_cannot_share_an_interface(start):
-    other = listener("second", "echo", "af_xdp", transport="udp", optional="yes", xdp_queues="near:0",
-                     address=f"{HOST}:{PORT + 1}")
-    daemon, far = start(section(optional="yes") + other)
-    states = {name: daemon.status(name) for name in ("xdp", "second")}
-    (refused,) = [s for s in states.values() if s["state"] == "unavailable"]
-    assert "another socket of AF_XDP has this queue" in refused["reason"]
+def second(interface, queue, **keys):
+    return section(name="second", xdp_queues=f"{interface}:{queue}", address=f"{HOST}:{PORT + 1}", **keys)
+
+
+def test_two_listeners_have_an_interface_each(start):
+    """On one interface they are refused by name, and whoever serves there serves on."""
+    other, far2 = "10.10.0.1", "10.10.0.2"
+    daemon, far = start(section() + second("near2", 0).replace(HOST, other), also=[
+        "link add near2 type veth peer name far2", f"address add {other}/24 dev near2", "link set near2 up"])
+    run(daemon.pid, f"ip link set far2 netns {far}")
+    run(far, f"ip address add {far2}/24 dev far2")
+    run(far, "ip link set far2 up")
+    with inside(far):
+        ethtool("far2", ETHTOOL_STXCSUM, 0)
+    with client(far) as s, client(far, other, PORT + 1) as t:
+        for each in s, t:
+            echo(each, b"by its own interface")
+        assert by_frames(daemon) and by_frames(daemon, "second")
+        for queue in 0, 1:
+            daemon.write_config(section() + second("near", queue))
+            done = daemon.nbctl("reload", check=False)
+            assert done.returncode and "[listener second] xdp-queues: expected another interface than 'near', which " \
+                "[listener xdp] has" in done.stdout, done
+        for each in s, t:
+            echo(each, b"not disturbed")
+
+
+def test_a_worker_more_is_refused_and_the_one_serves_on(start):
+    """A queue is one worker's."""
+    daemon, far = start()
+    with client(far) as s:
+        echo(s, b"before")
+        daemon.write_config(section(workers=2))
+        done = daemon.nbctl("reload", check=False)
+        assert done.returncode and "xdp-queues: requires workers = 1" in done.stdout, done
+        echo(s, b"after")
+    assert by_frames(daemon)
 
 
 @pytest.mark.parametrize(("keys", "word"), [

@@ -672,7 +672,25 @@ static void check_keys(struct key_check *check)
 		check->refuse(check, "xdp-queues", "requires workers = 1");
 }
 
-static const struct key_table key_table = KEY_TABLE(keys, struct xdp_settings, .check = check_keys);
+/* An interface has one program, whose map has one queue. */
+static void check_beside(struct key_check *check, const struct worker_options *other,
+			 const char *name)
+{
+	const struct xdp_settings *own = options_of(check->options, &key_table);
+	const struct xdp_settings *others = options_of(other, &key_table);
+	char interface[IF_NAMESIZE], taken[IF_NAMESIZE];
+	uint32_t queue;
+
+	if (ring_parse_queue(own->queues, interface, &queue) &&
+	    ring_parse_queue(others->queues, taken, &queue) && !strcmp(interface, taken))
+		check->refuse(check, "xdp-queues",
+			      "expected another interface than '%s', which [listener %s] has: "
+			      "engine af_xdp serves one listener of an interface",
+			      interface, name);
+}
+
+static const struct key_table key_table =
+	KEY_TABLE(keys, struct xdp_settings, .check = check_keys, .check_beside = check_beside);
 
 const struct engine engine_xdp = {
 	.name = "af_xdp",
