@@ -242,10 +242,9 @@ int epoll_start(struct epoll *e, struct worker *w, struct reason *reason)
 	return 0;
 }
 
-/* Has the kernel (Linux 6.9) poll the network card's queue when a wait of this set would sleep.  A
- * budget of up to 64 needs no capability.  A card's irq_suspend_timeout acts only with
+/* A budget of up to 64 needs no capability.  A card's irq_suspend_timeout acts only with
  * prefer_busy_poll. */
-static void epoll_poll_nic(struct epoll *e, struct worker *w)
+void epoll_poll_nic(struct epoll *e, struct worker *w)
 {
 	uint64_t polls_ns = options_kernel_polls_ns(&w->options);
 	struct nb_epoll_params params = {

@@ -18,6 +18,10 @@ struct epoll {
  * reason.  The caller closes e->fd. */
 int epoll_start(struct epoll *e, struct worker *w, struct reason *reason);
 
+/* Has the kernel (Linux 6.9), if `busy-poll` says so, poll the network card's queue when a wait of
+ * e would sleep. */
+void epoll_poll_nic(struct epoll *e, struct worker *w);
+
 /* epoll_ctl(2): op->done() runs for `events` of fd.  0 or -errno. */
 int epoll_change(struct worker *w, int operation, int fd, uint32_t events, struct op *op);
 

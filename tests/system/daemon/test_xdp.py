@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 
 import pytest
 from conftest import NBSERVED, TIMEOUT, limit_locked_memory, listener, requires, wait_until
@@ -266,6 +267,25 @@ def test_a_stranger_gets_no_more_than_it_has_sent(start):
         s.send(frame(FAR, b"x" * 10))
         wait_until(lambda: counts(daemon)["frames_out"] == 1, "its answer")
     assert daemon.stats("xdp")["bytes_out"] == 10
+
+
+def test_the_kernel_polls_the_queue_in_one_wait(start):
+    """With `busy-poll` the worker does not spin while frames come: a wait of the worker polls."""
+    daemon, far = start(section(busy_poll="1ms"))
+    if "epoll_busy_poll" not in daemon.stats("xdp")["engine_features"]:
+        pytest.skip("needs Linux 6.9")
+    waits = {}
+    for features in "all", "-epoll_busy_poll":
+        daemon.write_config(section(busy_poll="1ms", features=features))
+        daemon.nbctl("reload")
+        with client(far) as s:
+            wait_until(lambda: echo(s, b"x") or counts(daemon)["frames_in"] > 1, "frames are taken")
+            before = daemon.stats("xdp")["cost"]["syscalls"]["epoll_wait"]
+            for _ in range(20):
+                time.sleep(0.002)
+                echo(s, b"x")
+            waits[features] = daemon.stats("xdp")["cost"]["syscalls"]["epoll_wait"] - before
+    assert waits["-epoll_busy_poll"] > 2 * waits["all"], waits
 
 
 # ---- Bursts ----

@@ -213,7 +213,7 @@ static void count_posted(struct xdp *x)
 /* Closes what is open; the program takes nothing any more from then on. */
 static void shut(struct xdp *x)
 {
-	x->open = x->full = false;
+	x->open = x->full = x->udp->epoll.on_nic = false;
 	x->check_ns = 0;
 	x->events = 0;
 	xdp_program_close(&x->program);
@@ -341,6 +341,8 @@ static void receive(struct xdp *x, uint32_t max)
 {
 	uint32_t n = MIN(xdp_socket_received(&x->socket), max);
 
+	/* The socket knows its queue since its first frame. */
+	x->udp->epoll.on_nic = x->udp->epoll.polls_nic;
 	x->udp->now_ns = clock_coarse_ns();
 	while (n-- > 0) {
 		uint8_t *frame;
@@ -627,6 +629,7 @@ static int init(struct worker *w, struct reason *reason)
 	x->timer.due = on_timer;
 	x->hook.run = send_all;
 	worker_add_hook(w, &x->hook);
+	epoll_poll_nic(&x->udp->epoll, w);
 	rc = start(x, reason);
 	if (rc < 0)
 		fini(w);
@@ -700,7 +703,7 @@ const struct engine engine_xdp = {
 	.connectionless = true,
 	.headroom = XDP_CHUNK, /* so that a chunk's bytes are whole frames of the UMEM */
 	.sample_turns = 8,
-	.features = UDP_FEATURES | FEATURE_BIT(socket_busy_poll),
+	.features = UDP_FEATURES | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(epoll_busy_poll),
 	.init = init,
 	.fini = fini,
 	.listen = listens,
