@@ -1,7 +1,8 @@
-"""Run by test_vm_unit.py in a VM with systemd: the installed, sandboxed service, with RDMA let in."""
+"""Run by test_vm_unit.py in a VM with systemd: the installed, sandboxed service, with RDMA or frames let in."""
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -11,6 +12,8 @@ ADDRESSES = {"rxe": "10.9.0.1", "siw": "10.9.1.1"}
 RDMA = ["echo-rdma", "rping-rdma", "fio-rdma", "nvme-rdma", "perftest-rdma", "perftest-lat-rdma"]
 DROP_IN = Path("/etc/systemd/system/nbserved.service.d/rdma.conf")
 NEEDED = Path("/etc/nbserved/conf.d/needed.ini")
+FRAMES = NEEDED.with_name("frames.ini")
+SO_NO_CHECK = 11
 # LeakSanitizer, of a build that has it, wants ptrace(2), which the sandbox forbids.
 NO_LEAKS = "\n[Service]\nEnvironment=ASAN_OPTIONS=detect_leaks=0\n"
 
@@ -65,7 +68,42 @@ def clients():
         print(f"{name}: rping, echo, fio and nvme are served")
 
 
-def main():
+def frames():
+    """A listener with engine af_xdp: without the drop-in unavailable, with it by frames, inside the unit's sandbox."""
+    for words in ("netns add far", "link add near type veth peer name far netns far", "address add 10.9.2.1/24 dev near",
+                  "link set near up", "-n far address add 10.9.2.2/24 dev far", "-n far link set far up"):
+        run("ip", *words.split())
+    FRAMES.parent.mkdir(exist_ok=True)
+    FRAMES.write_text("[listener frames]\naddress = 10.9.2.1:7011\nservice = echo\ntransport = udp\noptional = yes\n"
+                      "engine = af_xdp\nxdp-queues = near:0\n")
+    drop_in = Path("/usr/share/nbserved/nbserved-xdp.conf").read_text()
+    parts = [line for line in drop_in.splitlines() if "=" in line and not line.startswith("#")]
+    assert len(parts) == 4, parts
+    for without in [drop_in, *parts]:
+        start(drop_in.replace(without, ""))
+        status = json.loads(run("nbctl", "status", "--json"))
+        (found,) = [each for each in status["listeners"] if each["name"] == "frames"]
+        report = json.loads(run("nbctl", "doctor", "--json", check=False))
+        (told,) = [each for each in report["listeners"] if each["name"] == "frames"]
+        assert found["state"] == "unavailable" and not told["available"], (without, found, told)
+        for said in found["reason"], told["reason"] + told["fix"]:
+            assert "af_xdp" in said and "nbserved-xdp.conf" in said, (without, said)
+        print(f"without {without!r}: {found['reason']}" if without != drop_in else f"as installed: {found['reason']}")
+    start(drop_in)
+    assert "xdp" in run("ip", "link", "show", "near")
+    ask = ("import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+           f"s.setsockopt(socket.SOL_SOCKET, {SO_NO_CHECK}, 1)\ns.settimeout(60)\ns.connect(('10.9.2.1', 7011))\n"
+           "for i in range(100):\n    s.send(b'%d' % i)\n    assert s.recv(100) == b'%d' % i\n")
+    run("ip", "netns", "exec", "far", "/usr/bin/python3", "-c", ask)
+    (stats,) = [each for each in json.loads(run("nbctl", "stats", "--json"))["listeners"] if each["name"] == "frames"]
+    assert stats["udp"]["frames_in"] == stats["udp"]["frames_out"] == 100, stats
+    print(run("systemd-analyze", "security", "--no-pager", "nbserved").strip().splitlines()[-1])
+    run("systemctl", "kill", "--signal=KILL", "nbserved")
+    run("systemctl", "stop", "nbserved")
+    assert "xdp" not in run("ip", "link", "show", "near")
+
+
+def rdma():
     run("modprobe", "-a", "rdma_rxe", "siw", "ib_uverbs", "rdma_ucm", "nvme-rdma")
     for name, address in ADDRESSES.items():
         run("ip", "link", "add", f"{name}_a", "type", "veth", "peer", "name", f"{name}_b")
@@ -73,9 +111,6 @@ def main():
         for side in "ab":
             run("ip", "link", "set", f"{name}_{side}", "up")
         run("rdma", "link", "add", f"{name}0", "type", name, "netdev", f"{name}_a")
-    run("make", "-C", TOP, "-o", "all", f"BUILD={BUILD}", "install")  # as it was built
-    run("systemd-sysusers")
-    run("systemd-tmpfiles", "--create", "nbserved.conf")
     drop_in = Path("/usr/share/nbserved/nbserved-rdma.conf").read_text()
 
     # As installed: no devices are let in.
@@ -104,7 +139,10 @@ def main():
     print(run("systemd-analyze", "security", "--no-pager", "nbserved").strip().splitlines()[-1])
     run("systemctl", "stop", "nbserved")
     assert "Result=success" in run("systemctl", "show", "-p", "Result", "nbserved"), journal()
-    print("ok")
 
 
-main()
+run("make", "-C", TOP, "-o", "all", f"BUILD={BUILD}", "install")  # as it was built
+run("systemd-sysusers")
+run("systemd-tmpfiles", "--create", "nbserved.conf")
+{"rdma": rdma, "frames": frames}[sys.argv[1]]()
+print("ok")

@@ -78,7 +78,8 @@ static const struct wording {
 	const char *text; /* behind "af_xdp INTERFACE:QUEUE: " */
 } wordings[] = {
 	{ EPERM, NULL,
-	  "this process lacks CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF; " UNIT ", or run as root" },
+	  "this process lacks CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF, or the unit forbids bpf; " UNIT
+	  ", or run as root" },
 	{ EAFNOSUPPORT, NULL,
 	  "this kernel has no sockets of AF_XDP (CONFIG_XDP_SOCKETS), or the unit forbids them, or "
 	  "those of AF_NETLINK; " UNIT },
