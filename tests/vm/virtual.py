@@ -46,12 +46,13 @@ def files(*names):
 
 
 def names_in(inside):
-    return [name for file in inside for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
+    """FILE::TEST of each: two files may have tests of the same name."""
+    return [f"{file.stem}::{name}" for file in inside for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)]
 
 
 @pytest.fixture(scope="module")
 def results(request):
-    """{test: [(case, what went wrong or None)]} of one boot that runs the files INSIDE of the module."""
+    """read_results() of one boot that runs the files INSIDE of the module, and its "output"."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
@@ -66,20 +67,30 @@ def run_inside(inside, shared):
     done = subprocess.run(run, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     console = (shared / "console").read_text(errors="replace") if (shared / "console").exists() else ""
     assert (shared / "results.xml").exists(), f"status {done.returncode}\n{done.stdout}\n{console}"
-    found = {}
-    for case in ElementTree.parse(shared / "results.xml").iter("testcase"):
-        wrong = [f"{bad.tag}: {bad.get('message')}\n{bad.text}" for bad in case if bad.tag != "system-out"]
-        name = case.get("name")
-        found.setdefault(name.split("[")[0], []).append((name, "\n".join(wrong) or None))
-    found["output"] = done.stdout
-    failed = any(wrong for name, cases in found.items() if name != "output" for _, wrong in cases)
+    found = read_results(shared / "results.xml")
+    failed = any(wrong for cases in found.values() for _, _, wrong in cases)
     assert failed or done.returncode == 0, f"what passed when it was repeated is nbserved's fault\n{done.stdout}"
     if REPEATED in done.stdout:
         warnings.warn(done.stdout)
+    return {**found, "output": done.stdout}
+
+
+def read_results(path):
+    """{FILE::TEST: [(case, [why it was skipped], [what went wrong])]} of pytest's file of results."""
+    found = {}
+    for case in ElementTree.parse(path).iter("testcase"):
+        name, reports = case.get("name"), [part for part in case if part.tag != "system-out"]
+        skipped = [part.get("message") for part in reports if part.tag == "skipped"]
+        wrong = [f"{part.tag}: {part.get('message')}\n{part.text}" for part in reports if part.tag != "skipped"]
+        test = f"{case.get('classname').split('.')[-1]}::{name.split('[')[0]}"
+        found.setdefault(test, []).append((name, skipped, wrong))
     return found
 
 
 def check(results, name):
+    """Fails if a case of the test did, and skips if all of them were skipped."""
     assert results.get(name), f"{name} did not run\n{results['output']}"
-    wrong = [f"{case}: {what}" for case, what in results[name] if what]
+    wrong = [f"{case}: {text}" for case, _, texts in results[name] for text in texts]
     assert not wrong, "\n".join(wrong)
+    if all(skipped for _, skipped, _ in results[name]):
+        pytest.skip("; ".join(reason for _, skipped, _ in results[name] for reason in skipped))
