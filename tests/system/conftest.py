@@ -45,7 +45,23 @@ TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
 for _name in ["CI", "BUILD_NUMBER", "COLUMNS"]:
     os.environ.pop(_name, None)
 
-
+# Waits for the end of the process that runs the tests, and then kills each process that has the
+# mark in its environment: a run that is killed cannot end its daemons and generators itself.
+END_THE_REST = """
+import os, select, signal, sys
+runner, mark = int(sys.argv[1]), sys.argv[2].encode()
+end = select.poll()
+end.register(os.pidfd_open(runner), select.POLLIN)
+while os.getppid() == runner:
+    end.poll()
+for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()] * 3:  # what they start meanwhile, too
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            if mark in environment.read().split(b"\\0"):
+                os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+"""
 
 # Crashes and sanitizers' reports of daemons: repeating the test does not excuse them.
 _guilt = []
@@ -61,7 +77,16 @@ def tests_engine(item):
     return all(v in TESTED_ENGINES for v in values if isinstance(v, str) and v in ENGINES)
 
 
+def end_the_rest_with_this_process():
+    mark = random.SystemRandom().randbytes(16).hex()
+    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+    os.posix_spawn(sys.executable, [sys.executable, "-c", END_THE_REST, str(os.getpid()), f"NBSERVED_TEST_RUN={mark}"], {},
+                   file_actions=quiet, setsid=True)
+    os.environ["NBSERVED_TEST_RUN"] = mark
+
+
 def pytest_configure(config):
+    end_the_rest_with_this_process()
     config.addinivalue_line("markers", "one(parameter, ...): what the test looks at does not depend on these: one value each")
 
 
