@@ -222,55 +222,6 @@ def test_pipelining_answers_many_in_a_send(daemon):
     assert total < 5000
 
 
-def test_expect_continue(daemon):
-    head = POST + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"
-    with daemon.connect("http") as s:
-        s.sendall(head)
-        assert receive(s, 25) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        s.sendall(b"hello")
-        reply = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-        reply += b"Content-Length: 5\r\n\r\nhello"
-        assert receive(s, len(reply)) == reply
-        s.sendall(GET.replace(b"\r\n\r\n", b"\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\nx"))
-        assert receive(s, len(ROOT) - 2) == ROOT % b""
-    # Refused: the body may come or not, so this is the end.
-    got = exchange(daemon, head.replace(b"/echo", b"/nothing"), fin=False)
-    assert got.startswith(b"HTTP/1.1 404 ") and b"\r\nConnection: close\r\n" in got
-
-
-# ---- Refusals ----
-
-REFUSED = [  # of each kind of end; the unit tests have all others
-    (b"GET / HTTP/1.1\n", 400),
-    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),  # an HTTP/2 client
-    (POST + b"Content-Length: 99999999999999999999\r\n\r\n", 413),
-    (POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
-    (POST + CHUNKED + b"\r\n5 \r\nhello", 400),
-    (GET[:-2] + b"A: " + b"a" * 9000 + b"\r\n\r\n", 431),
-]
-
-
-@pytest.mark.parametrize("single", [False, True])
-def test_invalid_requests_are_refused_and_end_the_connection(daemon, single):
-    """The bytes that follow are a request that must not be answered."""
-    clients = []
-    for data, status in REFUSED:
-        s = daemon.connect("http")
-        pieces = [bytes([b]) for b in data] if single and len(data) < 200 else [data]
-        for piece in pieces:
-            s.sendall(piece)
-        s.sendall(GET)
-        clients.append((s, data, status))
-    for s, data, status in clients:
-        got = receive_all(s)
-        assert got.startswith(b"HTTP/1.1 %d " % status), (data, got)
-        assert got.count(b"HTTP/1.1 ") == 1 and b"\r\nConnection: close\r\n" in got, (data, got)
-        s.close()
-    daemon.wait_closed("http")
-    assert daemon.stats("http")["connections"]["closed"]["protocol"] == len(REFUSED)
-    assert counts(daemon)["refused"] == len(REFUSED) and counts(daemon)["get"] == 0
-
-
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("head, status", [
     (b"GET / HTTP/1.1", 200),

@@ -80,7 +80,10 @@ OTHER = [
     (get(fields=HOST + b"Connection: foo, close\r\n"), [200]), (get(method=b"HEAD"), [200, 404]),
     (post(b"Transfer_Encoding: chunked\r\nContent-Length: 0\r\n"), [200, 404]),
     (b"POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx", [200]),
-    (chunks(b"FFFFFFFFFFFFFFFFF\r\nhello"), [413]),
+    (chunks(b"FFFFFFFFFFFFFFFFF\r\nhello"), [413]), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [505]),
+    (get(fields=HOST + b"Content-Length: 1\r\nExpect: 100-continue\r\n") + b"x", [200, 404]),
+    # Refused before its body is asked for, which may come or not: so the connection ends.
+    (get(b"/x", HOST + b"Content-Length: 5\r\nExpect: 100-continue\r\n", b"POST"), [404]),
     (chunks(b"5\r\nhelloX\r\n0\r\n\r\n"), [200]), (chunks(b"5\r\nhello\n0\r\n\r\n"), [200]),  # replied before the fault
     (get(fields=HOST + b"Content-Length: 5\r\n") + b"hello" + get(), [200, 200, 404]), (get(b"/x") * 3, [404] * 4),
 ]  # fmt: skip
@@ -112,6 +115,10 @@ def test_what_is_wrong_is_refused(daemon):
     for section, requests in REFUSED.items():
         for request in requests:
             assert statuses(daemon, request) == [400], (section, request)
+    daemon.wait_closed("http")
+    stats, refused = daemon.stats("http"), sum(map(len, REFUSED.values()))
+    assert stats["connections"]["closed"]["protocol"] == stats["operations"]["refused"]["count"] == refused
+    assert stats["operations"]["get"]["count"] == 0
 
 
 def test_what_is_not_supported_is_said(daemon):

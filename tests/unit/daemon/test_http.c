@@ -69,7 +69,23 @@ static void assert_refused(const char *request, size_t bytes, const char *status
 	}
 }
 
-#define refused(request, status) assert_refused(request, sizeof(request) - 1, status)
+struct text {
+	const char *data;
+	size_t bytes;
+};
+
+#define T(text)                                                                                    \
+	{                                                                                          \
+		text, sizeof(text) - 1                                                             \
+	}
+
+/* Each of the requests. */
+#define assert_refused_all(status, ...)                                                            \
+	do {                                                                                       \
+		static const struct text texts_[] = { __VA_ARGS__ };                               \
+		for (size_t i_ = 0; i_ < ARRAY_SIZE(texts_); i_++)                                 \
+			assert_refused(texts_[i_].data, texts_[i_].bytes, status);                 \
+	} while (0)
 
 TEST(get_and_head)
 {
@@ -217,45 +233,28 @@ TEST(options_are_told)
 
 TEST(invalid_requests_are_refused_and_end_the_connection)
 {
-	refused("GET / HTTP/1.1\n", "400");
-	refused("GET / HTTP/1.1\r\n" H "\n", "400");
-	refused("GET / HTTP/1.1\r\nHost: x\n\r\n", "400");
-	refused("GET / HTTP/1.1\rHost", "400");
-	refused("GET / HTTP/1.1\r\nHost: x\rA: b\r\n\r\n", "400");
-	refused("GET / HTTP/1.1\r\n" H "A: b\r\n c\r\n\r\n", "400");
-	refused("GET / HTTP/1.1\r\n " H "\r\n", "400");
-	refused("GET / HTTP/1.1\r\nHost : x\r\n\r\n", "400");
-	refused("GET / HTTP/1.1\r\n: x\r\n\r\n", "400");
-	refused("GET / HTTP/1.1\r\nno colon\r\n\r\n", "400");
-	refused("GET / HTTP/1.1\r\nA\0: x\r\n\r\n", "400");
-	refused("GET / HTTP/1.1\r\nA: x\0\r\n\r\n", "400");
-	refused("GET /\0 HTTP/1.1\r\n\r\n", "400");
-	refused("GET /\x80 HTTP/1.1\r\n\r\n", "400");
-	refused("GET  / HTTP/1.1\r\n\r\n", "400");
-	refused("GET /  HTTP/1.1\r\n\r\n", "400");
-	refused("GET x HTTP/1.1\r\n\r\n", "400");
-	refused("GET http:// HTTP/1.1\r\n\r\n", "400");
-	refused("GET http:///bytes/3 HTTP/1.1\r\n\r\n", "400");
-	refused("GET http://?x/ HTTP/1.1\r\n\r\n", "400");
-	refused("GET http://u@x/ HTTP/1.1\r\n" H "\r\n", "400");
-	refused("GET https:// HTTP/1.1\r\n" H "\r\n", "400");
-	refused("GET ftp://x/ HTTP/1.1\r\n" H "\r\n", "400");
-	refused("GET http:/x HTTP/1.1\r\n" H "\r\n", "400");
-	refused("GET * HTTP/1.1\r\n" H "\r\n", "400");
-	refused("OPTIONS ** HTTP/1.1\r\n" H "\r\n", "400");
-	refused("CONNECT x:443 HTTP/1.1\r\n" H "\r\n", "400");
-	refused("GET / HTTP/01.01\r\n" H "\r\n", "400");
-	refused("GET /\r\n\r\n", "400");
-	refused("GET / HTTP/1.1 \r\n\r\n", "400");
-	refused("GET / HTTP/11\r\n\r\n", "400");
-	refused("GET / http/1.1\r\n\r\n", "400");
-	refused(" GET / HTTP/1.1\r\n\r\n", "400");
-	refused("\r\n\r\nGET / HTTP/1.1\r\n\r\n", "400");
-	refused("\x16\x03\x01\x02", "400");
-	refused("GET / HTTP/1.1\r\n\r\n", "400"); /* no Host */
-	refused("GET / HTTP/1.1\r\n" H H "\r\n", "400");
-	refused("GET / HTTP/2.0\r\n\r\n", "505");
-	refused("GETGETGETGETGETGET / HTTP/1.1\r\n", "501");
+	assert_refused_all(
+		"400", T("GET / HTTP/1.1\n"), T("GET / HTTP/1.1\r\n" H "\n"),
+		T("GET / HTTP/1.1\r\nHost: x\n\r\n"), T("GET / HTTP/1.1\rHost"),
+		T("GET / HTTP/1.1\r\nHost: x\rA: b\r\n\r\n"),
+		T("GET / HTTP/1.1\r\n" H "A: b\r\n c\r\n\r\n"), T("GET / HTTP/1.1\r\n " H "\r\n"),
+		T("GET / HTTP/1.1\r\nHost : x\r\n\r\n"), T("GET / HTTP/1.1\r\n: x\r\n\r\n"),
+		T("GET / HTTP/1.1\r\nno colon\r\n\r\n"), T("GET / HTTP/1.1\r\nA\0: x\r\n\r\n"),
+		T("GET / HTTP/1.1\r\nA: x\0\r\n\r\n"), T("GET /\0 HTTP/1.1\r\n\r\n"),
+		T("GET /\x80 HTTP/1.1\r\n\r\n"), T("GET  / HTTP/1.1\r\n\r\n"),
+		T("GET /  HTTP/1.1\r\n\r\n"), T("GET x HTTP/1.1\r\n\r\n"),
+		T("GET http:// HTTP/1.1\r\n\r\n"), T("GET http:///bytes/3 HTTP/1.1\r\n\r\n"),
+		T("GET http://?x/ HTTP/1.1\r\n\r\n"), T("GET http://u@x/ HTTP/1.1\r\n" H "\r\n"),
+		T("GET https:// HTTP/1.1\r\n" H "\r\n"), T("GET ftp://x/ HTTP/1.1\r\n" H "\r\n"),
+		T("GET http:/x HTTP/1.1\r\n" H "\r\n"), T("GET * HTTP/1.1\r\n" H "\r\n"),
+		T("OPTIONS ** HTTP/1.1\r\n" H "\r\n"), T("CONNECT x:443 HTTP/1.1\r\n" H "\r\n"),
+		T("GET / HTTP/01.01\r\n" H "\r\n"), T("GET /\r\n\r\n"),
+		T("GET / HTTP/1.1 \r\n\r\n"), T("GET / HTTP/11\r\n\r\n"),
+		T("GET / http/1.1\r\n\r\n"), T(" GET / HTTP/1.1\r\n\r\n"),
+		T("\r\n\r\nGET / HTTP/1.1\r\n\r\n"), T("\x16\x03\x01\x02"),
+		T("GET / HTTP/1.1\r\n\r\n"), T("GET / HTTP/1.1\r\n" H H "\r\n"));
+	assert_refused_all("505", T("GET / HTTP/2.0\r\n\r\n"));
+	assert_refused_all("501", T("GETGETGETGETGETGET / HTTP/1.1\r\n"));
 }
 
 #define REQUEST_TO(host) "GET / HTTP/1.1\r\nHost:" host "\r\n\r\n"
@@ -269,65 +268,49 @@ TEST(a_host_has_the_bytes_of_one)
 	assert_replies(REQUEST_TO("[::1]:80"), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO("[v1.a-b:c]"), ROOT_REPLY(""));
 	assert_replies(REQUEST_TO("a_b~!$&'()*+,;=%4a.%Ff"), ROOT_REPLY(""));
-	refused(REQUEST_TO("a/b"), "400");
-	refused(REQUEST_TO("a b"), "400");
-	refused(REQUEST_TO(" a\t\tb "), "400");
-	refused("GET http://:80/ HTTP/1.1\r\n" H "\r\n", "400");
-	refused("GET /a#b HTTP/1.1\r\n" H "\r\n", "400");
-	refused(REQUEST_TO("user@host"), "400");
-	refused(REQUEST_TO("abc:b"), "400");
-	refused(REQUEST_TO("[::1]:8x"), "400");
-	refused(REQUEST_TO("a:8:0"), "400");
-	refused(REQUEST_TO("h\xc3\xb6st"), "400");
-	refused("GET / HTTP/1.0\r\nHost: a@b\r\n\r\n", "400");
+	assert_refused_all("400", T(REQUEST_TO("a/b")), T(REQUEST_TO("a b")),
+			   T(REQUEST_TO(" a\t\tb ")), T("GET http://:80/ HTTP/1.1\r\n" H "\r\n"),
+			   T("GET /a#b HTTP/1.1\r\n" H "\r\n"), T(REQUEST_TO("user@host")),
+			   T(REQUEST_TO("abc:b")), T(REQUEST_TO("[::1]:8x")),
+			   T(REQUEST_TO("a:8:0")), T(REQUEST_TO("h\xc3\xb6st")),
+			   T("GET / HTTP/1.0\r\nHost: a@b\r\n\r\n"));
 }
 
 TEST(smuggling_is_refused)
 {
-	refused(POST "Content-Length: 3\r\n" CHUNKED "\r\n0\r\n\r\n", "400");
-	refused(POST CHUNKED "Content-Length: 3\r\n\r\n0\r\n\r\n", "400");
-	refused(POST "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", "400");
-	refused(POST "Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc", "400");
-	refused(POST "Content-Length: 3, 3\r\n\r\nabc", "400");
-	refused(POST "Content-Length: +3\r\n\r\nabc", "400");
-	refused(POST "Content-Length: -3\r\n\r\nabc", "400");
-	refused(POST "Content-Length: 0x3\r\n\r\nabc", "400");
-	refused(POST "Content-Length: 3 3\r\n\r\nabc", "400");
-	refused(POST "Content-Length:\r\n\r\nabc", "400");
-	refused(POST "Content-Length: 1099511627777\r\n\r\n", "413");
-	refused(POST "Content-Length: 18446744073709551617\r\n\r\n", "413");
-	refused(POST "Content-Length: 000000000000000000000000000000000003\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: gzip, chunked\r\n\r\n", "501");
-	refused(POST "Transfer-Encoding: gzip\r\n" CHUNKED "\r\n", "501");
-	refused(POST "Transfer-Encoding: gzip\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: xchunked\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: identity\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: chunked, chunked\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: chunked, gzip\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: chunked;a=b\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: \"chunked\"\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding: ,\r\n\r\n", "400");
-	refused(POST "Transfer-Encoding:\r\n\r\n", "400");
-	refused(POST CHUNKED CHUNKED "\r\n", "400");
-	refused("POST /echo HTTP/1.0\r\n" H CHUNKED "\r\n0\r\n\r\n", "400");
-	refused(POST CHUNKED "\r\n\r\n", "400");
-	refused(POST CHUNKED "\r\nx\r\n", "400");
-	refused(POST CHUNKED "\r\n-1\r\n", "400");
-	refused(POST CHUNKED "\r\n0x1\r\nx\r\n", "400");
-	refused(POST CHUNKED "\r\n5 \r\n", "400");
-	refused(POST CHUNKED "\r\n5 x;a\r\n", "400");
-	refused(POST CHUNKED "\r\n 5;a\r\n", "400");
-	refused(POST CHUNKED "\r\n5\n", "400");
-	refused(POST CHUNKED "\r\n5;a\n", "400");
-	refused(POST CHUNKED "\r\n5;a\0\r\n", "400");
-	refused(POST CHUNKED "\r\n;a\r\n", "400");
-	refused(POST CHUNKED "\r\n00000000000000005\r\n", "400");
-	refused(POST CHUNKED "\r\nffffffffffffffff\r\n", "413");
-	refused(POST CHUNKED "\r\n0\r\n\n", "400");
-	refused(POST CHUNKED "\r\n0\r\nA : b\r\n\r\n", "400");
+	assert_refused_all(
+		"400", T(POST "Content-Length: 3\r\n" CHUNKED "\r\n0\r\n\r\n"),
+		T(POST CHUNKED "Content-Length: 3\r\n\r\n0\r\n\r\n"),
+		T(POST "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"),
+		T(POST "Content-Length: 3\r\ncontent-length: 3\r\n\r\nabc"),
+		T(POST "Content-Length: 3, 3\r\n\r\nabc"), T(POST "Content-Length: +3\r\n\r\nabc"),
+		T(POST "Content-Length: -3\r\n\r\nabc"), T(POST "Content-Length: 0x3\r\n\r\nabc"),
+		T(POST "Content-Length: 3 3\r\n\r\nabc"), T(POST "Content-Length:\r\n\r\nabc"),
+		T(POST "Content-Length: 000000000000000000000000000000000003\r\n\r\n"),
+		T(POST "Transfer-Encoding: gzip\r\n\r\n"),
+		T(POST "Transfer-Encoding: xchunked\r\n\r\n"),
+		T(POST "Transfer-Encoding: identity\r\n\r\n"),
+		T(POST "Transfer-Encoding: chunked, chunked\r\n\r\n"),
+		T(POST "Transfer-Encoding: chunked, gzip\r\n\r\n"),
+		T(POST "Transfer-Encoding: chunked;a=b\r\n\r\n"),
+		T(POST "Transfer-Encoding: \"chunked\"\r\n\r\n"),
+		T(POST "Transfer-Encoding: ,\r\n\r\n"), T(POST "Transfer-Encoding:\r\n\r\n"),
+		T(POST CHUNKED CHUNKED "\r\n"),
+		T("POST /echo HTTP/1.0\r\n" H CHUNKED "\r\n0\r\n\r\n"), T(POST CHUNKED "\r\n\r\n"),
+		T(POST CHUNKED "\r\nx\r\n"), T(POST CHUNKED "\r\n-1\r\n"),
+		T(POST CHUNKED "\r\n0x1\r\nx\r\n"), T(POST CHUNKED "\r\n5 \r\n"),
+		T(POST CHUNKED "\r\n5 x;a\r\n"), T(POST CHUNKED "\r\n 5;a\r\n"),
+		T(POST CHUNKED "\r\n5\n"), T(POST CHUNKED "\r\n5;a\n"),
+		T(POST CHUNKED "\r\n5;a\0\r\n"), T(POST CHUNKED "\r\n;a\r\n"),
+		T(POST CHUNKED "\r\n00000000000000005\r\n"), T(POST CHUNKED "\r\n0\r\n\n"),
+		T(POST CHUNKED "\r\n0\r\nA : b\r\n\r\n"));
+	assert_refused_all("413", T(POST "Content-Length: 1099511627777\r\n\r\n"),
+			   T(POST "Content-Length: 18446744073709551617\r\n\r\n"),
+			   T(POST CHUNKED "\r\nffffffffffffffff\r\n"));
+	assert_refused_all("501", T(POST "Transfer-Encoding: gzip, chunked\r\n\r\n"));
+	assert_refused_all("501", T(POST "Transfer-Encoding: gzip\r\n" CHUNKED "\r\n"));
 }
 
-/* The reply has begun, so only the end of the connection can show the error. */
 /* Chunks of a byte do not take a piece of memory each. */
 TEST(an_echo_of_single_bytes_is_bounded)
 {
@@ -348,6 +331,7 @@ TEST(an_echo_of_single_bytes_is_bounded)
 	assert_memory_equal(t->out, answer, sizeof(answer) - 1);
 }
 
+/* The reply has begun, so only the end of the connection can show the error. */
 TEST(a_bad_chunk_after_the_reply_began_ends_it)
 {
 	static const char *const bad[] = { "2\r\nabc",     "2\r\nab\n",       "2\r\nab\r\r\n",
