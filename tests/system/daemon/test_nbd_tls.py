@@ -69,21 +69,26 @@ def starttls(daemon):
 # ---- Clients ----
 
 
-def test_nbdinfo_nbdcopy_and_qemu_img(daemon, pem, tmp_path):
+def check_clients(daemon, folder, size, uri, other_uri, credentials):
+    """Programs that talk TLS copy to the disk and back."""
     for command in ["nbdinfo", "nbdcopy", "qemu-img"]:
         requires(command)
-    disk, back = tmp_path / "disk", tmp_path / "back"
-    disk.write_bytes(os.urandom(SIZE))
-    assert f"export-size: {SIZE}" in run("nbdinfo", uri(daemon, pem))
-    run("nbdcopy", disk, uri(daemon, pem))
-    run("nbdcopy", uri(daemon, pem), back)
+    disk, back = folder / "disk", folder / "back"
+    disk.write_bytes(os.urandom(size))
+    assert f"export-size: {size}" in run("nbdinfo", uri)
+    run("nbdcopy", disk, other_uri)
+    run("nbdcopy", uri, back)
     assert back.read_bytes() == disk.read_bytes()
-    credentials = f"tls-creds-x509,id=lab,dir={pem.parent},endpoint=client"
     place = f"driver=nbd,host=127.0.0.1,port={daemon.port('nbds')},export=disk,tls-creds=lab"
-    run("qemu-img", "convert", "--object", credentials, "--image-opts", place, "-O", "raw", back)
+    back.unlink()
+    run("qemu-img", "convert", "--object", f"{credentials},id=lab,endpoint=client", "--image-opts", place, "-O", "raw", back)
     assert back.read_bytes() == disk.read_bytes()
     daemon.wait_closed("nbds")
     assert sessions(daemon, "nbds")["handshakes"] >= 4 and sessions(daemon, "nbds")["failed"] == 0
+
+
+def test_nbdinfo_nbdcopy_and_qemu_img(daemon, pem, tmp_path):
+    check_clients(daemon, tmp_path, SIZE, *[uri(daemon, pem)] * 2, f"tls-creds-x509,dir={pem.parent}")
 
 
 @pytest.mark.parametrize("structured", [False, True])

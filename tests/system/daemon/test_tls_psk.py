@@ -1,12 +1,12 @@
 """Keys that clients share with a listener of TLS (`tls-psk-file`): nbdinfo, nbdcopy, qemu-img, openssl s_client."""
 
 import json
-import os
 import secrets
 import subprocess
 
 import pytest
-from conftest import TIMEOUT, check_config, failed_start, listener, requires, wait_until
+from conftest import TIMEOUT, check_config, failed_start, listener, wait_until
+from test_nbd_tls import check_clients
 from test_tls import Client, sessions, write
 
 nbd = pytest.importorskip("nbd", reason="python3-libnbd is not installed (make deps)")
@@ -57,25 +57,9 @@ def s_client_fails(daemon, *options):
 
 
 def test_nbdinfo_nbdcopy_and_qemu_img(start_daemon, engine, keys):
-    for command in ["nbdinfo", "nbdcopy", "qemu-img"]:
-        requires(command)
     daemon = start(start_daemon, keys, engine)
-    disk, back = keys.folder / "disk", keys.folder / "back"
-    disk.write_bytes(os.urandom(SIZE))
-
-    def run(*command):
-        subprocess.run([*map(str, command)], check=True, stdout=-1, timeout=TIMEOUT)
-
-    run("nbdinfo", uri(daemon, keys))
-    run("nbdcopy", disk, uri(daemon, keys, "bob@lab".replace("@", "%40")))
-    run("nbdcopy", uri(daemon, keys), back)
-    assert back.read_bytes() == disk.read_bytes()
-    credentials = f"tls-creds-psk,id=lab,dir={keys.folder},username=alice,endpoint=client"
-    place = f"driver=nbd,host=127.0.0.1,port={daemon.port('nbds')},export=disk,tls-creds=lab"
-    run("qemu-img", "convert", "--object", credentials, "--image-opts", place, "-O", "raw", back)
-    assert back.read_bytes() == disk.read_bytes()
-    daemon.wait_closed("nbds")
-    assert sessions(daemon, "nbds")["handshakes"] >= 4 and sessions(daemon, "nbds")["failed"] == 0
+    check_clients(daemon, keys.folder, SIZE, uri(daemon, keys), uri(daemon, keys, "bob%40lab"),
+                  f"tls-creds-psk,dir={keys.folder},username=alice")
 
 
 @pytest.mark.parametrize("cipher", ["aes-128-gcm", "chacha20-poly1305"])
