@@ -154,5 +154,3 @@ TEST_WITH(a_file_that_cannot_be_read_is_an_error, make_folder, remove_folder, NU
 	assert_int_equal(truncate(path_of("main.ini"), 1 << 20), 0);
 	assert_has(errors_of_files("main.ini"), "main.ini: File too large\n");
 }
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
