@@ -259,18 +259,12 @@ TEST(a_listener_has_at_most_256_ports)
 static const char *overlap(const char *a, const char *b)
 {
 	char text[512];
-	struct config_errors errors = { 0 };
-	struct config *config = NULL;
 
 	snprintf(text, sizeof(text),
 		 "[listener a]\nservice = echo\naddress = %s\n"
 		 "[listener b]\nservice = echo\naddress = %s\n",
 		 a, b);
-	config_load_text("f", text, strlen(text), &config, &errors);
-	join(&errors);
-	config_errors_free(&errors);
-	config_free(config);
-	return joined;
+	return errors_if_any(text);
 }
 
 TEST(connections_do_not_come_to_a_group)

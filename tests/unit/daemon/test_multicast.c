@@ -99,19 +99,13 @@ TEST(the_number_of_groups_is_bounded)
 static const char *together(const char *a, const char *groups_a, const char *b,
 			    const char *groups_b)
 {
-	struct config_errors errors = { 0 };
-	struct config *config = NULL;
 	char text[1024];
 
 	snprintf(text, sizeof(text),
 		 "[listener a]\nservice = echo\ntransport = udp\naddress = %s\ngroups = %s\n"
 		 "[listener b]\nservice = echo\ntransport = udp\naddress = %s\ngroups = %s\n",
 		 a, groups_a, b, groups_b);
-	config_load_text("f", text, strlen(text), &config, &errors);
-	join(&errors);
-	config_errors_free(&errors);
-	config_free(config);
-	return joined;
+	return errors_if_any(text);
 }
 
 TEST(no_datagram_is_answered_twice)
