@@ -69,6 +69,18 @@ static inline char *kept(char *text)
 	return *place = text;
 }
 
+/* The text that the statements write to the file `to`, kept. */
+#define WRITTEN(to, ...)                                                                           \
+	({                                                                                         \
+		static char *text_; /* gcc 12 takes it for what is returned */                     \
+		static size_t bytes_;                                                              \
+		FILE *to = open_memstream(&text_, &bytes_);                                        \
+		assert_non_null(to);                                                               \
+		__VA_ARGS__;                                                                       \
+		fclose(to);                                                                        \
+		kept(text_);                                                                       \
+	})
+
 static inline void assert_has(const char *text, const char *part)
 {
 	if (!strstr(text, part))

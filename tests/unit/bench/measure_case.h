@@ -56,30 +56,21 @@ static inline char *rendered(const struct measures *m)
 {
 	struct result *r = judged(m);
 	struct output out = { .width = 200 };
-	char *text;
-	size_t bytes;
+	char *text = WRITTEN(to, out.file = to; print_result(&out, r, m, COLUMNS_ALL);
+			     print_answer(&out, r));
 
-	out.file = open_memstream(&text, &bytes);
-	print_result(&out, r, m, COLUMNS_ALL);
-	print_answer(&out, r);
-	fclose(out.file);
 	result_free(r);
-	return kept(text);
+	return text;
 }
 
 /* The page of the rows, with no number that is none. */
 static inline char *page_of(const struct measures *m)
 {
 	CLEANUP(result_free_p) struct result *r = judged(m);
-	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	char *text = WRITTEN(to, report_html(to, r, m));
 
-	assert_non_null(to);
-	report_html(to, r, m);
-	fclose(to);
 	assert_has_not(text, "nan");
-	return kept(text);
+	return text;
 }
 
 /* Visits of two listeners of 1000 operations each, with these CPU times per operation in ns. */

@@ -170,12 +170,8 @@ static enum gate compared(const struct measures *before, const struct measures *
 	struct output out = { .width = 200 };
 	const struct result_options options = { .then = before, .force = force };
 	CLEANUP(result_free_p) struct result *r = result_new(now, &options);
-	size_t bytes;
 
-	out.file = open_memstream(ret_text, &bytes);
-	print_then(&out, r);
-	fclose(out.file);
-	kept(*ret_text);
+	*ret_text = WRITTEN(to, out.file = to; print_then(&out, r));
 	return r->gate;
 }
 
@@ -345,7 +341,6 @@ static enum gate limited(const char *text, unsigned rounds, char **ret_said)
 	struct limit limit;
 	struct result_options options = { .limits = &limit, .limit_count = 1 };
 	CLEANUP(result_free_p) struct result *r;
-	size_t bytes;
 
 	add_visits(&m, "a", rounds, cost);
 	add_visits(&m, "b", rounds, more);
@@ -353,10 +348,7 @@ static enum gate limited(const char *text, unsigned rounds, char **ret_said)
 	assert_true(limit_parse(text, &limit, error));
 	limit.text = (char *)text;
 	r = result_new(&m, &options);
-	out.file = open_memstream(ret_said, &bytes);
-	print_gates(&out, r);
-	fclose(out.file);
-	kept(*ret_said);
+	*ret_said = WRITTEN(to, out.file = to; print_gates(&out, r));
 	return r->gate;
 }
 

@@ -37,18 +37,10 @@ static const char *written(const struct measures *m, const struct measures *then
 {
 	const struct result_options options = { .then = then, .force = then };
 	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
-	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	char *text = WRITTEN(to, picture ? report_svg(to, r) : report_html(to, r, m));
 
-	assert_non_null(to);
-	if (picture)
-		report_svg(to, r);
-	else
-		report_html(to, r, m);
-	fclose(to);
 	assert_sound(text);
-	return kept(text);
+	return text;
 }
 
 static const char *page_of(const struct measures *m)
@@ -63,14 +55,7 @@ static const char *picture_of(const struct measures *m)
 
 static char *escaped(const char *from)
 {
-	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-
-	assert_non_null(to);
-	render_escape(to, from);
-	fclose(to);
-	return kept(text);
+	return WRITTEN(to, render_escape(to, from));
 }
 
 /* A row as JSON, with more fields as text that begins with a comma, or "". */

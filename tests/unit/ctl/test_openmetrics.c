@@ -13,15 +13,10 @@
 static char *text_of(const char *document)
 {
 	json_t *stats = json_loads(document, 0, NULL);
-	char *text;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
+	char *text = WRITTEN(to, openmetrics_write(to, stats));
 
-	assert_non_null(stats);
-	openmetrics_write(to, stats);
-	fclose(to);
 	json_decref(stats);
-	return kept(text);
+	return text;
 }
 
 #define SHARE  "export=\"d\",listener=\"l\",store=\"threads\""

@@ -44,14 +44,12 @@ static inline void feed_seconds(struct top *top, int from, int to)
 		feed(top, document(at));
 }
 
-/* The whole screen as one text, the selected line marked with '>'.  noinline: gcc 12 else takes the
- * result for a pointer to the local that open_memstream() fills in. */
-static __attribute__((noinline, unused)) char *screen_of(const struct top *top, unsigned width,
-							 unsigned height, bool utf8)
+/* The whole screen as one text, the selected line marked with '>'. */
+static inline char *screen_of(const struct top *top, unsigned width, unsigned height, bool utf8)
 {
 	struct top_screen screen = { .width = width, .height = height, .utf8 = utf8 };
-	char *text;
-	size_t bytes;
+	static char *text; /* or gcc 12 takes it for what is returned */
+	static size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
 
 	top_screen_init(&screen, top);
