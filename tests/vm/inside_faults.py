@@ -67,9 +67,7 @@ CONNECTION_VERBS = {"rdma_create_qp": 12, "rdma_accept": 1, "rdma_migrate_id": 1
 def test_connections_whose_verbs_fail(start_daemon, faults, device):
     daemon = start(start_daemon, faults, section(device, workers=2))
     before, at = resources()[f"{device}0"], daemon.addresses("r")[0]
-    verbs = dict(CONNECTION_VERBS)
-    if device == "rxe":
-        verbs["ibv_modify_qp"] = 1
+    verbs = CONNECTION_VERBS | ({"ibv_modify_qp": 1} if device == "rxe" else {})
     for verb, times in verbs.items():
         faults.arm(verb, times)
         while faults.armed():  # a client need not see its connection's end
@@ -184,10 +182,11 @@ def test_ordering_is_relaxed_where_the_driver_takes_it(start_daemon, faults, dev
         assert serves(daemon, name)
 
 
-def test_a_slow_look_up_of_a_client_delays_no_other_client(start_daemon, faults):
-    """The kernel looks for the Ethernet address of a client without -R.  Its going and the daemon's end wait for that."""
+@pytest.mark.parametrize("manager", [[], ["-R"]])
+def test_a_slow_look_up_of_a_client_delays_no_other_client(start_daemon, faults, manager):
+    """The kernel looks for the Ethernet address of a client.  Its going and the daemon's end wait for that."""
     daemon = start(start_daemon, faults, section("rxe", service="perftest", region_size="8M", workers=1))
-    words = ["timeout", LIMIT, "ib_send_bw", "-F", "-d", "rxe0", "-p", port_of(daemon), "-n", 5, ADDRESSES["rxe"]]
+    words = ["timeout", LIMIT, "ib_send_bw", "-F", "-d", "rxe0", "-p", port_of(daemon), "-n", 5, ADDRESSES["rxe"], *manager]
     with contextlib.ExitStack() as clients:
         with faults.holding("ibv_modify_qp") as called:
             first = clients.enter_context(running(*words, stdout=subprocess.DEVNULL))

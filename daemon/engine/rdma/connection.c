@@ -189,6 +189,8 @@ void rdma_conn_flush(struct conn *c)
 		bufq_drop(&c->worker->pool, &c->tx, c->tx.bytes);
 		return;
 	}
+	if (unlikely(r->state != RDMA_ACCEPTED)) /* its queue pair cannot send yet */
+		return;
 	/* Receives are posted first: a reply allows the client to send the next message, and iWARP
 	 * ends a connection whose message finds no receive. */
 	rdma_queue_refill(r);
@@ -282,22 +284,10 @@ static void rdma_conn_received(struct rdma_conn *r, const struct ibv_wc *wc)
 
 /* ---- Events ---- */
 
-/* InfiniBand and RoCE begin with a timeout of 655 ms. */
-static void rdma_conn_established(const struct rdma_conn *r)
-{
-	struct ibv_qp_attr attr = { .min_rnr_timer = RDMA_RNR_TIMER };
-
-	if (r->id->qp && r->id->verbs->device->transport_type == IBV_TRANSPORT_IB)
-		ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
-}
-
 static void rdma_conn_event(void *context, enum rdma_cm_event_type type)
 {
 	struct rdma_conn *r = context;
 	switch (type) {
-	case RDMA_CM_EVENT_ESTABLISHED:
-		rdma_conn_established(r);
-		break;
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ADDR_ERROR:
 		rdma_pair_event(r, type);
@@ -311,7 +301,7 @@ static void rdma_conn_event(void *context, enum rdma_cm_event_type type)
 	case RDMA_CM_EVENT_REJECTED:
 		conn_close(r->conn, CONN_END_RESET);
 		break;
-	default: /* an address has moved: connections continue until they fail */
+	default: /* ESTABLISHED; an address has moved: connections continue until they fail */
 		break;
 	}
 }

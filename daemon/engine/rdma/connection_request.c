@@ -6,6 +6,7 @@
 #include "conn.h"
 #include "queue.h"
 #include "rdma_engine.h"
+#include "step.h"
 
 enum {
 	RDMA_RNR_RETRY = 7, /* of the client: without limit */
@@ -130,10 +131,12 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 	rdma_request_refuse(request, "no memory");
 }
 
-int rdma_conn_accept(struct rdma_conn *r)
+static struct rdma_conn_param rdma_conn_param(const struct rdma_conn *r)
 {
 	const struct ibv_device_attr *limits = &r->device->limits;
-	struct rdma_conn_param accept = {
+
+	return (struct rdma_conn_param){
+		.qp_num = r->number,
 		.responder_resources = (uint8_t)MIN(r->responder_resources, limits->max_qp_rd_atom),
 		.initiator_depth = (uint8_t)MIN(r->initiator_depth, limits->max_qp_init_rd_atom),
 		.retry_count = RDMA_RETRY,
@@ -141,10 +144,63 @@ int rdma_conn_accept(struct rdma_conn *r)
 		.private_data = r->connect_data.reply,
 		.private_data_len = r->connect_data.reply_bytes,
 	};
+}
 
-	r->reads = r->device->reads && accept.initiator_depth > 0;
+/* A step of the queue pair to a state, with the attributes that the kernel has for it. */
+static int rdma_conn_step(struct rdma_conn *r, enum ibv_qp_state state)
+{
+	struct rdma_conn_param accept = rdma_conn_param(r);
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask;
+
+	if (rdma_init_qp_attr(r->id, &attr, &mask) < 0)
+		return -errno;
+	attr.max_dest_rd_atomic = accept.responder_resources;
+	attr.max_rd_atomic = accept.initiator_depth;
+	attr.min_rnr_timer = RDMA_RNR_TIMER;
+	return -ibv_modify_qp(r->id->qp, &attr, mask);
+}
+
+/* The step to RTR looks for the client's Ethernet address. */
+static int rdma_conn_connect(struct rdma_conn *r)
+{
+	int rc = rdma_conn_step(r, IBV_QPS_RTR);
+
+	return rc < 0 ? rc : rdma_conn_step(r, IBV_QPS_RTS);
+}
+
+static int rdma_conn_answer(struct rdma_conn *r)
+{
+	struct rdma_conn_param accept = rdma_conn_param(r);
+
 	if (rdma_accept(r->id, &accept) < 0)
 		return -errno;
 	rdma_conn_become(r, RDMA_ACCEPTED);
 	return 0;
+}
+
+static void rdma_conn_connected(struct rdma_conn *r, int rc)
+{
+	struct ibv_qp *qp = r->id->qp;
+
+	/* Without one the library leaves the steps of the queue pair to its caller. */
+	r->id->qp = NULL;
+	if (rc == 0)
+		rc = rdma_conn_answer(r);
+	r->id->qp = qp;
+	if (rc < 0) {
+		conn_failed(r->conn, -rc);
+		return;
+	}
+	rdma_queue_want_receives(r);
+	conn_ready(r->conn);
+}
+
+/* Over iWARP the client's TCP connection is there, and no address is looked for. */
+int rdma_conn_accept(struct rdma_conn *r)
+{
+	r->reads = r->device->reads && rdma_conn_param(r).initiator_depth > 0;
+	if (r->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
+		return rdma_conn_answer(r);
+	return rdma_step_start(r, rdma_conn_connect, rdma_conn_connected);
 }

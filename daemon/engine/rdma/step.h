@@ -1,9 +1,9 @@
 /* Engine `rdma`: a verb that may wait.
  *
  * To connect a queue pair, the kernel looks for the Ethernet address of the client, and waits for
- * up to a second if no host answers.  Without the connection manager a thread makes the call, and
- * the worker serves meanwhile; rdma_accept() is the worker's.  A connection that ends before is
- * torn down once the call has returned. */
+ * up to a second if no host answers.  So a thread makes the call, and the worker serves meanwhile.
+ * The client is answered after that, by the worker.  A connection that ends before is torn down
+ * once the call has returned. */
 #pragma once
 #include "queue.h"
 
