@@ -1,4 +1,5 @@
 /* Engine `rdma`: the requests that are posted together, and room for their completions. */
+#include "conn.h"
 #include "queue.h"
 #include "unit.h"
 
@@ -79,6 +80,23 @@ TEST(the_last_entry_is_taken)
 	assert_ptr_equal(STAILQ_FIRST(&o.conn.unposted), cut);
 	assert_ptr_equal(cut->unposted, &o.views[RDMA_SGES_MAX]);
 	assert_int_equal(cut->progress, RDMA_SGES_MAX % VIEWS);
+}
+
+/* It ends when that is sent, which the disconnection must not overtake. */
+TEST(the_last_message_of_a_connection_waits_for_its_completion)
+{
+	static const uint32_t flags[] = { 0, CONN_LAST };
+	struct conn c = { .tx.head = o.views };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(flags); i++) {
+		operations_make(REMOTE_WRITE, 1);
+		o.conn.conn = &c;
+		o.conn.inline_max = o.views[0].len;
+		c.flags = flags[i];
+		assert_true(rdma_send_chain_messages(&o.chain, &o.conn));
+		assert_int_equal(o.chain.requests[0].send_flags, flags[i] ? 0 : IBV_SEND_INLINE);
+		assert_int_equal(o.conn.lanes[RDMA_LANE_OUT].since.bytes, flags[i] ? 1 : 0);
+	}
 }
 
 TEST(a_completion_queue_has_room_for_the_clients_of_the_pool)

@@ -431,9 +431,12 @@ static void rdma_queue_posted(struct rdma_conn *r, const struct ibv_send_wr *wr,
 	}
 }
 
+/* An inline message counts as sent once it is posted.  The last one of a connection must not: the
+ * disconnection that follows would drop it if the device has not sent it yet. */
 bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r)
 {
 	struct rdma_lane *lane = &r->lanes[RDMA_LANE_OUT];
+	uint32_t inline_max = r->conn->flags & CONN_LAST ? 0 : r->inline_max;
 	const struct view *v;
 
 	for (v = r->conn->tx.head; v && rdma_send_chain_has_room(chain); v = v->next) {
@@ -446,7 +449,7 @@ bool rdma_send_chain_messages(struct rdma_send_chain *chain, struct rdma_conn *r
 		}
 		rdma_send_chain_view(chain, wr, r->device, v);
 		chain->messages++;
-		if (v->len <= r->inline_max)
+		if (v->len <= inline_max)
 			wr->send_flags = IBV_SEND_INLINE;
 		else
 			lane->since.bytes += v->len;
