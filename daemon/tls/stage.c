@@ -183,7 +183,6 @@ static void handshake_enter(struct stage_conn *t)
 	part->count++;
 }
 
-/* The session is over: an alert that the library has written is the last output. */
 static void stage_log(const struct stage_conn *t, const char *why)
 {
 	static struct log_limit limit;
@@ -199,7 +198,7 @@ static void stage_log(const struct stage_conn *t, const char *why)
 		       t->established ? "" : "in the handshake: ", why);
 }
 
-/* A client that cannot prove a shared key is told of at any level of the log. */
+/* Logs, at any level of the log, a client that cannot prove a shared key. */
 static void stage_tell(const struct stage_conn *t, const char *why)
 {
 	const char *identity = NULL;
@@ -213,6 +212,7 @@ static void stage_tell(const struct stage_conn *t, const char *why)
 			  *identity ? "; it is " : "", identity);
 }
 
+/* The session is over: an alert that the library has written is the last output. */
 static void stage_fail(struct stage_conn *t, const char *why)
 {
 	struct conn *c = t->conn;
@@ -247,8 +247,8 @@ static bool open_session(struct stage_conn *t)
 	return t->session;
 }
 
-/* Makes one step, with the session for it if it is the first.  Its CPU time is counted apart: it
- * is the price of a connection, not of its requests. */
+/* Makes one step; the first one opens the session.  Its CPU time is counted apart, as it belongs
+ * to the connection and to none of its requests. */
 static int handshake_step(struct stage_conn *t)
 {
 	struct stats *stats = &t->conn->worker->stats;
@@ -262,7 +262,7 @@ static int handshake_step(struct stage_conn *t)
 	return rc;
 }
 
-/* Without memory for it the client is none that has proved a key. */
+/* Without memory for the identity the client counts as one that has proved no key. */
 static void keep_identity(struct stage_conn *t)
 {
 	const char *identity = tls_library.identity(t->session);
@@ -702,7 +702,7 @@ static void serve_opened(struct stage_conn *t)
 	stage_end(t);
 }
 
-/* The library opens: c->rx has records, but while the service runs. */
+/* The library opens: c->rx has records, except while the service runs. */
 static void serve_records(struct stage_conn *t)
 {
 	struct conn *c = t->conn;
