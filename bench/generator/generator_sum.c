@@ -1,6 +1,7 @@
 /* See generator_sum.h. */
 #include "generator_sum.h"
 
+#include "measure_file.h"
 #include "util.h"
 
 /* The requests or bytes of a part; some generators tell only their rate. */
@@ -107,7 +108,7 @@ json_t *generator_parts_to_json(const struct generator_part *parts, unsigned cou
 					 (json_int_t)p->wall_ns, "cpu_ns", (json_int_t)p->cpu_ns,
 					 "busiest_ns", (json_int_t)p->busiest_ns, "peak", p->peak);
 
-		generator_result_to_json(&p->result, host);
+		measure_result_to_json(&p->result, host);
 		json_array_append_new(made, host);
 	}
 	return made;

@@ -9,6 +9,8 @@
 #include "field.h"
 #include "figure.h"
 #include "human.h"
+#include "measure_file.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "numbers.h"
 #include "text.h"
@@ -125,6 +127,6 @@ void nic_link_set(struct measures *m, unsigned first, const json_t *readings,
 
 bool nic_link_is_limit(const struct measure *row)
 {
-	return fmax(figure_median(row, FIGURE_LINK_RECEIVED),
-		    figure_median(row, FIGURE_LINK_SENT)) >= 0.95;
+	return fmax(measure_median(row, FIGURE_LINK_RECEIVED),
+		    measure_median(row, FIGURE_LINK_SENT)) >= 0.95;
 }

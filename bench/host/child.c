@@ -15,13 +15,14 @@
 #include <unistd.h>
 
 #include "cpus.h"
+#include "descendants.h"
 #include "kept.h"
 #include "must.h"
 #include "process.h"
 #include "util.h"
 
 /* The command is a child of nbbench.  nbbench is also the reaper of orphans
- * (process_adopt_orphans()), so whatever the command starts stays a descendant, however often it
+ * (descendants_adopt()), so whatever the command starts stays a descendant, however often it
  * forks, and can be found and killed at the end.  If nbbench itself is killed, the kernel kills the
  * command (parent_end). */
 
@@ -89,6 +90,14 @@ int child_interrupted(void)
 
 /* ---- The end of the command ---- */
 
+bool child_has_ended(pid_t pid)
+{
+	siginfo_t info = { 0 };
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+	       info.si_pid == pid;
+}
+
 struct ends {
 	uint64_t timeout_ns; /* when it is sent SIGTERM, by --timeout; UINT64_MAX: never */
 	uint64_t kill_ns;    /* when it is killed; UINT64_MAX: it has not been told to end yet */
@@ -108,7 +117,7 @@ static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 	if ((interrupted || child->timed_out) && ends->kill_ns == UINT64_MAX)
 		ends->kill_ns = now_ns + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
 	if (forward == SIGKILL || now_ns > ends->kill_ns)
-		process_kill_descendants();
+		descendants_kill();
 	else if (forward)
 		kill(pid, forward);
 	forward = 0;
@@ -330,7 +339,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		poll(fds, ARRAY_SIZE(fds),
 		     MIN(CHILD_SAMPLE_MS, watcher->wait_ms(watcher->context)));
 		/* There is no pidfd_open() before Linux 5.3. */
-		ended = pidfd < 0 ? process_has_ended(pid) : fds[0].revents != 0;
+		ended = pidfd < 0 ? child_has_ended(pid) : fds[0].revents != 0;
 		if (fds[1].revents)
 			sink_read(out);
 		if (fds[2].revents)
@@ -420,7 +429,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	start_ns = clock_ns();
 	if (pass)
 		how.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	process_adopt_orphans();
+	descendants_adopt();
 	ret->status = process_start(argv, &how, &pid);
 	if (how.in >= 0)
 		close(how.in);
@@ -433,7 +442,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 		watch(pid, ret, &out, &err, timeout_ms, watcher);
 		running = 0;
 		reap(pid, ret, start_ns);
-		process_end_descendants(); /* they would load the listeners of the next visit */
+		descendants_end(); /* they would load the listeners of the next visit */
 	}
 	drain(&out);
 	drain(&err);

@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "boot_id.h"
+#include "cores.h"
 #include "cpus.h"
 #include "energy.h"
 #include "field.h"
 #include "interface.h"
+#include "measure_file.h"
 #include "parse.h"
 #include "text.h"
 #include "util.h"
@@ -205,7 +207,7 @@ static void describe_apart(json_t *to)
 	char text[32] = "";
 	int first, other;
 
-	if (cpus_apart(&first, &other))
+	if (cores_apart(&first, &other))
 		snprintf(text, sizeof(text), "%d %d", first, other);
 	set_text(to, "apart", text);
 }
@@ -308,4 +310,44 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 	if (*format_cpus(&cpus, list, sizeof(list)))
 		json_object_set_new(made, "listener_cpus", json_string(list));
 	return made;
+}
+
+/* ---- Energy ---- */
+
+static json_int_t energy_number(const json_t *of, const char *name)
+{
+	return json_integer_value(json_object_get(of, name));
+}
+
+/* -1: not known. */
+static json_int_t energy_grown(const json_t *before, const json_t *after)
+{
+	json_int_t from = energy_number(before, "uj"), to = energy_number(after, "uj");
+	json_int_t range = energy_number(after, "range_uj");
+
+	if (!before || from == to || (to < from && range < from))
+		return -1;
+	return to > from ? to - from : range - from + to;
+}
+
+json_t *host_energy_spent(const json_t *before, const json_t *after)
+{
+	json_t *then = json_object_get(before, "packages"),
+	       *now = json_object_get(after, "packages");
+	json_t *spent = json_object(), *package;
+	const char *name;
+
+	json_object_foreach(now, name, package) {
+		json_int_t uj = energy_grown(json_object_get(then, name), package);
+
+		if (uj >= 0)
+			json_object_set_new(spent, name, json_integer(uj));
+	}
+	if (json_object_size(spent) &&
+	    json_object_size(spent) == MAX(json_object_size(now), json_object_size(then)))
+		return json_pack("{s:I, s:o}", "ns",
+				 energy_number(after, "ns") - energy_number(before, "ns"), "uj",
+				 spent);
+	json_decref(spent);
+	return NULL;
 }

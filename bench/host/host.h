@@ -31,3 +31,9 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces);
  * none), mitigations ({ name: state } of whatever affects this CPU), hypervisor (true: it is a
  * virtual machine), interfaces (of interface_describe()).  Unknown properties are omitted. */
 json_t *host_describe(void);
+
+/* What grew between two readings of energy_read(): {"ns", "uj": {"package-0": UJ}}, a new
+ * reference.  A counter that is less than before has wrapped at its range, once: that takes
+ * minutes.  NULL: not known, as a reading is NULL, a package came or went, or a counter does not
+ * move. */
+json_t *host_energy_spent(const json_t *before, const json_t *after);

@@ -71,7 +71,7 @@ static bool await_serving(int notify, pid_t pid)
 		text[MAX(n, (ssize_t)0)] = '\0';
 		if (is_ready(text))
 			return true;
-		if (n < 0 && process_has_ended(pid))
+		if (n < 0 && child_has_ended(pid))
 			return false;
 	}
 	return false;

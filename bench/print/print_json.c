@@ -9,6 +9,8 @@
 #include "field.h"
 #include "hosts.h"
 #include "limit.h"
+#include "measure_file.h"
+#include "measure_visits.h"
 #include "words.h"
 
 enum { RESULT_SCHEMA = 3 };

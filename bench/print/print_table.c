@@ -9,7 +9,6 @@
 
 #include "curve.h"
 #include "field.h"
-#include "figure_cell.h"
 #include "hosts.h"
 #include "human.h"
 #include "limit.h"
@@ -118,15 +117,25 @@ static void cost_cells(struct table *t, const struct result_group *g, const stru
 	}
 }
 
+static void figure_cell(struct table *t, enum figure figure, double value)
+{
+	if (isnan(value))
+		table_skip(t, 1);
+	else
+		table_text(t, figure_text(figure, value).text);
+}
+
 static void add_row(struct table *t, const struct result_group *g, const struct result_row *row)
 {
+	char bounds[HOSTS_BOUNDS_BYTES];
+
 	table_text(t, row->row->listener);
 	table_text(t, measure_engine_name(row->row).text);
 	for (unsigned j = 0; j < FIGURE_COUNT; j++)
-		if (isnan(row->values[j].median))
-			table_skip(t, 1);
+		if (hosts_bounds(row->row, j, bounds))
+			table_text(t, bounds);
 		else
-			figure_cell(t, row->row, j);
+			figure_cell(t, j, row->values[j].median);
 	cost_cells(t, g, row);
 }
 
@@ -209,6 +218,54 @@ static void render_service(struct output *out, const struct result *r, const cha
 			add_row(t, g, &g->rows[j]);
 	}
 	table_finish(t, out, 2);
+}
+
+/* ---- A generator on several hosts ---- */
+
+enum { HOSTS_ROW, HOSTS_HOST, HOSTS_COLUMNS };
+
+static void add_hosts(struct table *t, const struct measure *row)
+{
+	for (unsigned i = 0; i < hosts_count(row); i++) {
+		table_text(t, i ? "" : row->listener);
+		table_text(t, hosts_name(row, i));
+		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
+			double value = hosts_value(row, i, hosts_figures[j]);
+
+			table_text(t, figure_text(hosts_figures[j], value).text);
+		}
+	}
+}
+
+static void add_group_hosts(struct table *t, const struct result_group *g, bool titled)
+{
+	if (titled && hosts_count(g->rows[0].row))
+		table_heading(t, STYLE_BOLD, "%s", g->title);
+	for (unsigned i = 0; i < g->count; i++)
+		add_hosts(t, g->rows[i].row);
+}
+
+void print_hosts(struct output *out, const struct result *r)
+{
+	struct column columns[HOSTS_COLUMNS + HOSTS_FIGURES] = {
+		[HOSTS_ROW] = { .title = "listener", .left = true },
+		[HOSTS_HOST] = { .title = "host", .left = true },
+	};
+	struct table *t;
+
+	for (unsigned i = 0; i < HOSTS_FIGURES; i++)
+		columns[HOSTS_COLUMNS + i] =
+			(struct column){ .title = figures[hosts_figures[i]].title,
+					 .unit = figures[hosts_figures[i]].unit,
+					 .optional = true };
+	t = table_new(columns, ARRAY_SIZE(columns));
+	for (unsigned i = 0; i < r->group_count; i++)
+		add_group_hosts(t, &r->groups[i], r->group_count > 1);
+	if (!table_is_empty(t)) {
+		table_print(t, out, 2, true);
+		putc('\n', out->file);
+	}
+	table_free(t);
 }
 
 /* ---- Sentences ---- */
@@ -396,14 +453,6 @@ void print_gates(struct output *out, const struct result *r)
 
 /* ---- Rows beside saved ones ---- */
 
-static void time_cell(struct table *t, enum figure figure, double value)
-{
-	if (isnan(value))
-		table_skip(t, 1);
-	else
-		table_text(t, figure_text(figure, value).text);
-}
-
 static void add_then_row(struct table *t, const struct result *r, const struct result_group *g,
 			 const struct result_row *row)
 {
@@ -414,10 +463,10 @@ static void add_then_row(struct table *t, const struct result *r, const struct r
 				   : words_style(then->verdict.is);
 
 	table_text(t, row->row->listener);
-	time_cell(t, cost, then ? then->before : NAN);
-	time_cell(t, cost, then ? then->now : result_cost(g, row)->median);
-	time_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_before : NAN);
-	time_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_now : NAN);
+	figure_cell(t, cost, then ? then->before : NAN);
+	figure_cell(t, cost, then ? then->now : result_cost(g, row)->median);
+	figure_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_before : NAN);
+	figure_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_now : NAN);
 	table_cell(t, style, "%s", then ? words_change(then->verdict.change).text : "");
 	table_cell(t, style, "%s", words_then(r, row).text);
 }
@@ -464,52 +513,4 @@ void print_then(struct output *out, const struct result *r)
 			       field_text(change, "what"), field_text(change, "then"),
 			       field_text(change, "now"));
 	print_summary(out, r, false);
-}
-
-/* ---- A generator on several hosts ---- */
-
-enum { HOSTS_ROW, HOSTS_HOST, HOSTS_COLUMNS };
-
-static void add_hosts(struct table *t, const struct measure *row)
-{
-	for (unsigned i = 0; i < hosts_count(row); i++) {
-		table_text(t, i ? "" : row->listener);
-		table_text(t, hosts_name(row, i));
-		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
-			double value = hosts_value(row, i, hosts_figures[j]);
-
-			table_text(t, figure_text(hosts_figures[j], value).text);
-		}
-	}
-}
-
-static void add_group_hosts(struct table *t, const struct result_group *g, bool titled)
-{
-	if (titled && hosts_count(g->rows[0].row))
-		table_heading(t, STYLE_BOLD, "%s", g->title);
-	for (unsigned i = 0; i < g->count; i++)
-		add_hosts(t, g->rows[i].row);
-}
-
-void print_hosts(struct output *out, const struct result *r)
-{
-	struct column columns[HOSTS_COLUMNS + HOSTS_FIGURES] = {
-		[HOSTS_ROW] = { .title = "listener", .left = true },
-		[HOSTS_HOST] = { .title = "host", .left = true },
-	};
-	struct table *t;
-
-	for (unsigned i = 0; i < HOSTS_FIGURES; i++)
-		columns[HOSTS_COLUMNS + i] =
-			(struct column){ .title = figures[hosts_figures[i]].title,
-					 .unit = figures[hosts_figures[i]].unit,
-					 .optional = true };
-	t = table_new(columns, ARRAY_SIZE(columns));
-	for (unsigned i = 0; i < r->group_count; i++)
-		add_group_hosts(t, &r->groups[i], r->group_count > 1);
-	if (!table_is_empty(t)) {
-		table_print(t, out, 2, true);
-		putc('\n', out->file);
-	}
-	table_free(t);
 }

@@ -7,6 +7,7 @@
 
 #include "chart.h"
 #include "field.h"
+#include "measure_visits.h"
 #include "print.h"
 #include "reasons.h"
 #include "svg.h"

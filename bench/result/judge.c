@@ -6,6 +6,7 @@
 #include "field.h"
 #include "generator.h"
 #include "hosts.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "nic_link.h"
 #include "numbers.h"
@@ -63,7 +64,7 @@ enum figure judge_cost_figure(struct measure *const *rows, unsigned count)
 	bool counted = true;
 
 	for (unsigned i = 0; i < count; i++)
-		counted &= !isnan(figure_median(rows[i], FIGURE_CPU_PER_REQUEST));
+		counted &= !isnan(measure_median(rows[i], FIGURE_CPU_PER_REQUEST));
 	if (counted)
 		return FIGURE_CPU_PER_REQUEST;
 	return differ_in_size(rows, count) ? FIGURE_CPU_PER_BYTE : FIGURE_CPU_PER_OP;
@@ -156,7 +157,7 @@ static bool is_same_work(const struct result_group *g)
 	for (unsigned i = 0; i < g->count; i++)
 		if (!*g->pair || !*first->visit.setup ||
 		    strcmp(g->rows[i].row->visit.setup, first->visit.setup) != 0 ||
-		    isnan(figure_median(g->rows[i].row, FIGURE_GENERATOR_PER_REQUEST)))
+		    isnan(measure_median(g->rows[i].row, FIGURE_GENERATOR_PER_REQUEST)))
 			return false;
 	return g->figures[JUDGED_COST] == FIGURE_CPU_PER_REQUEST;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "numbers.h"
 #include "parts.h"
@@ -83,7 +84,7 @@ static struct value value_of(const struct measure *row, enum figure figure)
 	double *values = must(calloc(measure_visits(row), sizeof(*values)));
 	struct value v = { NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN };
 
-	v.count = figure_values(row, figure, values);
+	v.count = measure_values(row, figure, values);
 	if (v.count > 0) {
 		verdict_interval(values, v.count, &v.lower, &v.upper);
 		v.median = numbers_median(values, v.count);

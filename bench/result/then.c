@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "field.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "numbers.h"
 #include "parts.h"
@@ -199,7 +200,7 @@ static double run_value(const struct measure *row, const char *run, enum figure 
 	for (unsigned i = 0; i < measure_visits(row); i++)
 		if (!strcmp(measure_visit_at(row, i)->visit.run, run))
 			one.visits[one.visit_count++] = (struct measure *)measure_visit_at(row, i);
-	median = figure_median(&one, figure);
+	median = measure_median(&one, figure);
 	free(one.visits);
 	return median;
 }
@@ -327,8 +328,8 @@ static void judge(struct result *r, struct result_row *row, const struct measure
 		}
 	runs_add(&now, row->row, cost, NULL);
 	/* Runs that are in both files are shown, though not judged. */
-	t->before = past.count ? median_of(past.costs, past.count) : figure_median(t->row, cost);
-	t->now = now.count ? median_of(now.costs, now.count) : figure_median(row->row, cost);
+	t->before = past.count ? median_of(past.costs, past.count) : measure_median(t->row, cost);
+	t->now = now.count ? median_of(now.costs, now.count) : measure_median(row->row, cost);
 	judge_runs(t, &past, &now, cost == FIGURE_CPU_PER_REQUEST, comparisons, r->within);
 	if ((t->other_setup && !force) || t->machine_changed || row->doubt != DOUBT_NONE)
 		verdict_withdraw(&t->verdict, VERDICT_NOT_COMPARABLE);

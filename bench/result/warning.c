@@ -9,6 +9,7 @@
 #include "generator.h"
 #include "hosts.h"
 #include "human.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "parts.h"
 #include "text.h"

@@ -13,7 +13,7 @@
 
 #include "child.h"
 #include "compare.h"
-#include "cpus.h"
+#include "cores.h"
 #include "field.h"
 #include "guard.h"
 #include "leftovers.h"
@@ -258,7 +258,7 @@ static bool choose_cpus(int *ret_server, int *ret_generator)
 {
 	cpu_set_t ours;
 
-	if (cpus_apart(ret_server, ret_generator))
+	if (cores_apart(ret_server, ret_generator))
 		return true;
 	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
 		return false;

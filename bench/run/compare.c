@@ -9,7 +9,7 @@
 #include "compare.h"
 #include "ctl.h"
 #include "leftovers.h"
-#include "measure.h"
+#include "measure_visits.h"
 #include "measuring.h"
 #include "placeholders.h"
 #include "print.h"

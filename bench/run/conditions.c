@@ -9,11 +9,11 @@
 
 #include "boot_id.h"
 #include "child.h"
-#include "cpus.h"
-#include "energy.h"
+#include "cores.h"
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
+#include "measure_file.h"
 #include "must.h"
 #include "parse.h"
 #include "siphash.h"
@@ -156,7 +156,8 @@ int conditions_rest(struct conditions *c)
 	if (rc == CTL_DONE && field_get(before, "energy")) {
 		poll(NULL, 0, REST_MS);
 		rc = read_host(c->ctl, 0, NULL, &after);
-		c->idle = energy_spent(field_get(before, "energy"), field_get(after, "energy"));
+		c->idle =
+			host_energy_spent(field_get(before, "energy"), field_get(after, "energy"));
 	}
 	json_decref(before);
 	json_decref(after);
@@ -270,7 +271,7 @@ static void add_command(const struct conditions *c, json_t *to, const struct mea
 	if (c->ctl->target.host || c->ctl->on)
 		return;
 	host_thread_cpus(field_get(row->source, "threads"), &cpus);
-	if (cpus_other_nodes(&cpus, &run->child.cpus))
+	if (cores_other_nodes(&cpus, &run->child.cpus))
 		json_object_set_new(to, "other_nodes", json_true());
 }
 

@@ -4,7 +4,7 @@
  * its placeholders), generator_cpus, host_by_ssh, sweep ({ label, place, values }), invocation,
  * other_nodes, throttled (how often meanwhile), generator_host, generator_hosts, on (their names),
  * nic (interface_describe() of that of the listener's clients), energy ({ idle, spent }, each of
- * energy_spent(): of a pause before the first visit, and of this one). */
+ * host_energy_spent(): of a pause before the first visit, and of this one). */
 #pragma once
 #include <sys/types.h>
 

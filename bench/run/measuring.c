@@ -12,12 +12,13 @@
 
 #include "child.h"
 #include "conditions.h"
-#include "cpus.h"
+#include "cores.h"
 #include "field.h"
 #include "generator.h"
 #include "generator_host.h"
 #include "host.h"
 #include "leftovers.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "points.h"
 #include "printable.h"
@@ -119,7 +120,7 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 		return; /* known only if the daemon and the generator run on this host */
 	host_thread_cpus(field_get(row->source, "threads"), &cpus);
 	CPU_AND(&both, &cpus, child);
-	cpus_siblings(&cpus, child, &siblings);
+	cores_siblings(&cpus, child, &siblings);
 	row->generator.shared_cpus = (uint64_t)CPU_COUNT(&both);
 	if (!row->generator.shared_cpus)
 		row->generator.sibling_cpus = (uint64_t)CPU_COUNT(&siblings);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "measure_file.h"
 #include "report.h"
 
 /* Prints `PATH: why` for an errno on stderr; returns CTL_USAGE. */

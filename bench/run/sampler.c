@@ -5,10 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "energy.h"
 #include "field.h"
 #include "generator_host.h"
 #include "host.h"
+#include "measure_file.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "nic_link.h"
 #include "util.h"
@@ -337,6 +338,6 @@ void sampler_set(const struct sampler *s, struct measures *m, unsigned first)
 
 json_t *sampler_energy(const struct sampler *s)
 {
-	return energy_spent(s->samples[0].energy,
-			    s->samples[json_array_size(s->documents) - 1].energy);
+	return host_energy_spent(s->samples[0].energy,
+				 s->samples[json_array_size(s->documents) - 1].energy);
 }

@@ -56,5 +56,5 @@ int sampler_rows(const struct sampler *s, const char *label, struct measures *m)
 /* Sets the CPU time of the machine in the rows of m from `first` on, and that of the generator in
  * the rows that have one. */
 void sampler_set(const struct sampler *s, struct measures *m, unsigned first);
-/* The energy of the span of load, of energy_spent(). */
+/* The energy of the span of load, of host_energy_spent(). */
 json_t *sampler_energy(const struct sampler *s);

@@ -6,7 +6,7 @@
 
 #include "ctl.h"
 #include "field.h"
-#include "figure_cell.h"
+#include "figure.h"
 #include "human.h"
 #include "measure.h"
 #include "openmetrics.h"
@@ -70,6 +70,13 @@ static void add_listener_cells(struct table *t, const json_t *listener, const ch
 	table_text(t, named ? operation : "");
 	table_text(t, human_short(field_uint(listener, "connections.open")).text);
 	table_text(t, human_short(field_uint(listener, "connections.accepted")).text);
+}
+
+static void figure_cell(struct table *t, const struct measure *row, enum figure figure)
+{
+	struct human text = figure_text(figure, figure_value(row, figure));
+
+	table_cell(t, *text.text ? STYLE_PLAIN : STYLE_DIM, "%s", *text.text ? text.text : "-");
 }
 
 static void add_cost_cells(struct table *t, const struct measure *row, const json_t *listener)

@@ -142,6 +142,24 @@ static void filter_rows(struct top *top)
 	json_decref(names);
 }
 
+/* Sums the operations of each listener into its first row. */
+static void merge_operations(struct measures *m)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		struct measure *row = m->rows[i], *last = kept ? m->rows[kept - 1] : NULL;
+
+		if (!last || last->source != row->source) {
+			m->rows[kept++] = row;
+			continue;
+		}
+		last->operation = "";
+		measure_join(last, row);
+	}
+	m->count = kept;
+}
+
 /* The interval from top->from to top->shown. */
 static void make_rows(struct top *top)
 {
@@ -150,7 +168,7 @@ static void make_rows(struct top *top)
 	measures_free(&top->rows);
 	if (measures_interval(top->from, top->shown, &interval_ns) == 0) {
 		measures_delta(&top->rows, top->from, top->shown, interval_ns, "");
-		measures_merge_operations(&top->rows);
+		merge_operations(&top->rows);
 	}
 	filter_rows(top);
 	sort_rows(top);

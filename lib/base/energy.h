@@ -9,8 +9,3 @@
  * errno: ENOENT if this host does not count, EACCES if that may not be read, which only root may
  * since CVE-2020-8694. */
 json_t *energy_read(const char *tree);
-
-/* What grew between two readings: {"ns", "uj": {"package-0": UJ}}, a new reference.  A counter that
- * is less than before has begun anew behind its range, once: that takes minutes.  NULL: not known,
- * as a reading is NULL, a package came or went, or a counter does not move. */
-json_t *energy_spent(const json_t *before, const json_t *after);

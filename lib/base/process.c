@@ -1,4 +1,4 @@
-/* Child processes: vfork() and exec, and killing of whole trees by /proc.  See process.h. */
+/* Child processes, by vfork() and exec.  See process.h. */
 #include "process.h"
 
 #include <errno.h>
@@ -10,19 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-enum {
-	PROCESS_DEPTH_MAX = 32,      /* depth of the tree of descendants */
-	PROCESS_KILLS_MAX = 100,     /* rounds, 10 ms each */
-	PROCESS_CHILDREN_MAX = 1024, /* children of one process */
-};
-
-void process_adopt_orphans(void)
-{
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
 
 /* Runs in the child, which shares the parent's memory (vfork) until it runs the program: only
  * system calls are allowed here. */
@@ -88,30 +76,6 @@ int process_start(char *const *argv, const struct process_how *how, pid_t *ret_p
 	return -error;
 }
 
-bool process_has_ended(pid_t pid)
-{
-	siginfo_t info = { 0 };
-
-	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
-	       info.si_pid == pid;
-}
-
-/* Reads the list of children, up to its end or PROCESS_CHILDREN_MAX. */
-static unsigned children_of(pid_t pid, pid_t *children)
-{
-	char path[64];
-	unsigned count = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	file = fopen(path, "re");
-	while (file && count < PROCESS_CHILDREN_MAX && fscanf(file, "%d", &children[count]) == 1)
-		count++;
-	if (file)
-		fclose(file);
-	return count;
-}
-
 static pid_t spared;
 
 void process_spare(pid_t pid)
@@ -119,51 +83,9 @@ void process_spare(pid_t pid)
 	spared = pid;
 }
 
-/* Kills the children of the children first: without their parent they would get another one while
- * this looks for them. */
-static unsigned kill_children(pid_t pid, unsigned depth)
+pid_t process_spared(void)
 {
-	pid_t *children = malloc(PROCESS_CHILDREN_MAX * sizeof(*children));
-	unsigned count = children ? children_of(pid, children) : 0;
-
-	for (unsigned i = 0; i < count; i++) {
-		if (children[i] == spared) {
-			children[i--] = children[--count];
-			continue;
-		}
-		if (depth < PROCESS_DEPTH_MAX)
-			kill_children(children[i], depth + 1);
-		kill(children[i], SIGKILL);
-	}
-	free(children);
-	return count;
-}
-
-unsigned process_kill_descendants(void)
-{
-	return kill_children(getpid(), 0);
-}
-
-/* Not by waitpid(-1), as the spared child is to be waited for by its owner. */
-static void reap_children(void)
-{
-	pid_t *children = malloc(PROCESS_CHILDREN_MAX * sizeof(*children));
-	unsigned count = children ? children_of(getpid(), children) : 0;
-
-	for (unsigned i = 0; i < count; i++)
-		if (children[i] != spared)
-			waitpid(children[i], NULL, WNOHANG);
-	free(children);
-}
-
-void process_end_descendants(void)
-{
-	struct timespec pause = { 0, 10 * 1000 * 1000 };
-
-	for (unsigned i = 0; i < PROCESS_KILLS_MAX && process_kill_descendants(); i++) {
-		reap_children();
-		nanosleep(&pause, NULL);
-	}
+	return spared;
 }
 
 char *process_program(const char *name)

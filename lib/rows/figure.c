@@ -3,11 +3,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "field.h"
-#include "must.h"
-#include "numbers.h"
 #include "util.h"
 
 /* The least CPU time that is split into user and system time.  The kernel splits it by clock ticks,
@@ -30,7 +27,7 @@ static double trip(const struct measure *row, double quantile)
 {
 	uint64_t ns;
 
-	return measure_trip(row, quantile, &ns) ? (double)ns : NAN;
+	return generator_quantile(&row->generator.result, quantile, &ns) ? (double)ns : NAN;
 }
 
 static double latency(const struct histogram_sum *h, double quantile)
@@ -169,41 +166,6 @@ const struct figure_info figures[FIGURE_COUNT] = {
 double figure_value(const struct measure *row, enum figure figure)
 {
 	return figures[figure].value(row);
-}
-
-unsigned figure_values(const struct measure *row, enum figure figure, double *values)
-{
-	bool pooled = figures[figure].pooled;
-	struct measure *block = pooled ? must(malloc(sizeof(*block))) : NULL;
-	unsigned count = 0, joined = 0;
-
-	for (unsigned i = 0; i < measure_visits(row); i++) {
-		const struct measure *visit = measure_visit_at(row, i);
-
-		if (pooled && joined++ == 0)
-			*block = *visit;
-		else if (pooled)
-			measure_add(block, visit);
-		values[count] = figure_value(pooled ? block : visit, figure);
-		if (isnan(values[count]))
-			continue;
-		count++;
-		joined = 0;
-	}
-	free(block);
-	return count;
-}
-
-double figure_median(const struct measure *row, enum figure figure)
-{
-	double *values, median;
-
-	if (figures[figure].pooled)
-		return figure_value(row, figure);
-	values = must(calloc(measure_visits(row), sizeof(*values)));
-	median = numbers_median(values, figure_values(row, figure, values));
-	free(values);
-	return median;
 }
 
 struct human figure_text(enum figure figure, double value)

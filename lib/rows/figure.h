@@ -40,12 +40,5 @@ extern const struct figure_info figures[FIGURE_COUNT];
 /* NaN: unknown. */
 double figure_value(const struct measure *row, enum figure figure);
 
-/* The values of the visits, or of blocks of them if it is pooled, in `values`, which has room for
- * each visit; returns how many are known. */
-unsigned figure_values(const struct measure *row, enum figure figure, double *values);
-
-/* Its median over the visits of a row; NaN: unknown. */
-double figure_median(const struct measure *row, enum figure figure);
-
 /* A value in the unit of the figure's column; "": unknown (NaN). */
 struct human figure_text(enum figure figure, double value);

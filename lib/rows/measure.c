@@ -1,5 +1,4 @@
-/* Rows of `compare`: differences, and which are kept.  measure_merge.c adds them up, measure_file.c
- * saves and loads them.  See measure.h. */
+/* Rows: the difference of two documents, and which of its rows are kept.  See measure.h. */
 #include "measure.h"
 
 #include <errno.h>
@@ -8,7 +7,6 @@
 
 #include "field.h"
 #include "must.h"
-#include "numbers.h"
 #include "text.h"
 #include "util.h"
 
@@ -36,6 +34,15 @@ void measure_free(struct measure *row)
 	free(row->visits);
 	json_decref(row->source);
 	free(row);
+}
+
+void measure_join(struct measure *to, struct measure *row)
+{
+	to->batch |= row->batch;
+	to->count += row->count;
+	to->errors += row->errors;
+	histogram_sum_add(&to->latency, &row->latency);
+	measure_free(row);
 }
 
 void measures_free(struct measures *m)
@@ -92,63 +99,6 @@ static uint64_t delta(const json_t *before, const json_t *after, const char *pat
 	return grown(field_uint(before, path), field_uint(after, path));
 }
 
-static uint64_t operations_count(const json_t *listener)
-{
-	json_t *operations = field_get(listener, "operations"), *operation;
-	uint64_t count = 0;
-	const char *name;
-
-	json_object_foreach(operations, name, operation)
-		count += field_uint(operation, "count");
-	return count;
-}
-
-static uint64_t traffic_of(const json_t *listener)
-{
-	return field_uint(listener, "connections.accepted") +
-	       field_sum(listener, "connections.refused") + field_uint(listener, "bytes_in");
-}
-
-static uint64_t sum_of(const json_t *document, uint64_t (*of)(const json_t *listener))
-{
-	json_t *listener;
-	uint64_t sum = 0;
-	size_t i;
-
-	json_array_foreach(field_get(document, "listeners"), i, listener)
-		sum += of(listener);
-	return sum;
-}
-
-void measures_set_connections(struct measures *m, unsigned first, const json_t *documents)
-{
-	for (unsigned i = first; i < m->count; i++) {
-		struct measure *row = m->rows[i];
-		json_t *document;
-		size_t at;
-
-		json_array_foreach(documents, at, document) {
-			const json_t *listener = field_named(document, "listeners", row->listener);
-
-			/* That of datagrams forgets a client only when it was silent for long:
-			 * those of earlier visits are open, too. */
-			if (!field_get(listener, "udp"))
-				row->connections = MAX(row->connections,
-						       field_uint(listener, "connections.open"));
-		}
-	}
-}
-
-uint64_t measures_operations(const json_t *document)
-{
-	return sum_of(document, operations_count);
-}
-
-uint64_t measures_traffic(const json_t *document)
-{
-	return sum_of(document, traffic_of);
-}
-
 static void set_names(struct measure *row, json_t *source)
 {
 	row->source = json_incref(source);
@@ -169,6 +119,17 @@ static void set_histogram(struct histogram_sum *to, const json_t *before, const 
 	measure_add_latency(past, before);
 	histogram_subtract(to, past);
 	free(past);
+}
+
+uint64_t measure_operations(const json_t *listener)
+{
+	json_t *operations = field_get(listener, "operations"), *operation;
+	uint64_t count = 0;
+	const char *name;
+
+	json_object_foreach(operations, name, operation)
+		count += field_uint(operation, "count");
+	return count;
 }
 
 /* Nothing is known unless both documents have counts, and the CPU counted for 90 % of the time
@@ -193,7 +154,7 @@ static void set_counters(struct measure *row, const json_t *before, const json_t
  * those of the service, so that listeners with and without it are divided by the same. */
 static void set_cost(struct measure *row, const json_t *before, const json_t *after)
 {
-	row->listener_count = grown(operations_count(before), operations_count(after));
+	row->listener_count = grown(measure_operations(before), measure_operations(after));
 	row->bytes_in = delta(before, after, row->tls ? "sessions.plain_in" : "bytes_in");
 	row->bytes_out = delta(before, after, row->tls ? "sessions.plain_out" : "bytes_out");
 	row->cpu_user_ns = delta(before, after, "cost.cpu_user_ns");
@@ -316,14 +277,6 @@ int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_i
 
 /* ---- Choosing ---- */
 
-bool measures_has(const struct measures *m, const char *listener)
-{
-	for (unsigned i = 0; i < m->count; i++)
-		if (!strcmp(m->rows[i]->listener, listener))
-			return true;
-	return false;
-}
-
 /* Rows move from the old list into the new one, which leaves NULL behind; rows that no name wanted
  * are freed.  A name that stands twice therefore finds nothing the second time. */
 void measures_select(struct measures *m, const json_t *names)
@@ -349,18 +302,6 @@ void measures_select(struct measures *m, const json_t *names)
 			measure_free(m->rows[j]);
 	free(m->rows);
 	*m = kept;
-}
-
-void measure_set_pair(struct measure *row, json_t *name, const char *pair)
-{
-	/* Rows of a listener share their source, and the texts that it owns. */
-	if (!json_object_get(row->source, "row_name"))
-		json_object_set(row->source, "row_name", name);
-	if (!json_object_get(row->source, "pair"))
-		json_object_set_new(row->source, "pair", json_string(pair));
-	json_decref(name);
-	row->listener = field_text(row->source, "row_name");
-	row->pair = field_text(row->source, "pair");
 }
 
 bool measure_unavailable(const struct measure *row)
@@ -426,16 +367,6 @@ void measures_drop_silent(struct measures *m)
 
 /* ---- Values ---- */
 
-unsigned measure_visits(const struct measure *row)
-{
-	return MAX(row->visit_count, 1U);
-}
-
-const struct measure *measure_visit_at(const struct measure *row, unsigned i)
-{
-	return row->visit_count ? row->visits[i] : row;
-}
-
 /* Features chosen by configuration that distinguish a listener from others of its engine. */
 static const char *const chosen_features[][2] = {
 	{ "sqpoll", "+sqpoll" },       { "send_zc", "+zc" }, { "busy_poll", "+busy" },
@@ -470,44 +401,8 @@ bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *re
 	return true;
 }
 
-void measure_check_requests(struct measure *row)
-{
-	struct measure_generator *g = &row->generator;
-	const struct generator_result *r = &g->result;
-	double lived_s = (double)g->lived_ns / NS_PER_S;
-	bool fits = r->requests <= (double)row->bytes_in + (double)row->bytes_out;
-
-	/* The generator's own clock may tick in 10 ms. */
-	if (r->requests_per_s > 0 && g->lived_ns)
-		fits &= r->requests / r->requests_per_s <= 1.05 * lived_s + 0.02;
-	if (!row->batch) /* requests in flight at the ends may be counted on one side only */
-		fits &= r->requests <= 1.02 * (double)row->listener_count + 10;
-	if (fits || r->requests <= 0)
-		return;
-	g->refused_requests = (uint64_t)r->requests;
-	g->result.requests = 0;
-}
-
 /* The two are of different clocks, the whole one of ticks scaled by the kernel. */
 uint64_t measure_serving_ns(const struct measure *row)
 {
 	return row->cpu_ns - MIN(row->cpu_ns, row->handshake_cpu_ns);
-}
-
-bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns)
-{
-	unsigned visits = measure_visits(row), count = 0;
-	double *values = must(calloc(visits, sizeof(*values)));
-	uint64_t ns;
-
-	for (unsigned i = 0; i < visits; i++) {
-		const struct measure *visit = measure_visit_at(row, i);
-
-		if (generator_quantile(&visit->generator.result, quantile, &ns))
-			values[count++] = (double)ns;
-	}
-	if (count > 0)
-		*ret_ns = (uint64_t)numbers_median(values, count);
-	free(values);
-	return count > 0;
 }

@@ -8,7 +8,6 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "generator_result.h"
 #include "histogram.h"
@@ -126,6 +125,8 @@ struct measures {
 
 void measures_free(struct measures *m);
 void measure_free(struct measure *row); /* one that has been taken out of its list */
+/* Adds the row of another operation of the same interval, and frees it. */
+void measure_join(struct measure *to, struct measure *row);
 
 /* An empty row at the end, which m owns. */
 struct measure *measures_add(struct measures *m);
@@ -140,18 +141,8 @@ void measures_delta(struct measures *m, const json_t *before, const json_t *afte
  * restarted in between. */
 int measures_interval(const json_t *before, const json_t *after, uint64_t *ret_interval_ns);
 
-/* Sets how many connections each row of m from `first` on had, at the most, in any of the documents
- * that were taken meanwhile. */
-void measures_set_connections(struct measures *m, unsigned first, const json_t *documents);
-
-/* The operations of all listeners of a document. */
-uint64_t measures_operations(const json_t *document);
-
-/* A sum that changes when clients do anything: connections to the listeners of a document,
- * including refused ones, and bytes received. */
-uint64_t measures_traffic(const json_t *document);
-
-bool measures_has(const struct measures *m, const char *listener);
+/* How many operations a listener has done, by its part of a document. */
+uint64_t measure_operations(const json_t *listener);
 
 /* Keeps only the rows of the named listeners, in the order of the names (a JSON array of texts). */
 void measures_select(struct measures *m, const json_t *names);
@@ -165,17 +156,6 @@ struct phrase measure_engine_name(const struct measure *row);
 /* True: the listener was unavailable, so zeros in its row are not measurements. */
 bool measure_unavailable(const struct measure *row);
 
-/* Names the row, and its pair.  Takes ownership of name, a JSON text. */
-void measure_set_pair(struct measure *row, json_t *name, const char *pair);
-
-/* Takes ownership of conditions and visit (its saved form), and sets them for all rows of the row's
- * listener and interval. */
-void measures_set_conditions(struct measures *m, const struct measure *row, json_t *conditions,
-			     json_t *visit);
-
-/* From the saved form, which owns its texts; NULL: unknown. */
-struct measure_link measure_link_of(const json_t *link);
-
 /* Drops the rows of operations with a count of zero, except the first of a listener
  * without any operations. */
 void measures_drop_idle(struct measures *m);
@@ -183,50 +163,8 @@ void measures_drop_idle(struct measures *m);
 /* Drops the rows of listeners without operations. */
 void measures_drop_silent(struct measures *m);
 
-/* Sums the operations of each listener into its first row, whose operation becomes "" then. */
-void measures_merge_operations(struct measures *m);
-
-/* Adds the counts and histograms of an interval to those of another. */
-void measure_add(struct measure *to, const struct measure *from);
-
 /* Makes each unavailable listener's rows one object {"name","reason"} in m->unavailable. */
 void measures_take_unavailable(struct measures *m);
-
-/* Makes the operations of a visit one row, "read+write", as they share the listener's cost.  Those
- * that are less than 2 % of all of their load are left out, and named in m->minor: the limit is not
- * 1 %, so that operations which make up one hundredth, such as sockperf's answers under load, are
- * never in a row by chance.  Then sums rows of the same label, listener, engine, service,
- * operation, setup and build into one, which keeps them as its visits.  Takes the unavailable
- * ones, too. */
-void measures_merge(struct measures *m);
-
-/* measures_merge() into new rows, while m stays as it is: the visits of the new rows are m's rows,
- * which must outlive them. */
-struct measures measures_merged(const struct measures *m);
-
-/* The intervals that a row consists of; at least one, itself. */
-unsigned measure_visits(const struct measure *row);
-const struct measure *measure_visit_at(const struct measure *row, unsigned i);
-
-enum { MEASURE_SCHEMA = 2 }; /* of saved rows; 1: without visits */
-
-/* measure_to_json(): the row in its saved form, a new reference.  measures_add_json(): appends a
- * saved row, and takes ownership of source: 0, -EINVAL, or
- * -EPROTONOSUPPORT: its schema is newer. */
-json_t *measure_to_json(const struct measure *row);
-int measures_add_json(struct measures *m, json_t *source);
-
-/* The difference of two readings. */
-struct measure_machine measure_machine_delta(const struct measure_machine *before,
-					     const struct measure_machine *after);
-
-/* The machine in its saved form. */
-json_t *measure_machine_to_json(const struct measure_machine *m);
-void measure_machine_from_json(struct measure_machine *m, const json_t *json);
-
-/* Reads a file of saved rows, one per line.  0, or -errno; with -EINVAL and -EPROTONOSUPPORT
- * *ret_line is the invalid line. */
-int measures_load(struct measures *m, FILE *from, unsigned *ret_line);
 
 /* Adds the buckets of a document's latency_ns object; false: invalid. */
 bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
@@ -237,13 +175,3 @@ bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *re
 /* The CPU time that is divided by requests, operations or bytes: without TLS handshakes, which are
  * the price of connections. */
 uint64_t measure_serving_ns(const struct measure *row);
-
-/* The round-trip time at `quantile` as reported by the generator, the median of the visits.  False:
- * not reported. */
-bool measure_trip(const struct measure *row, double quantile, uint64_t *ret_ns);
-
-/* Checks the generator's number of requests, as some generators compute it from their options or
- * include requests that failed.  A number becomes unknown if at the generator's own rate it would
- * take longer than the generator ran, or if it is more than the listener's operations or bytes.  To
- * be called once, when the row has its counts and the generator's. */
-void measure_check_requests(struct measure *row);

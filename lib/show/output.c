@@ -121,19 +121,26 @@ void output_styled(struct output *out, enum style style, const char *text)
 	style_end(out, begun);
 }
 
+/* The text, which the caller frees; NULL: it was printed as a paragraph of HTML. */
+static char *plain_text(struct output *out, enum style style, const char *format, va_list arguments)
+{
+	char *text = text_new_arguments(format, arguments);
+
+	if (!out->html)
+		return text;
+	put_paragraph(out, style, text);
+	free(text);
+	return NULL;
+}
+
 void output_text(struct output *out, enum style style, const char *format, ...)
 {
 	va_list arguments;
 	char *text, *line, *next;
 
 	va_start(arguments, format);
-	text = text_new_arguments(format, arguments);
+	text = plain_text(out, style, format, arguments);
 	va_end(arguments);
-	if (out->html) {
-		put_paragraph(out, style, text);
-		free(text);
-		return;
-	}
 	/* Line by line, as a line's end is a control character, which put_clean() would replace. */
 	for (line = text; line; line = next) {
 		next = strchr(line, '\n');
@@ -156,13 +163,10 @@ void output_wrapped(struct output *out, enum style style, unsigned indent, const
 	char *text, *word, *rest;
 
 	va_start(arguments, format);
-	text = text_new_arguments(format, arguments);
+	text = plain_text(out, style, format, arguments);
 	va_end(arguments);
-	if (out->html) {
-		put_paragraph(out, style, text);
-		free(text);
+	if (!text)
 		return;
-	}
 	begun = style_begin(out, style);
 	lead = (unsigned)strspn(text, " ");
 	column = (unsigned)fprintf(out->file, "%*s", (int)lead, "");

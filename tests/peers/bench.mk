@@ -11,7 +11,7 @@ $(BUILD)/bench/%: %.c $(BUILD)/libnbserved.a $(BUILD)/libnb.a $(BUILD)/flags | p
 	$(Q)$(CC) $(CFLAGS_ALL) $(INC_base) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) $(PKG_LIBS) -lm
 
 # This one is nbbench's judging.
-$(BUILD)/bench/verdict: tests/peers/verdict.c $(BUILD)/bench/result/verdict.o $(BUILD)/lib/rows/numbers.o $(BUILD)/flags | packages
+$(BUILD)/bench/verdict: tests/peers/verdict.c $(BUILD)/bench/result/verdict.o $(BUILD)/bench/rows/numbers.o $(BUILD)/flags | packages
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -Ibench/result $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) -lm

@@ -1,6 +1,7 @@
 /* What the tests of rows share: documents of listeners, their deltas, and the table of rows. */
 #pragma once
-#include "measure.h"
+#include "measure_file.h"
+#include "measure_visits.h"
 #include "print.h"
 #include "report.h"
 #include "unit.h"

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "measure_file.h"
 #include "unit.h"
 #include "util.h"
 

@@ -1,7 +1,6 @@
 /* bench/generator/nic_link.c: how near to its speed an interface came, and what is said of it;
  * bench/host/interface.c: what this host tells. */
 #include "field.h"
-#include "figure.h"
 #include "interface.h"
 #include "measure_case.h"
 #include "nic_link.h"

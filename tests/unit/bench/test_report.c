@@ -1,5 +1,7 @@
 /* bench/report: the page and its pictures, out of rows as they may be. */
 
+#include "measure_file.h"
+#include "measure_visits.h"
 #include "render.h"
 #include "report.h"
 #include "svg.h"

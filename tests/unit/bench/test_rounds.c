@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "ctl.h"
+#include "measure_visits.h"
 #include "result.h"
 #include "rounds.h"
 #include "unit.h"

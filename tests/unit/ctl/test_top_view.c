@@ -1,6 +1,5 @@
 /* ctl/top/top_view.c: the screen, whatever its size. */
 #include "top_case.h"
-#include "util.h"
 
 TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
 {

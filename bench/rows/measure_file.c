@@ -1,12 +1,12 @@
-/* The numbers of rows: saved, loaded and added up by the same tables.  A saved row of `compare` is
- * a JSON object, one a line.  See measure.h. */
+/* The numbers of rows: saved, loaded and added up by the same tables.  See measure_file.h. */
+#include "measure_file.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "field.h"
-#include "measure.h"
 #include "util.h"
 
 /* ---- Numbers ---- */
@@ -135,13 +135,55 @@ static json_t *latency_to_json(const struct histogram_sum *h)
 			 "buckets", buckets);
 }
 
+static const struct {
+	const char *name;
+	size_t offset;
+} result_numbers[] = {
+	{ "requests", offsetof(struct generator_result, requests) },
+	{ "requests_per_s", offsetof(struct generator_result, requests_per_s) },
+	{ "bytes", offsetof(struct generator_result, bytes) },
+	{ "bytes_per_s", offsetof(struct generator_result, bytes_per_s) },
+	{ "errors", offsetof(struct generator_result, errors) },
+};
+
+void measure_result_to_json(const struct generator_result *r, json_t *to)
+{
+	json_t *quantiles = json_array();
+
+	for (unsigned i = 0; i < ARRAY_SIZE(result_numbers); i++)
+		json_object_set_new(
+			to, result_numbers[i].name,
+			json_real(*(const double *)(const void *)((const char *)r +
+								  result_numbers[i].offset)));
+	for (unsigned i = 0; i < r->quantile_count; i++)
+		json_array_append_new(quantiles, json_pack("[f, I]", r->quantiles[i].quantile,
+							   (json_int_t)r->quantiles[i].ns));
+	json_object_set_new(to, "latency_ns", quantiles);
+}
+
+void measure_result_from_json(struct generator_result *r, const json_t *from)
+{
+	json_t *pair;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(result_numbers); i++)
+		*(double *)(void *)((char *)r + result_numbers[i].offset) =
+			json_number_value(field_get(from, result_numbers[i].name));
+	json_array_foreach(field_get(from, "latency_ns"), i, pair)
+		if (r->quantile_count < GENERATOR_QUANTILES_MAX)
+			r->quantiles[r->quantile_count++] = (struct generator_quantile){
+				json_number_value(json_array_get(pair, 0)),
+				field_uint(json_array_get(pair, 1), ""),
+			};
+}
+
 static json_t *generator_to_json(const struct measure_generator *g)
 {
 	json_t *made = save(json_pack("{s:s, s:f, s:b}", "name", g->name, "peak", g->peak,
 				      "elsewhere", g->elsewhere),
 			    g, generator_numbers);
 
-	generator_result_to_json(&g->result, made);
+	measure_result_to_json(&g->result, made);
 	if (g->hosts) {
 		json_object_set_new(made, "hosts", json_deep_copy(g->hosts));
 		json_object_set_new(made, "overlap", json_real(g->overlap));
@@ -159,7 +201,7 @@ static void generator_from_json(struct measure_generator *g, const json_t *json)
 	g->hosts = field_get(json, "hosts");
 	g->overlap = json_number_value(field_get(json, "overlap"));
 	g->spread_ns = field_uint(json, "spread_ns");
-	generator_result_from_json(&g->result, json);
+	measure_result_from_json(&g->result, json);
 }
 
 json_t *measure_machine_to_json(const struct measure_machine *m)

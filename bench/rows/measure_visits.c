@@ -1,11 +1,105 @@
-/* Sums of rows: the operations of a listener, the visits of a row.  See measure.h. */
+/* What a measurement adds to the interval of two documents, and the sums of intervals.  See
+ * measure_visits.h. */
+#include "measure_visits.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "field.h"
-#include "measure.h"
+#include "measure_file.h"
 #include "must.h"
+#include "numbers.h"
 #include "text.h"
+#include "util.h"
+
+/* ---- Documents of the daemon ---- */
+
+static uint64_t traffic_of(const json_t *listener)
+{
+	return field_uint(listener, "connections.accepted") +
+	       field_sum(listener, "connections.refused") + field_uint(listener, "bytes_in");
+}
+
+static uint64_t sum_of(const json_t *document, uint64_t (*of)(const json_t *listener))
+{
+	json_t *listener;
+	uint64_t sum = 0;
+	size_t i;
+
+	json_array_foreach(field_get(document, "listeners"), i, listener)
+		sum += of(listener);
+	return sum;
+}
+
+uint64_t measures_operations(const json_t *document)
+{
+	return sum_of(document, measure_operations);
+}
+
+uint64_t measures_traffic(const json_t *document)
+{
+	return sum_of(document, traffic_of);
+}
+
+void measures_set_connections(struct measures *m, unsigned first, const json_t *documents)
+{
+	for (unsigned i = first; i < m->count; i++) {
+		struct measure *row = m->rows[i];
+		json_t *document;
+		size_t at;
+
+		json_array_foreach(documents, at, document) {
+			const json_t *listener = field_named(document, "listeners", row->listener);
+
+			/* That of datagrams forgets a client only when it was silent for long:
+			 * those of earlier visits are open, too. */
+			if (!field_get(listener, "udp"))
+				row->connections = MAX(row->connections,
+						       field_uint(listener, "connections.open"));
+		}
+	}
+}
+
+void measure_check_requests(struct measure *row)
+{
+	struct measure_generator *g = &row->generator;
+	const struct generator_result *r = &g->result;
+	double lived_s = (double)g->lived_ns / NS_PER_S;
+	bool fits = r->requests <= (double)row->bytes_in + (double)row->bytes_out;
+
+	/* The generator's own clock may tick in 10 ms. */
+	if (r->requests_per_s > 0 && g->lived_ns)
+		fits &= r->requests / r->requests_per_s <= 1.05 * lived_s + 0.02;
+	if (!row->batch) /* requests in flight at the ends may be counted on one side only */
+		fits &= r->requests <= 1.02 * (double)row->listener_count + 10;
+	if (fits || r->requests <= 0)
+		return;
+	g->refused_requests = (uint64_t)r->requests;
+	g->result.requests = 0;
+}
+
+void measure_set_pair(struct measure *row, json_t *name, const char *pair)
+{
+	/* Rows of a listener share their source, and the texts that it owns. */
+	if (!json_object_get(row->source, "row_name"))
+		json_object_set(row->source, "row_name", name);
+	if (!json_object_get(row->source, "pair"))
+		json_object_set_new(row->source, "pair", json_string(pair));
+	json_decref(name);
+	row->listener = field_text(row->source, "row_name");
+	row->pair = field_text(row->source, "pair");
+}
+
+/* ---- Rows ---- */
+
+bool measures_has(const struct measures *m, const char *listener)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (!strcmp(m->rows[i]->listener, listener))
+			return true;
+	return false;
+}
 
 static bool same(const struct measure *a, const struct measure *b)
 {
@@ -13,33 +107,6 @@ static bool same(const struct measure *a, const struct measure *b)
 	       !strcmp(a->listener, b->listener) && !strcmp(a->engine, b->engine) &&
 	       !strcmp(a->service, b->service) && !strcmp(a->operation, b->operation) &&
 	       !strcmp(a->visit.setup, b->visit.setup) && !strcmp(a->visit.build, b->visit.build);
-}
-
-/* Adds the other operation of the same interval, and frees it. */
-static void join(struct measure *to, struct measure *row)
-{
-	to->batch |= row->batch;
-	to->count += row->count;
-	to->errors += row->errors;
-	histogram_sum_add(&to->latency, &row->latency);
-	measure_free(row);
-}
-
-void measures_merge_operations(struct measures *m)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < m->count; i++) {
-		struct measure *row = m->rows[i], *last = kept ? m->rows[kept - 1] : NULL;
-
-		if (!last || last->source != row->source) {
-			m->rows[kept++] = row;
-			continue;
-		}
-		last->operation = "";
-		join(last, row);
-	}
-	m->count = kept;
 }
 
 /* ---- Operations of a visit ---- */
@@ -161,7 +228,7 @@ static void join_operations(struct measures *m)
 		if (!last || !is_of_visit(last, row)) {
 			m->rows[kept++] = row;
 		} else if (counts && last->joined) {
-			join(last, row);
+			measure_join(last, row);
 			continue;
 		} else if (counts) {
 			m->rows[kept - 1] = row;
@@ -229,4 +296,49 @@ struct measures measures_merged(const struct measures *m)
 		add_visit(merged.rows[j], visit);
 	}
 	return merged;
+}
+
+unsigned measure_visits(const struct measure *row)
+{
+	return MAX(row->visit_count, 1U);
+}
+
+const struct measure *measure_visit_at(const struct measure *row, unsigned i)
+{
+	return row->visit_count ? row->visits[i] : row;
+}
+
+unsigned measure_values(const struct measure *row, enum figure figure, double *values)
+{
+	bool pooled = figures[figure].pooled;
+	struct measure *block = pooled ? must(malloc(sizeof(*block))) : NULL;
+	unsigned count = 0, joined = 0;
+
+	for (unsigned i = 0; i < measure_visits(row); i++) {
+		const struct measure *visit = measure_visit_at(row, i);
+
+		if (pooled && joined++ == 0)
+			*block = *visit;
+		else if (pooled)
+			measure_add(block, visit);
+		values[count] = figure_value(pooled ? block : visit, figure);
+		if (isnan(values[count]))
+			continue;
+		count++;
+		joined = 0;
+	}
+	free(block);
+	return count;
+}
+
+double measure_median(const struct measure *row, enum figure figure)
+{
+	double *values, median;
+
+	if (figures[figure].pooled)
+		return figure_value(row, figure);
+	values = must(calloc(measure_visits(row), sizeof(*values)));
+	median = numbers_median(values, measure_values(row, figure, values));
+	free(values);
+	return median;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "field.h"
+#include "measure_file.h"
+#include "measure_visits.h"
 #include "must.h"
 #include "numbers.h"
 
@@ -43,7 +45,7 @@ static double value_in(const struct measure *visit, unsigned host, enum figure f
 						 .busiest_ns = field_uint(from, "busiest_ns"),
 						 .peak = json_number_value(
 							 field_get(from, "peak")) };
-		generator_result_from_json(&g->result, from);
+		measure_result_from_json(&g->result, from);
 	}
 	return figure_value(part, figure);
 }

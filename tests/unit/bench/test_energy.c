@@ -1,9 +1,10 @@
-/* base/energy.c: what packages have used, on files as the kernel's. */
+/* lib/base/energy.c, bench/host/host.c: what packages have used, on files as the kernel's. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "energy.h"
+#include "host.h"
 #include "unit.h"
 #include "util.h"
 
@@ -67,7 +68,7 @@ ALL_TESTS_WITH(make_tree, remove_tree)
 /* What each package has used, "package-0 5 package-1 7"; "": not known. */
 static const char *spent(const json_t *before, const json_t *after)
 {
-	CLEANUP(json_decref_p) json_t *of = energy_spent(before, after);
+	CLEANUP(json_decref_p) json_t *of = host_energy_spent(before, after);
 	static char text[128];
 	const char *name;
 	json_t *uj;

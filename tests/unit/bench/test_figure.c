@@ -1,7 +1,7 @@
-/* lib/rows/figure.c: figures of visits, and of blocks of them. */
+/* lib/rows/figure.c, bench/rows/measure_visits.c: figures of visits, and of blocks of them. */
 #include <math.h>
 
-#include "figure.h"
+#include "measure_visits.h"
 #include "unit.h"
 #include "util.h"
 
@@ -29,13 +29,13 @@ TEST(percentiles_of_short_visits_have_their_spread_over_blocks)
 	double values[ARRAY_SIZE(ns)];
 
 	add_visits(&m, ARRAY_SIZE(ns), ns, 400);
-	assert_int_equal(figure_values(m.rows[0], FIGURE_P50, values), 7);
+	assert_int_equal(measure_values(m.rows[0], FIGURE_P50, values), 7);
 	/* takes 1,000 samples: three visits */
-	assert_int_equal(figure_values(m.rows[0], FIGURE_P99, values), 2);
+	assert_int_equal(measure_values(m.rows[0], FIGURE_P99, values), 2);
 	assert_true(values[0] < 1100 && values[1] > 60000);
-	assert_true(figure_median(m.rows[0], FIGURE_P99) > 60000);
-	assert_int_equal(figure_values(m.rows[0], FIGURE_P99_9, values), 0);
-	assert_true(isnan(figure_median(m.rows[0], FIGURE_P99_9)));
+	assert_true(measure_median(m.rows[0], FIGURE_P99) > 60000);
+	assert_int_equal(measure_values(m.rows[0], FIGURE_P99_9, values), 0);
+	assert_true(isnan(measure_median(m.rows[0], FIGURE_P99_9)));
 }
 
 /* Ticks of 10 ms say nothing of 0.1 s, but of twenty times that. */
@@ -55,8 +55,8 @@ TEST(parts_of_cpu_time_are_unknown_below_a_second)
 		assert_true(isnan(figure_value(row, FIGURE_SYSTEM_PER_OP)));
 	}
 	measures_merge(&m);
-	assert_float_equal(figure_median(m.rows[0], FIGURE_USER_PER_OP), 10000, 1);
-	assert_float_equal(figure_median(m.rows[0], FIGURE_SYSTEM_PER_OP), 90000, 1);
+	assert_float_equal(measure_median(m.rows[0], FIGURE_USER_PER_OP), 10000, 1);
+	assert_float_equal(measure_median(m.rows[0], FIGURE_SYSTEM_PER_OP), 90000, 1);
 }
 
 static json_t *document(unsigned open)
