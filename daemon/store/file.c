@@ -213,18 +213,7 @@ static bool auto_attempt(struct io *io)
 	return false;
 }
 
-/* ---- The decisions: the first row that applies to the file ---- */
-
-static bool is_direct(const struct mount *m)
-{
-	return m->export->options->direct;
-}
-
-static bool is_in_memory(const struct mount *m)
-{
-	return m->export->in_memory;
-}
-
+/* Does the file system support RWF_NOWAIT, at least for reads? */
 static bool has_nowait(const struct mount *m)
 {
 	uint8_t byte;
@@ -233,37 +222,35 @@ static bool has_nowait(const struct mount *m)
 	return preadv2(m->export->fd, &iov, 1, 0, RWF_NOWAIT) >= 0 || errno == EAGAIN;
 }
 
-static const struct {
-	bool (*is)(const struct mount *m); /* NULL: always */
-	enum file_way read, write;
-	const char *choice;
-} decisions[] = {
-	{ is_direct, WAY_STORE, WAY_STORE,
-	  "direct I/O waits for the device: the store does all of it" },
-	{ is_in_memory, WAY_TIMED, WAY_TIMED,
-	  "in memory, where nothing waits: the worker reads and writes by itself, until one waits "
-	  "longer than 1 ms" },
-	{ has_nowait, WAY_BATCH, WAY_NOWAIT,
-	  "the page cache answers: the worker reads and writes by itself what need not wait "
-	  "(RWF_NOWAIT; where the file system has no such writes, until one waits longer than "
-	  "1 ms), the store does the rest; io_uring also does those that come several at once" },
-	{ NULL, WAY_STORE, WAY_STORE,
-	  "this file system has no I/O that fails instead of waiting (RWF_NOWAIT): the store does all of it" },
-};
-
 /* For a mount with `store = auto`: decides which requests the worker itself does. */
 static void auto_attach(struct mount *m)
 {
-	unsigned i = 0;
+	enum file_way read = WAY_STORE, write = WAY_STORE;
 
-	while (decisions[i].is && !decisions[i].is(m))
-		i++;
-	m->read_way = (uint8_t)decisions[i].read;
-	m->write_way = (uint8_t)decisions[i].write;
-	m->attempt = decisions[i].read == WAY_STORE ? NULL : auto_attempt;
-	m->choice = decisions[i].choice;
-	if (m->attempt)
-		m->features |= 1U << MOUNT_inline_io;
+	if (m->export->options->direct) {
+		m->choice = "direct I/O waits for the device: the store does all of it";
+	} else if (m->export->in_memory) {
+		read = write = WAY_TIMED;
+		m->choice =
+			"in memory, where nothing waits: the worker reads and writes by itself, "
+			"until one waits longer than 1 ms";
+	} else if (has_nowait(m)) {
+		read = WAY_BATCH;
+		write = WAY_NOWAIT;
+		m->choice = "the page cache answers: the worker reads and writes by itself what "
+			    "need not wait (RWF_NOWAIT; where the file system has no such writes, "
+			    "until one waits longer than 1 ms), the store does the rest; io_uring "
+			    "also does those that come several at once";
+	} else {
+		m->choice = "this file system has no I/O that fails instead of waiting "
+			    "(RWF_NOWAIT): the store does all of it";
+	}
+	m->read_way = (uint8_t)read;
+	m->write_way = (uint8_t)write;
+	if (read == WAY_STORE)
+		return;
+	m->attempt = auto_attempt;
+	m->features |= 1U << MOUNT_inline_io;
 }
 
 /* bytes; used where the kernel does not report it (before Linux 6.1). */

@@ -227,11 +227,6 @@ static int host_byte(struct http_parser *p, uint8_t byte)
 
 /* ---- The request line ---- */
 
-static void method_byte(struct http_parser *p, uint8_t byte)
-{
-	p->word[p->word_bytes++] = (char)byte; /* not lowered: methods are case-sensitive */
-}
-
 static void method_end(struct http_parser *p)
 {
 	static const struct {
@@ -355,7 +350,7 @@ static int line_byte(struct http_parser *p, uint8_t byte)
 			return 400;
 		if (p->word_bytes == HTTP_METHOD_MAX)
 			return 501;
-		method_byte(p, byte);
+		p->word[p->word_bytes++] = (char)byte; /* not lowered: methods are case-sensitive */
 		return 0;
 	case TARGET:
 		if (byte == ' ') {

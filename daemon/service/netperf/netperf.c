@@ -428,16 +428,11 @@ static int list_tcp_locked(const struct conn *c, struct netperf_conn *n, struct 
 	return rc < 0 ? rc : only;
 }
 
-/* Do requests and responses fit into the datagrams of the UDP listener? */
-static bool fit(const struct netperf_request *r, const struct session_twin *twin)
-{
-	return MAX(r->request_bytes, r->response_bytes) <= twin->datagram_max;
-}
-
 static int list_twin(const struct conn *c, struct netperf_conn *n, struct session *session)
 {
 	struct worker *w = c->worker;
 	struct sockaddr_storage sa = conn_local_address(c);
+	uint32_t most = MAX(n->request.request_bytes, n->request.response_bytes);
 	int rc = -EPROTONOSUPPORT;
 
 	for (unsigned i = 0; i < w->accept.count && rc != -EBUSY; i++) {
@@ -447,7 +442,7 @@ static int list_twin(const struct conn *c, struct netperf_conn *n, struct sessio
 			continue;
 		n->of.sessions = n->twin.sessions;
 		sessions_lock(n->of.sessions);
-		rc = fit(&n->request, &n->twin) ? list_locked(n, session, port) : -EMSGSIZE;
+		rc = most > n->twin.datagram_max ? -EMSGSIZE : list_locked(n, session, port);
 		sessions_unlock(n->of.sessions);
 		if (rc == 0)
 			return port;
@@ -456,19 +451,6 @@ static int list_twin(const struct conn *c, struct netperf_conn *n, struct sessio
 	}
 	if (rc == -EPROTONOSUPPORT)
 		session_twin_missing(c);
-	return rc;
-}
-
-/* Registers the session.  Returns the port, or -errno as test_begin(). */
-static int list(const struct conn *c, struct netperf_conn *n, struct session *session)
-{
-	int rc;
-
-	if (n->request.datagrams)
-		return list_twin(c, n, session);
-	sessions_lock(n->of.sessions);
-	rc = list_tcp_locked(c, n, session);
-	sessions_unlock(n->of.sessions);
 	return rc;
 }
 
@@ -487,7 +469,13 @@ static int test_begin(const struct conn *c, struct netperf_conn *n)
 		return -ENOMEM;
 	t->request = n->request;
 	n->test = t;
-	port = list(c, n, &t->session);
+	if (n->request.datagrams) {
+		port = list_twin(c, n, &t->session);
+	} else {
+		sessions_lock(n->of.sessions);
+		port = list_tcp_locked(c, n, &t->session);
+		sessions_unlock(n->of.sessions);
+	}
 	if (port < 0) {
 		n->test = NULL;
 		free(t);
@@ -717,18 +705,10 @@ static void control_finish(struct conn *c, struct netperf_conn *n, const struct 
 	control_ask(c, n);
 }
 
-/* The step has timed out.  For UDP this still gives a result: all datagrams were lost. */
-static void control_give_up(struct conn *c, struct netperf_conn *n, const struct netperf_test *seen)
-{
-	if (seen->request.datagrams)
-		control_finish(c, n, seen);
-	else
-		conn_close(c, CONN_END_IDLE);
-}
-
 static void control_check(struct conn *c, struct netperf_conn *n)
 {
 	struct netperf_test seen;
+	bool late;
 
 	sessions_lock(n->of.sessions);
 	memcpy(&seen, n->test, sizeof(seen));
@@ -744,10 +724,12 @@ static void control_check(struct conn *c, struct netperf_conn *n)
 	    seen.ended != n->ended)
 		n->until_ns = clock_ns() + NETPERF_STEP_NS; /* the transfer continues */
 	n->ended = seen.ended;
-	if (n->step == NETPERF_RUN && test_is_over(n, &seen))
+	late = clock_ns() >= n->until_ns;
+	/* A late UDP test has a result, too: all datagrams were lost. */
+	if ((n->step == NETPERF_RUN && test_is_over(n, &seen)) || (late && seen.request.datagrams))
 		control_finish(c, n, &seen);
-	else if (clock_ns() >= n->until_ns)
-		control_give_up(c, n, &seen);
+	else if (late)
+		conn_close(c, CONN_END_IDLE);
 	else
 		control_tick(c, n->until_ns);
 }

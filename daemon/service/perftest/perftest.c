@@ -212,20 +212,6 @@ static void exchange_run(struct conn *c)
 		conn_close(c, CONN_END_IDLE);
 }
 
-static int exchange_open(struct conn *c)
-{
-	c->state = calloc(1, sizeof(struct exchange_conn));
-	if (!c->state)
-		return -ENOMEM;
-	c->flags |= CONN_LASTING; /* silent while data flows */
-	return 0;
-}
-
-static void exchange_close(struct conn *c)
-{
-	free(c->state);
-}
-
 #define TURN_NS  (5 * (uint64_t)NS_PER_S)  /* time limit for a client's data connections */
 #define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of checks whether it is a client's turn */
 
@@ -559,17 +545,17 @@ static int perftest_open(struct conn *c)
 	const struct engine_device *device = conn_device(c);
 	struct perftest_conn *p;
 
-	if (conn_is_exchange(c))
-		return exchange_open(c);
-	p = calloc(1, sizeof(*p));
-	if (!p)
+	c->state = conn_is_exchange(c) ? calloc(1, sizeof(struct exchange_conn))
+				       : calloc(1, sizeof(*p));
+	if (!c->state)
 		return -ENOMEM;
+	c->flags |= CONN_LASTING; /* most connections are silent during a test */
+	if (conn_is_exchange(c))
+		return 0;
+	p = c->state;
 	session_member_init(&p->of, c);
 	p->step = conn_is_pair(c) ? PERFTEST_DATA : PERFTEST_NEW;
 	p->iwarp = device && !strcmp(device->transport, "iWARP");
-	c->state = p;
-	c->flags |= CONN_LASTING; /* control connections, and data connections with one-sided
-				     operations, are silent during a test */
 	if (p->iwarp)
 		test_join(c, p);
 	return 0;
@@ -580,7 +566,7 @@ static void perftest_close(struct conn *c)
 	struct perftest_conn *p = c->state;
 
 	if (conn_is_exchange(c))
-		exchange_close(c);
+		free(c->state);
 	else
 		session_leave(&p->of, NULL);
 }
