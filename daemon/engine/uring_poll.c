@@ -83,8 +83,8 @@ static void poll_event(struct op *op, int ready, uint32_t flags)
 	if (ready & (POLLRDHUP | POLLHUP | POLLERR))
 		c->flags |= READINESS_GONE;
 	poll_receive(c);
-	/* Input is paused, so no receive will report the peer's close.  (POLLHUP alone is a Unix
-	 * peer's close, which may follow input.) */
+	/* Input is paused, so no receive will report the reset.  POLLHUP alone is not checked: a
+	 * Unix peer's close may follow input. */
 	if ((ready & POLLERR) && (c->flags & (CONN_EOF | CONN_RECV_OFF)))
 		conn_failed(c, ECONNRESET);
 }

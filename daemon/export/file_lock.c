@@ -135,7 +135,7 @@ static bool lock_is_sole(const struct file_lock *l)
 	return sole;
 }
 
-/* A user made the file, and nobody has served it.  The caller holds l->mutex. */
+/* A user created the file, and no listener has served it.  The caller holds l->mutex. */
 static bool is_fresh(const struct file_lock *l)
 {
 	return l->made && !atomic_load(&l->kept);

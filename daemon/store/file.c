@@ -354,8 +354,8 @@ static int file_size(struct export *e, struct reason *reason)
 	return 0;
 }
 
-/* Sets the size of a new or empty file to `size`, *ret_made; another file
- * must have that size already. */
+/* Gives a new or empty file its size, and then sets *ret_made.  Another file must have the
+ * configured size already. */
 static int file_fit(struct export *e, bool *ret_made, struct reason *reason)
 {
 	const struct export_options *o = e->options;
@@ -535,7 +535,8 @@ static int64_t extent_last(struct io *io, int fd, uint64_t at, uint64_t end)
 	return (uint64_t)size > at ? (int64_t)MIN((uint64_t)size, end) : -EIO;
 }
 
-/* End of the extent that contains `at`, at most `end`; *ret_hole: it is a hole. */
+/* Returns the end of the extent that contains `at`, at most `end`.  *ret_hole: the extent is a
+ * hole. */
 static int64_t extent_end(struct io *io, int fd, uint64_t at, uint64_t end, bool *ret_hole)
 {
 	off_t data = lseek(fd, (off_t)at, SEEK_DATA), hole;

@@ -18,9 +18,9 @@ bool file_has_changed(const struct export *e, struct reason *reason);
 int file_attach(struct mount *m, struct reason *reason);
 void file_detach(struct mount *m);
 
-/* Called after a call of the worker that began at begin_ns took long.  waited: it is known to have
- * blocked, so the worker makes no further one until m->slow_until_ns.  In any case the following
- * calls are checked for blocking. */
+/* Called when a read or write that the worker itself began at begin_ns has taken long.  waited: it
+ * has blocked, so the worker makes no further call until m->slow_until_ns.  In any case later calls
+ * are checked for blocking. */
 void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool waited);
 
 /* Fills io->extents for io's range from fd (lseek(2), SEEK_DATA and SEEK_HOLE): one at least, as

@@ -1,6 +1,6 @@
-/* Which pages of a store's memory may have data: a bit for each, set by writes and cleared by
- * trims.  A page without it reads as zeros, and need not be touched: that would allocate it.  Many
- * workers use one map at a time. */
+/* A bitmap of the pages of a store's memory that may have data: writes set bits, trims clear them.
+ * A page without its bit reads as zeros, and reading it would only allocate it.  Several workers
+ * use one map at the same time. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

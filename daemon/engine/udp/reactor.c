@@ -233,8 +233,8 @@ static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct
  * is read in every turn until it brings none. */
 
 enum {
-	/* Datagrams in a turn from which on a socket leaves the set: then leaving and joining it
-	 * again costs less than it saves. */
+	/* A socket that receives this many datagrams in a turn leaves the set: leaving and
+	   rejoining then costs less than it saves. */
 	EPOLL_UDP_MANY = 16,
 	/* While all sockets are outside the set, it is waited on in each such turn: it also has the
 	   worker's own descriptors, such as its mailbox. */
@@ -252,7 +252,7 @@ static void epoll_udp_set_again(struct udp_socket *s, bool again)
 	s->again = again;
 }
 
-/* Makes the socket's place in the set follow from its state; to be called when that has changed. */
+/* Updates the socket's registration in the epoll set after its state has changed. */
 static void epoll_udp_interest(struct udp_socket *s)
 {
 	uint32_t events = s->awaits_room ? EPOLLOUT : 0;

@@ -413,7 +413,7 @@ int udp_open(struct conn *c)
 	return 0;
 }
 
-/* No effect: backpressure works per socket, see udp.h. */
+/* Does nothing: backpressure applies to sockets, not to clients: see udp.h. */
 void udp_recv(struct conn *c, bool on)
 {
 	(void)c, (void)on;

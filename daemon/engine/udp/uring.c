@@ -51,7 +51,7 @@ static void uring_udp_publish(struct uring_udp *u)
 	u->added = 0;
 }
 
-/* A quarter of the pool stays for services. */
+/* Posts chunks to the kernel.  A quarter of the pool stays for services. */
 static void uring_udp_refill(struct uring_udp *u)
 {
 	struct worker *w = u->udp.worker;

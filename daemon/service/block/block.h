@@ -38,9 +38,8 @@ static inline size_t block_whole(const struct block_rest *rest, size_t bytes)
 	return bytes > beyond ? bytes - beyond : 0;
 }
 
-/* How many of the next `bytes` of the input one write can take in the chunks in which
- * they were received.  0: they must be copied, because the store needs alignment, or a
- * block is in too many pieces. */
+/* Returns how many of the next `bytes` of input one write can take without a copy.  0: they must be
+ * copied, as the store needs alignment, or a block is spread over too many chunks. */
 size_t block_received(const struct conn *c, const struct export *e, const struct block_rest *rest,
 		      size_t bytes);
 
@@ -71,7 +70,7 @@ static inline bool block_read_must_wait(struct conn *c, const struct export *e, 
 	return true;
 }
 
-/* Fills `data` up to `bytes` with chunks of its own, as far as the pool has them; the first one is
+/* Adds whole chunks to `data` until it has `bytes`, or the pool has no more; the first chunk is
  * used from byte `skip` on. */
 void block_chunks(struct worker *w, struct bufq *data, size_t bytes, size_t skip);
 /* Frees the end of `data` beyond its first `bytes`, as a block may span chunks. */

@@ -65,8 +65,8 @@ void http_parser_init(struct http_parser *p);
 /* A request has begun and its head is not complete. */
 bool http_parser_in_head(const struct http_parser *p);
 
-/* Reads a head.  HTTP_MORE (all bytes are used), HTTP_OK or an error status; *ret_used: the bytes
- * read, with the one that completed or broke it. */
+/* Parses a head.  Returns HTTP_MORE (all bytes were consumed), HTTP_OK or an error status.
+ * *ret_used: bytes consumed, including the last one that was parsed. */
 int http_parse_head(struct http_parser *p, const uint8_t *data, size_t bytes, size_t *ret_used);
 
 /* Parses the framing between the data of a chunked body.  HTTP_MORE, HTTP_DATA, HTTP_END or an

@@ -75,7 +75,8 @@ int nbd_parse_client_flags(const uint8_t flags[static NBD_CLIENT_FLAGS], uint32_
 struct nbd_option {
 	uint32_t type;    /* enum nbd_opt, or anything else */
 	uint32_t length;  /* bytes of its data */
-	uint32_t refusal; /* NBD_REP_ERR_* to answer with after skipping the data; 0: none */
+	uint32_t refusal; /* NBD_REP_ERR_* of the reply, sent after the data was skipped; 0:
+			     accepted */
 
 	/* Parsed from the option's data, as far as its type has these fields. */
 	struct nbd_string name; /* of the export; "": the default one */

@@ -137,8 +137,8 @@ uint32_t nbd_error_of(int result);
 
 /* ---- Replies, whatever the mode.  All return the bytes they wrote. ---- */
 
-/* The reply, or the end of one, without data.  error: enum nbd_error, 0: success; text: of an error
- * for a human, or NULL. */
+/* Builds a reply without data, or the last chunk of a reply.  error: enum nbd_error, 0: success.
+ * text: explains the error to a human, or NULL. */
 size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
 		       const struct nbd_request *r, uint32_t error, const char *text);
 
@@ -148,7 +148,8 @@ size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
 size_t nbd_build_data(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);
 
-/* The same for zeros that are not sent.  Not in NBD_SIMPLE mode, not with NBD_CMD_FLAG_DF. */
+/* Builds the header for zeros that are not sent.  Not in NBD_SIMPLE mode, not with NBD_CMD_FLAG_DF.
+ */
 size_t nbd_build_hole(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
 		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);
 

@@ -15,7 +15,7 @@ struct sockperf_conn {
 	enum sockperf_fate fate; /* fate of that message */
 };
 
-/* A position in rx, after the bytes that have been parsed. */
+/* The parser's position in rx. */
 struct sockperf_cursor {
 	struct view *view;
 	uint32_t offset; /* in view */
