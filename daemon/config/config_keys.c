@@ -11,24 +11,23 @@
 
 const char *const config_class_names[] = { "live", "listener", "export", "restart" };
 
-#define FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define SERVER(name_, type_, field_, preset_, class_, help_, ...)                                  \
 	{                                                                                          \
 		.section = CONFIG_SERVER, .name = name_, .type = &config_##type_,                  \
 		.preset = preset_, .class = CONFIG_##class_, .help = help_,                        \
-		FIELD(struct server_config, field_), __VA_ARGS__                                   \
+		KEY_FIELD(struct server_config, field_), __VA_ARGS__                               \
 	}
 #define LISTENER(name_, type_, field_, preset_, class_, help_, ...)                                \
 	{                                                                                          \
 		.section = CONFIG_LISTENER, .name = name_, .type = &config_##type_,                \
 		.preset = preset_, .class = CONFIG_##class_, .help = help_,                        \
-		FIELD(struct listener_config, field_), __VA_ARGS__                                 \
+		KEY_FIELD(struct listener_config, field_), __VA_ARGS__                             \
 	}
 #define EXPORT(name_, type_, field_, preset_, help_, ...)                                          \
 	{                                                                                          \
 		.section = CONFIG_EXPORT, .name = name_, .type = &config_##type_,                  \
 		.preset = preset_, .class = CONFIG_REOPEN, .help = help_,                          \
-		FIELD(struct export_config, options.field_), __VA_ARGS__                           \
+		KEY_FIELD(struct export_config, options.field_), __VA_ARGS__                       \
 	}
 /* Place of the keys that engines describe; the second one: of the keys that services describe. */
 #define OWNED_KEYS                                                                                 \
@@ -185,27 +184,16 @@ static void add_table(const struct key_table *table, const struct engine *engine
 	list.tables[list.table_count++] = table;
 	for (unsigned i = 0; i < table->count; i++) {
 		const struct key *k = &table->keys[i];
+		struct config_key key = { .section = CONFIG_LISTENER,
+					  .class = CONFIG_REPLACE,
+					  .type = types[k->type],
+					  .table = engine ? NULL : table,
+					  .engine = engine,
+					  .of = k };
 
-		add_key((struct config_key){ .section = CONFIG_LISTENER,
-					     .class = CONFIG_REPLACE,
-					     .name = k->name,
-					     .type = types[k->type],
-					     .offset = at + k->offset,
-					     .size = k->size,
-					     .preset = k->preset,
-					     .help = k->help,
-					     .min = k->min,
-					     .max = k->max,
-					     .power_of_two = k->power_of_two,
-					     .word = k->word,
-					     .word_value = k->word_value,
-					     .words = k->words,
-					     .streams = k->streams,
-					     .plain = k->plain,
-					     .of_user = k->of_user,
-					     .table = engine ? NULL : table,
-					     .engine = engine,
-					     .of = k });
+		memcpy(&key, k, offsetof(struct key, type));
+		key.offset += at;
+		add_key(key);
 	}
 }
 

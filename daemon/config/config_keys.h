@@ -60,32 +60,19 @@ extern const struct config_type config_uint, config_size, config_duration, confi
 	config_addresses, config_groups, config_networks, config_exports, config_features;
 
 struct config_key {
+	KEY_HEAD; /* preset NULL: the key is mandatory */
 	enum config_section section;
 	enum config_class class;
-	const char *name;
 	const struct config_type *type;
-	size_t offset, size; /* position and size of the field */
-	const char *preset;  /* the default as text; NULL: the key is mandatory */
-	const char *help;    /* one line, no full stop */
-	uint64_t min, max;
-	bool power_of_two;
-	const char *word; /* a word that is valid instead of a number, and its value */
-	uint64_t word_value;
-	const char *const *words; /* of config_choice */
 	/* The only engine with which the key may differ from its default: the key's owner. */
 	const struct engine *engine;
 	/* may differ only with services that have these keys: the key's owners */
 	const struct key_table *table;
 	const struct key *of; /* as the owner describes it; NULL: a key of this folder */
-	/* may differ only with transport tcp, which has byte streams */
-	bool streams;
 	/* may differ only with transport udp */
 	bool datagrams;
-	bool of_files; /* export key, for files only */
-	bool plain;    /* may differ only in listeners without `tls` */
-	bool of_tls;   /* listener key, with `tls` only */
-	/* must have its default where the kernel makes TLS records */
-	bool of_user;
+	bool of_files;        /* export key, for files only */
+	bool of_tls;          /* listener key, with `tls` only */
 	uint32_t of_services; /* listener key, for services with this flag only */
 };
 

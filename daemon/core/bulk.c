@@ -74,8 +74,8 @@ static const char *const receive_words[] = { "copy", "drop", NULL };
 
 static const struct key bulk_keys[] = {
 	{ "receive", "copy", "copy bulk input, as a server that reads it does, or have TCP drop it",
-	  KEY_FIELD(struct bulk_options, receive), KEY_CHOICE, .streams = true, .plain = true,
-	  .words = receive_words },
+	  KEY_FIELD(struct bulk_options, receive), .type = KEY_CHOICE, .streams = true,
+	  .plain = true, .words = receive_words },
 };
 const struct key_table bulk_key_table = KEY_TABLE(bulk_keys, struct bulk_options);
 

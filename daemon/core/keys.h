@@ -19,26 +19,30 @@ enum {
 	KEY_TABLES_MAX = 12,  /* tables of all owners together */
 };
 
+/* The first members of struct key and of the configuration's struct config_key. */
+#define KEY_HEAD                                                                                   \
+	const char *name;    /* of no other key of the section */                                  \
+	const char *preset;  /* the default as text */                                             \
+	const char *help;    /* one line, no full stop */                                          \
+	size_t offset, size; /* of the field */                                                    \
+	uint64_t min, max;   /* of numbers */                                                      \
+	bool power_of_two;                                                                         \
+	bool streams; /* may differ from the default only with transport tcp */                    \
+	bool plain;   /* must have its default in a listener with `tls` */                         \
+	/* Must have its default where the kernel makes TLS records (`tls = ktls-tx`, `ktls`). */  \
+	bool of_user;                                                                              \
+	/* A word that is valid instead of a number, and its value; of a text it stands for "". */ \
+	const char *word;                                                                          \
+	uint64_t word_value;                                                                       \
+	const char *const *words /* of a choice, NULL-terminated; the value is the index */
+
 struct key {
-	const char *name;   /* in no other table, nor in config_keys.c */
-	const char *preset; /* the default as text */
-	const char *help;   /* one line, no full stop */
-	size_t offset, size;
+	KEY_HEAD;
 	enum key_type type;
 	/* Of a service: listeners with this service and the same value, other than `word`, serve as
 	 * one: they have the same `exports`, and the same values of the keys that are `common`. */
 	bool unites;
 	bool common;
-	bool power_of_two;
-	bool streams; /* may differ from the default only with transport tcp */
-	bool plain;   /* must have its default in a listener with `tls` */
-	/* must have its default where the kernel makes TLS records (`tls = ktls-tx`, `ktls`) */
-	bool of_user;
-	uint64_t min, max; /* of numbers */
-	/* A word that is valid instead of a number, and its value; of KEY_TEXT it stands for "". */
-	const char *word;
-	uint64_t word_value;
-	const char *const *words; /* of KEY_CHOICE, NULL-terminated; the value is the index */
 	/* Of KEY_TEXT: is the text valid?  It is ASCII without white space.  `form` describes valid
 	 * texts, for error messages. */
 	bool (*valid)(const char *text);
@@ -79,7 +83,8 @@ struct key_values {
 };
 
 /* Offset and size of a field, for struct key. */
-#define KEY_FIELD(type, field) offsetof(type, field), sizeof(((type *)0)->field)
+#define KEY_FIELD(struct_, field)                                                                  \
+	.offset = offsetof(struct_, field), .size = sizeof(((struct_ *)0)->field)
 /* A table of the keys in `array`, which describe a struct of that type;
  * its other members follow. */
 #define KEY_TABLE(array, type, ...)                                                                \

@@ -67,12 +67,12 @@ static const struct key ring_keys[] = {
 	{ "sqpoll", "no", "a kernel thread polls the submission queue; a number: on that CPU",
 	  KEY_FIELD(struct ring_options, sqpoll), .type = KEY_CPU },
 	{ "zero-copy-min", "0", "sends from this size on avoid a copy; 0: none do",
-	  KEY_FIELD(struct ring_options, zero_copy_min), KEY_SIZE, .max = GIB, .streams = true,
-	  .of_user = true },
+	  KEY_FIELD(struct ring_options, zero_copy_min), .type = KEY_SIZE, .max = GIB,
+	  .streams = true, .of_user = true },
 	{ "zero-copy-receive", "no",
 	  "experimental: into pages that a receive queue of a device fills; copy: that the kernel "
 	  "does",
-	  KEY_FIELD(struct ring_options, zero_copy_receive), KEY_TEXT, .word = "no",
+	  KEY_FIELD(struct ring_options, zero_copy_receive), .type = KEY_TEXT, .word = "no",
 	  .valid = zero_copy_valid, .form = "copy or INTERFACE:QUEUE such as eth0:4",
 	  .streams = true, .of_user = true },
 };

@@ -19,7 +19,7 @@
 #include "sockaddr.h"
 #include "watchdog.h"
 
-/* ---- UDP sockets ---- */
+/* ---- Sockets of IP ---- */
 
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
@@ -54,10 +54,10 @@ static int join_group(int fd, const struct sockaddr_storage *sa)
 	return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &four, sizeof(four));
 }
 
-/* Sets the options of a socket.  Not SO_REUSEADDR: two UDP sockets with it share a port
+/* Sets the options of a UDP socket.  Not SO_REUSEADDR: two UDP sockets with it share a port
  * even between users, and the last one gets all datagrams.  Datagrams longer than the
  * MTU are sent in fragments. */
-static int configure(int fd, int family)
+static int configure_udp(int fd, int family)
 {
 	int bytes = UDP_SOCKET_BUFFER, on = 1, never = IP_PMTUDISC_DONT;
 
@@ -71,6 +71,18 @@ static int configure(int fd, int family)
 	return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 }
 
+/* Connections inherit TCP_NODELAY from the listening socket. */
+static int configure_tcp(int fd, int family)
+{
+	int on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	return 0;
+}
+
 static int share(int fd)
 {
 	int on = 1;
@@ -78,14 +90,14 @@ static int share(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) < 0 ? -errno : 0;
 }
 
-/* Makes a socket, which is not bound yet. */
-static int make(int family)
+/* Makes a socket of that type, which is not bound yet. */
+static int make(int family, int type)
 {
-	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
+	int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
 
 	if (fd < 0)
 		return -errno;
-	if (configure(fd, family) == 0)
+	if ((type == SOCK_DGRAM ? configure_udp(fd, family) : configure_tcp(fd, family)) == 0)
 		return fd;
 	error = errno;
 	close(fd);
@@ -100,7 +112,7 @@ static int made(int fd, int rc)
 	return rc < 0 ? rc : fd;
 }
 
-static int udp_socket_bind(int fd, const struct sockaddr_storage *sa)
+static int bind_and_join(int fd, const struct sockaddr_storage *sa)
 {
 	if (bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) < 0 ||
 	    (sockaddr_is_multicast(sa) && join_group(fd, sa) < 0))
@@ -108,18 +120,20 @@ static int udp_socket_bind(int fd, const struct sockaddr_storage *sa)
 	return 0;
 }
 
-/* Makes a socket bound to sa, and for a multicast address joins the group.  first: fails if the
- * address is in use; else shares it with our other sockets.  Returns the descriptor or -errno. */
-static int udp_socket_open(const struct sockaddr_storage *sa, bool first)
+/* Makes a socket bound to sa, and for a multicast address joins the group.  first: binds without
+ * SO_REUSEPORT, and so fails if the address is in use, even by another nbserved; the workers' other
+ * sockets then share it.  For TCP the kernel looks here only for sockets that listen:
+ * socket_listen() asks it again.  Returns the descriptor or -errno. */
+static int open_and_bind(const struct sockaddr_storage *sa, int type, bool first)
 {
-	int fd = make(sa->ss_family), rc = 0;
+	int fd = make(sa->ss_family, type), rc = 0;
 
 	if (fd < 0)
 		return fd;
 	if (!first)
 		rc = share(fd);
 	if (rc == 0)
-		rc = udp_socket_bind(fd, sa);
+		rc = bind_and_join(fd, sa);
 	if (rc == 0 && first)
 		rc = share(fd);
 	return made(fd, rc);
@@ -131,7 +145,7 @@ static int udp_socket_open(const struct sockaddr_storage *sa, bool first)
 static int try_bind(const struct sockaddr_storage *sa)
 {
 	struct sockaddr_storage at = *sa;
-	int fd = make(sa->ss_family), rc, nowhere = INT_MAX;
+	int fd = make(sa->ss_family, SOCK_DGRAM), rc, nowhere = INT_MAX;
 
 	if (fd < 0)
 		return fd;
@@ -145,12 +159,12 @@ static int try_bind(const struct sockaddr_storage *sa)
 	return rc;
 }
 
-/* Makes a socket that udp_socket_bind() will bind to sa, which other sockets of this process may
+/* Makes a socket that socket_start() will bind to sa, which other sockets of this process may
  * use already: from then on the kernel gives it some of their clients.  Conditions that would make
  * the bind fail are reported now.  Returns the descriptor or -errno. */
 static int udp_socket_prepare(const struct sockaddr_storage *sa)
 {
-	int rc = try_bind(sa), fd = rc < 0 ? rc : make(sa->ss_family);
+	int rc = try_bind(sa), fd = rc < 0 ? rc : make(sa->ss_family, SOCK_DGRAM);
 
 	return fd < 0 ? fd : made(fd, share(fd));
 }
@@ -242,30 +256,7 @@ static int refuse_port(const struct sockaddr_storage *sa, int type, struct reaso
 
 /* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */
 
-/* The first socket of an address is bound without SO_REUSEPORT, so that an address in use is an
- * error even if another nbserved has it; the workers' other sockets then join it.  Here the kernel
- * looks only for sockets that listen: socket_listen() asks it again. */
-static int tcp_open(const struct sockaddr_storage *sa, bool first)
-{
-	int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-	int error;
-
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* inherited by connections */
-	if (sa->ss_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	if ((first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0) &&
-	    bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) == 0 &&
-	    (!first || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0))
-		return fd;
-	error = errno;
-	close(fd);
-	return -error;
-}
-
-/* Advice to append to an error of ip_open(); "": none. */
+/* Advice to append to an error of ip_bind(); "": none. */
 static const char *ip_advice(int error, int type, const struct sockaddr_storage *sa)
 {
 	switch (error) {
@@ -278,23 +269,18 @@ static const char *ip_advice(int error, int type, const struct sockaddr_storage 
 	}
 }
 
-static int ip_open(const struct sockaddr_storage *sa, int type, bool first, bool late)
-{
-	if (late)
-		return udp_socket_prepare(sa);
-	return type == SOCK_DGRAM ? udp_socket_open(sa, first && !sockaddr_interface(sa))
-				  : tcp_open(sa, first);
-}
-
 static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, unsigned count,
 		   bool join, bool late, struct address_wait *wait, struct reason *reason)
 {
 	for (unsigned i = 0; i < count; i++) {
 		socklen_t len = sizeof(*sa);
+		/* A group's socket may share the port: each gets a copy of every datagram. */
+		bool group = sockaddr_is_multicast(sa) && sockaddr_interface(sa);
+		bool first = i == 0 && !join && !group;
 		int fd;
 
 		do
-			fd = ip_open(sa, wait->type, i == 0 && !join, late);
+			fd = late ? udp_socket_prepare(sa) : open_and_bind(sa, wait->type, first);
 		while (fd == -EADDRINUSE && wait_for_address(wait, sa));
 		if (fd == -EADDRINUSE)
 			return refuse_port(sa, wait->type, reason);
@@ -389,7 +375,7 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 
 int socket_start(int fd, const struct sockaddr_storage *late)
 {
-	int rc = late ? udp_socket_bind(fd, late) : 0;
+	int rc = late ? bind_and_join(fd, late) : 0;
 
 	if (rc == 0 && listen(fd, WORKER_BACKLOG) < 0 && errno != EOPNOTSUPP)
 		rc = -errno;

@@ -44,10 +44,10 @@ static bool nqn_is_valid(const char *text)
 static const struct key nvme_keys[] = {
 	{ "nqn", "auto",
 	  "the NVMe Qualified Name of what is served; auto: one of this host and listener",
-	  KEY_FIELD(struct nvme_options, nqn), KEY_TEXT, .word = "auto", .unites = true,
+	  KEY_FIELD(struct nvme_options, nqn), .type = KEY_TEXT, .word = "auto", .unites = true,
 	  .valid = nqn_is_valid, .form = "nqn.YYYY-MM.DOMAIN:NAME" },
 	{ "block-size", "auto", "least block size of the namespaces, bytes; auto: 4096",
-	  KEY_FIELD(struct nvme_options, block_size), KEY_UINT, .min = 512, .max = 4096,
+	  KEY_FIELD(struct nvme_options, block_size), .type = KEY_UINT, .min = 512, .max = 4096,
 	  .power_of_two = true, .word = "auto", .common = true },
 };
 const struct key_table nvme_key_table = KEY_TABLE(nvme_keys, struct nvme_options);

@@ -109,11 +109,12 @@ static const char *const exchange_pair_types[] = {
 static const struct key exchange_keys[] = {
 	{ "pair-type", "rc",
 	  "queue pairs (-c) of clients without -R, whose messages do not tell it",
-	  KEY_FIELD(struct exchange_options, pair_type), KEY_CHOICE, .words = exchange_pair_types },
+	  KEY_FIELD(struct exchange_options, pair_type), .type = KEY_CHOICE,
+	  .words = exchange_pair_types },
 	{ "traffic-class", "0", "IP's traffic class of what is sent to clients without -R",
-	  KEY_FIELD(struct exchange_options, traffic_class), KEY_UINT, .max = UINT8_MAX },
+	  KEY_FIELD(struct exchange_options, traffic_class), .type = KEY_UINT, .max = UINT8_MAX },
 	{ "service-level", "0", "service level (priority) of what is sent to clients without -R",
-	  KEY_FIELD(struct exchange_options, service_level), KEY_UINT, .max = 15 },
+	  KEY_FIELD(struct exchange_options, service_level), .type = KEY_UINT, .max = 15 },
 };
 static const struct key_table exchange_key_table =
 	KEY_TABLE(exchange_keys, struct exchange_options);

@@ -654,11 +654,11 @@ static const char *const modes[] = { "auto", "zero-copy", "copy", "generic", NUL
 
 static const struct key keys[] = {
 	{ "xdp-queues", "no", "of af_xdp: the interface's receive queue that it takes frames from",
-	  KEY_FIELD(struct xdp_settings, queues), KEY_TEXT, .word = "no", .valid = queue_is_valid,
-	  .form = "INTERFACE:QUEUE such as eth0:4" },
+	  KEY_FIELD(struct xdp_settings, queues), .type = KEY_TEXT, .word = "no",
+	  .valid = queue_is_valid, .form = "INTERFACE:QUEUE such as eth0:4" },
 	{ "xdp-mode", "auto",
 	  "auto: the driver's own, without a copy where it can; generic: the kernel's, for any driver",
-	  KEY_FIELD(struct xdp_settings, mode), KEY_CHOICE, .words = modes },
+	  KEY_FIELD(struct xdp_settings, mode), .type = KEY_CHOICE, .words = modes },
 };
 
 static void check_keys(struct key_check *check)
