@@ -1,4 +1,4 @@
-/* Times as text.  See json.h. */
+/* The current time as a JSON string.  See json.h. */
 #include "json.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "parse.h"
 
 /* `127.0.0.0/8`, `::1`, `2001:db8::/32`.  Bits beyond the prefix must be zero.  Or `local`: the
- * addresses of this host, which only the kernel can tell. */
+ * addresses of this host, which only the kernel knows. */
 struct network {
 	struct in6_addr prefix; /* IPv4 as ::ffff:a.b.c.d */
 	uint8_t bits;           /* 0..128, of the mapped form */

@@ -1,4 +1,4 @@
-/* Signs of a systemd sandbox: mounts and permissions as this process sees them.  See sandbox.h. */
+/* Detects a systemd sandbox by the mounts and permissions that this process has.  See sandbox.h. */
 #include "sandbox.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 #include "util.h"
 
-/* Was this process started by systemd itself?  $SYSTEMD_EXEC_PID (systemd 248) tells it from a
- * process that a service's shell has started. */
+/* Was this process started by systemd itself?  $SYSTEMD_EXEC_PID (systemd 248) is the PID of
+ * the service's main process, so it differs in a process that a service's shell has started. */
 static bool is_service(void)
 {
 	const char *pid = getenv("SYSTEMD_EXEC_PID");

@@ -113,8 +113,8 @@ static int check_stale(const struct unix_socket *s, struct reason *reason)
 	if (!S_ISSOCK(st.st_mode))
 		return reason_set(reason, -EEXIST, "%s exists and is not a socket: left alone",
 				  path);
-	/* connect() of another socket type fails in a way that tells whether a listener exists, and
-	 * makes no connection that the listener would have to accept */
+	/* connect() of a datagram socket fails with EPROTOTYPE if a stream socket listens there,
+	 * and makes no connection that the listener would have to accept. */
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return reason_set(reason, -errno, "socket: %m");

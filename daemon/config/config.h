@@ -93,7 +93,7 @@ struct listener_config {
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */
 	unsigned export_count;
 	struct tls_options tls;
-	const struct store *store;     /* for its exports' files; NULL: as each export says */
+	const struct store *store;     /* for its exports' files; NULL: the store of each export */
 	struct worker_options options; /* equal for all workers */
 };
 
@@ -132,7 +132,7 @@ int config_load_again(const struct config *of, struct config **ret_config,
 int config_load_text(const char *name, const char *text, size_t bytes, struct config **ret_config,
 		     struct config_errors *errors);
 
-/* Adds errors of the exports' files of a valid configuration, as far as stat() can tell; opens
+/* Adds errors of the exports' files of a valid configuration, by stat() alone; opens
  * nothing.  May block on a file system.  `errors` must be empty. */
 void config_check_paths(struct config *config, struct config_errors *errors);
 
@@ -152,7 +152,7 @@ void config_free(struct config *config);
 void config_errors_free(struct config_errors *errors);
 
 /* The effective configuration as an INI file that parses back to the same, each key with a comment
- * that says its origin and what a reload does with it. */
+ * that has its origin and the effect of a reload. */
 void config_dump(const struct config *config, FILE *to);
 
 /* The configuration as JSON:

@@ -1,4 +1,5 @@
-/* See config_run.h. */
+/* Converts the arguments of `nbserved --run` to the text of a configuration file.  See
+ * config_run.h. */
 #include "config_run.h"
 
 #include <ctype.h>

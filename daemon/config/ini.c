@@ -3,8 +3,8 @@
  * inih (r55 and later) accepts invalid input silently: it splits a line longer than its buffer into
  * two settings, cuts at a NUL byte, glues an indented line to the setting before it, accepts `[x]
  * junk` and `[]`, cuts a section's name after 49 bytes, puts the keys behind `[noclose` into the
- * section before, takes `=v` and `key: v`, and returns only its first error.  So our reader looks
- * at each line first and gives inih well-formed settings and empty lines, nothing else.  Sections
+ * section before, takes `=v` and `key: v`, and returns only its first error.  So our reader
+ * checks each line first and passes only well-formed settings and empty lines to inih.  Sections
  * are handled here for the sake of long names; inih splits settings and strips comments.
  *
  * <ini.h> is inih's: this folder is on the include path of tests, but not of this file. */

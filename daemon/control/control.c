@@ -199,7 +199,7 @@ static void reload(struct varlink_call *call, json_t *parameters)
 			json_pack("{s:s, s:o}", "message", answer.message, "errors", answer.lines));
 }
 
-/* For methods that were removed, one release long: says what to use instead. */
+/* Answers methods that were removed with what to use instead; to be deleted in the next release. */
 static void removed(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
@@ -500,7 +500,7 @@ static void list_connections(struct varlink_call *call, json_t *parameters)
  * opens files, which may take seconds.  One examination at a time: its report is the answer to all
  * calls that wait for it.  Main thread, except examination_thread() ---- */
 
-/* Time for an examination that was told to stop, when the daemon ends. */
+/* Time limit for a stopped examination, when the daemon ends. */
 #define EXAMINATION_END_NS ((uint64_t)2 * NS_PER_S)
 
 struct examination {

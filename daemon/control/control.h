@@ -33,8 +33,8 @@ struct control {
 int control_start(struct control *c, struct server *s, struct reason *reason);
 
 /* Ends all calls and removes the socket.  Outstanding answers of workers arrive later, by the
- * mailbox.  The thread of a Doctor is told to end.  Never waits for it; may be called twice, or
- * without control_start(). */
+ * mailbox.  Requests the thread of a Doctor to end, and does not wait for it; may be called twice,
+ * or without control_start(). */
 void control_stop(struct control *c);
 
 /* After control_stop(), when the mailbox has ended: waits for the thread of a Doctor.  False: it

@@ -102,7 +102,8 @@ struct failures {
 	unsigned optional;
 };
 
-/* Ends the line of a check, and says under a failure why, and how to fix it, both once. */
+/* Ends the line of a check.  Under a failure it prints the reason and the fix, unless an earlier
+ * check has printed the same. */
 static void end_line(struct failures *f, const json_t *item, const char *kind, FILE *to)
 {
 	const char *reason = text_of(item, "reason"), *fix = text_of(item, "fix"), *first;
@@ -254,7 +255,8 @@ static enum doctor_need locks_memory(const struct config *config)
 	return needed ? DOCTOR_NEEDED : DOCTOR_OPTIONAL;
 }
 
-/* With one CPU a load generator on this host takes the server's time, so throughput says little. */
+/* With one CPU a load generator on this host takes CPU time from the server, so throughput
+ * cannot be compared. */
 static void check_cpus(json_t *checks)
 {
 	char text[32];

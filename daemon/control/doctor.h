@@ -1,5 +1,5 @@
-/* Checks this host: kernel, io_uring and its features, limits; and for each listener and export of
- * a configuration, what it would get.  Each failed check says how to fix it. */
+/* Checks this host: kernel, io_uring and its features, limits; and the engine and features that
+ * each listener and export of a configuration would get.  Each failed check has a fix. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

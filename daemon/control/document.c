@@ -95,7 +95,7 @@ static bool is_wanted(const json_t *names, const char *name)
 
 /* ---- Listeners ---- */
 
-/* Workers of a listener: all, or one of them, of which a document tells as of a listener. */
+/* The workers of a listener that one element of `listeners` is about: all of them, or one. */
 struct part {
 	struct listener *listener;
 	unsigned first, count;

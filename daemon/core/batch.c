@@ -1,4 +1,4 @@
-/* When requests gather, and for how long.  See batch.h.
+/* Adapts how long a worker delays a turn so that more requests arrive.  See batch.h.
  *
  * A delay must not slow down clients that send one request at a time.  Such a client has nothing in
  * flight once it was answered, so no input can be waiting when its worker is about to sleep.  If
@@ -6,9 +6,9 @@
  * requests in flight than arrive in one turn: each of them takes two turns or more, and a delay of
  * one turn is at most half of its latency.
  *
- * So the engine looks for input now and then before it sleeps (batch_look()).  The delay grows with
- * each look that finds both conditions and shrinks with each that does not; while there is no delay
- * the looks become rare. */
+ * So every few turns, before it sleeps, the engine checks whether input is waiting, and calls
+ * batch_look().  The delay grows with each check that finds both conditions and shrinks with each
+ * that does not.  While there is no delay the checks become rare. */
 #include "batch.h"
 
 #include <sys/prctl.h>

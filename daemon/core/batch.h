@@ -12,9 +12,9 @@
 enum {
 	BATCH_AUTO_NS = 30 * 1000,  /* the longest that `batch-delay = auto` waits */
 	BATCH_FIRST_NS = 10 * 1000, /* the first delay; doubled each time it proves useful */
-	/* Turns between two looks (batch_look()) while requests gather. */
+	/* Turns between two checks for waiting input (batch_look()) while a delay is in force. */
 	BATCH_TURNS = 8,
-	/* Turns between two looks while they do not; each look that finds nothing doubles them. */
+	/* The same while no delay is in force; each check that finds no input doubles it. */
 	BATCH_IDLE_TURNS = 64,
 	BATCH_IDLE_TURNS_MAX = 1024,
 	BATCH_COMPLETIONS = 64, /* number of completions that ends a delay early, on a ring */

@@ -88,9 +88,9 @@ struct conn_wait {
 	 * first; 0: it has never waited. */
 	uint64_t place;
 	uint64_t place_in; /* bytes_in when it was given that place */
-	uint64_t moved;    /* conn_moved() when worker_check_pressure() last looked */
+	uint64_t moved;    /* conn_moved() at the last worker_check_pressure() */
 	uint8_t queue;     /* enum wait_kind: the queue that it is in */
-	/* Successive looks of worker_check_pressure() in which the peer had taken no output. */
+	/* Successive calls of worker_check_pressure() in which the peer had taken no output. */
 	uint8_t stalled;
 };
 

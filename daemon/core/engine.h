@@ -63,7 +63,7 @@ struct engine_clients {
 	void (*verified)(struct conn *c);
 };
 
-/* For an engine that reaches its clients' memory, and lends them its own: see remote.h. */
+/* For an engine with one-sided operations (RDMA reads and writes), by both sides: see remote.h. */
 struct engine_remote {
 	/* The engine uses the request until it calls remote_finish(). */
 	void (*submit)(struct remote *remote);
@@ -169,8 +169,8 @@ struct engine {
 	/* Updates the counters of events that only the kernel counts, such as drops.  Optional. */
 	void (*flush_counters)(struct worker *w);
 
-	/* NULL: its connections are sockets, whose addresses
-	 * getpeername() and getsockname() tell. */
+	/* NULL: its connections are sockets, whose addresses getpeername() and getsockname()
+	 * return. */
 	const struct engine_clients *clients;
 
 	/* One-sided operations, see remote.h.  NULL: none. */

@@ -1,4 +1,4 @@
-/* What engines may use of the host, each with a name that users see. */
+/* Optional features of the kernel or a device that engines use, each with a name that users see. */
 #pragma once
 #include <assert.h>
 #include <stdbool.h>

@@ -49,7 +49,7 @@ struct key {
 	const char *form;
 };
 
-/* What check() of a table of an engine looks at. */
+/* The input of check() of an engine's key table. */
 struct key_check {
 	const struct worker_options *options; /* the listener's; options_of() finds the struct */
 	const struct engine *engine;          /* as it was chosen; NULL: auto */

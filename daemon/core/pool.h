@@ -16,9 +16,9 @@ struct chunk {
 	uint32_t id;   /* index in the pool; with CHUNK_OF_AREA: in the engine's area */
 };
 
-/* The chunk is no chunk of the pool but a page that an engine lends out.  The engine holds a
- * reference of it as long as a view does, so that no view is alone in it: nothing is written behind
- * one, and chunk_put() never returns it to the pool. */
+/* The chunk is not of the pool: it is a page of the engine's receive area.  The engine holds a
+ * reference as long as a view does, so `refs` is never 1 while a view exists.  So nothing is
+ * appended behind a view, and chunk_put() never returns the page to the pool. */
 #define CHUNK_OF_AREA (1U << 31)
 
 struct view {

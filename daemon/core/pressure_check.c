@@ -126,7 +126,7 @@ static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 
 		c->wait.stalled = stalls ? (uint8_t)(c->wait.stalled + 1) : 0;
 		c->wait.moved = conn_moved(c);
-		conn_drop_grant(c); /* it has not used its grant since the last look */
+		conn_drop_grant(c); /* it has not used its grant since the last check */
 		if ((c->flags & CONN_UNREAD) && !pressure_look_unread(c))
 			pressure_update_wait(c);
 		if (c->wait.stalled >= WORKER_PATIENCE ||

@@ -1,5 +1,5 @@
-/* One-sided operations: a service reads and writes its client's memory, or lends the client memory
- * to read and write.  Only on engines with engine->remote; worker's thread only.
+/* One-sided operations (RDMA): a service reads and writes its client's memory, or gives the client
+ * access to memory of the worker.  Only on engines with engine->remote; worker's thread only.
  *
  * Operations take effect in the order of submission: when a message that was put into c->tx after
  * remote_submit() arrives, the client's memory already holds the data written. */

@@ -37,7 +37,7 @@ enum service_flag {
 	/* Its clients send without waiting for answers, so engine rdma posts as
 	 * many receives as it can. */
 	SERVICE_ONE_WAY = 1 << 6,
-	/* It reads and writes its client's memory, or lends it some: see remote.h. */
+	/* It uses one-sided operations, by either side: see remote.h. */
 	SERVICE_REMOTE = 1 << 7,
 	/* The connections of a client share state without locks, so all connections from an address
 	 * go to the same worker. */
@@ -45,7 +45,8 @@ enum service_flag {
 	/* Its open() wants the client's address (w->accept.arrival), which costs no
 	 * system call while accepting. */
 	SERVICE_WANTS_ADDRESS = 1 << 9,
-	/* It lends clients memory (remote_region()), of `region-size` bytes at most. */
+	/* Its clients may access memory of the worker (remote_region()), `region-size` bytes at
+	   most. */
 	SERVICE_LENDS = 1 << 10,
 	/* It serves the listener's `exports`: w->mounts has one at least. */
 	SERVICE_EXPORTS = 1 << 11,
@@ -126,7 +127,7 @@ struct service {
 	void (*listens)(void *shared, const struct service *service,
 			const struct service_place *place);
 
-	/* All has been told by listens() that changes at once, as by a reload.  Main thread.
+	/* Called after the last listens() of a start, a reload, a drain or a resume.  Main thread.
 	 * Optional. */
 	void (*settle)(void);
 

@@ -146,7 +146,7 @@ static void add_place_locked(struct sessions *all, const struct place *place)
 		return;
 	list = realloc(all->places, (all->place_count + 1) * sizeof(*list));
 	if (!list)
-		return; /* without this place the clients are told that there is no UDP listener */
+		return; /* clients then get the error that there is no UDP listener */
 	if (all->place_count == 0) {
 		all->next = with_places;
 		with_places = all;
@@ -223,10 +223,10 @@ void session_twin_missing(const struct conn *c)
 	static struct log_limit limit;
 
 	if (log_limited(&limit))
-		log_listener(
-			LOG_NOTICE, c->worker->listener,
-			"a client asks for a test over UDP: no listener with `transport = udp`, `service = %s` and this address and port serves here",
-			c->worker->service->name);
+		log_listener(LOG_NOTICE, c->worker->listener,
+			     "a client asks for a test over UDP: no listener with `transport = "
+			     "udp`, `service = %s` and this address and port serves here",
+			     c->worker->service->name);
 }
 
 void sessions_lock(struct sessions *sessions)

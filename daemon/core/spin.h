@@ -2,10 +2,9 @@
  * SPIN_AUTO_NS as long as it has credit.
  *
  * A wait is what a worker does between two turns: it spins, then sleeps.  With `auto` a wait
- * that ended while the worker spun earns credit, 1/SPIN_PAID of its length.  A spin in vain,
- * after which the worker had to sleep, uses up credit, as much as it lasted.  So clients
- * that send again at once keep the worker awake, and spins in vain take a small part of the
- * time that useful ones take.
+ * that ended while the worker spun earns credit, 1/SPIN_PAID of its length.  A spin that
+ * found no input costs as much credit as it lasted.  So clients that send again at once keep
+ * the worker awake, and useless spins take a small part of the time of useful ones.
  *
  * A worker without credit sleeps at once.  It would never spin again if only spins earned credit,
  * so a short sleep earns 1/SPIN_TRY of its length: had the worker spun, that wait might have ended
@@ -37,5 +36,5 @@ void spin_init(struct spin *s, uint64_t busy_poll_ns);
 
 /* A wait begins.  How long to spin; 0: sleep at once. */
 uint64_t spin_begin(struct spin *s, uint64_t now_ns);
-/* The wait is over.  True: the worker has spun in vain. */
+/* The wait is over.  True: the worker spun and found no input. */
 bool spin_end(struct spin *s, uint64_t now_ns);

@@ -206,7 +206,7 @@ struct store {
 
 /* Is io a direct write with FUA?  Only such a write uses RWF_DSYNC: the device then reports an
  * error for each write.  Writes through the page cache are followed by a shared flush instead,
- * since the kernel tells only one of those in flight together that write-back failed. */
+ * since the kernel reports a failed write-back to only one of the writes in flight. */
 static inline bool io_is_dsync(const struct io *io)
 {
 	return (io->flags & IO_FUA) && io->kind == IO_write && io->mount->export->options->direct;

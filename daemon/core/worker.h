@@ -46,12 +46,11 @@ enum {
 /* Silence after which a connectionless engine forgets a client, if `idle-timeout` is 0. */
 #define WORKER_FORGET_NS ((uint64_t)60 * NS_PER_S)
 
-/* While connections wait for chunks, the worker looks every WORKER_CHECK_NS at those that hold
+/* While connections wait for chunks, every WORKER_CHECK_NS the worker checks those that hold
  * chunks, and has them give back what they can.  It closes a connection whose peer took no output
- * during WORKER_PATIENCE looks.  WORKER_PATIENCE_STUCK looks are enough if meanwhile no connection
- * was served that waits for chunks alone, and if the one to be closed was inactive for
- * WORKER_STALL_NS: an honest peer may stall for less.  doc/internals/engines.md, "Waiting for
- * memory". */
+ * during WORKER_PATIENCE checks.  WORKER_PATIENCE_STUCK checks are enough under two conditions: no
+ * connection that waits for chunks alone was served meanwhile, and the one to be closed was
+ * inactive for WORKER_STALL_NS.  doc/internals/engines.md, "Waiting for memory". */
 #define WORKER_CHECK_NS ((uint64_t)100 * NS_PER_MS)
 enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 #define WORKER_STALL_NS ((uint64_t)NS_PER_S)
@@ -69,8 +68,8 @@ struct worker_owner {
 	void (*paused)(struct worker *w, int error);
 	/* The worker drains and has closed its listening sockets: no new connection can arrive at
 	 * it any more, and the kernel now wakes other workers for connections in a shared queue.
-	 * A connectionless one reads no socket any more that was handed to another worker; it says
-	 * so once for each request to drain, as more may be handed over while it drains. */
+	 * A connectionless worker reads no socket any more that was handed to another worker.  It
+	 * calls this once for each REQUEST_DRAIN, as more sockets may be handed over meanwhile. */
 	void (*accept_ended)(struct worker *w);
 	/* After accept_ended(), when no connection is left. */
 	void (*drained)(struct worker *w);
@@ -104,19 +103,19 @@ struct worker_socket {
  * BEHIND: it waits for its own peer to take output as well. */
 enum wait_kind { WAIT_SERVICE, WAIT_SERVICE_BEHIND, WAIT_INPUT, WAIT_INPUT_BEHIND, WAIT_KINDS };
 
-/* See batch.h. */
+/* The delay by which requests gather: see batch.h. */
 struct batching {
 	bool on;           /* requests of this worker may gather */
-	uint32_t turns;    /* turns until the next look */
-	uint32_t patience; /* turns between looks while there is no delay */
-	uint32_t most;     /* requests that one connection brought in a turn since the last look */
+	uint32_t turns;    /* turns until the next check for waiting input */
+	uint32_t patience; /* turns between checks while there is no delay */
+	uint32_t most;     /* most requests of one connection in a turn since the last check */
 	/* Requests since the last turn that could wait for others; large
 	 * ones count more (BATCH_WORK) */
 	uint64_t arrived;
 	uint64_t delay_ns, max_ns; /* the delay in force, and its maximum */
 };
 
-/* See bulk_share(). */
+/* How busy bulk receivers share a turn: see bulk_share(). */
 struct bulk_queue {
 	uint64_t turn;  /* the last turn in which a busy bulk receiver had input */
 	unsigned count; /* how many receivers had input in that turn */
@@ -186,9 +185,9 @@ struct worker_turn {
 	/* CLOCK_MONOTONIC after wait() of this turn: exact if the turn is sampled or timers are
 	 * armed, else of the coarse clock. */
 	uint64_t now_ns;
-	/* The time before wait() of this turn: what had arrived by then has been seen.  A client is
-	 * silent as long as this says: by now_ns it is, too, if the process was stopped while its
-	 * request waited in the socket. */
+	/* The time before wait() of this turn: all input that had arrived by then was received.
+	 * Idle timeouts compare with it instead of now_ns.  Otherwise a process that was stopped
+	 * (SIGSTOP) would close a client whose request waited in the socket. */
 	uint64_t seen_ns;
 	int sample_wait; /* turns until the next one is sampled */
 	uint32_t sample_random;
@@ -238,12 +237,12 @@ struct worker_pressure {
 	uint32_t granted;     /* chunks reserved for connections with CONN_GRANTED */
 	/* Lowest place of a connection that waits for the pool alone; 0: none. */
 	uint64_t first;
-	uint64_t look_ns; /* time of the next look at connections that hold chunks */
-	/* A connection that waited for the pool alone was served since the last look. */
+	uint64_t look_ns; /* time of the next check of connections that hold chunks */
+	/* A connection that waited for the pool alone was served since the last check. */
 	bool moves;
-	unsigned stuck;        /* successive looks in which no such connection was served */
+	unsigned stuck;        /* successive checks in which no such connection was served */
 	struct chunk *reserve; /* the chunk of which conn_reserve() gives parts; NULL: none */
-	struct timer timer;    /* for the next look; armed while connections wait */
+	struct timer timer;    /* for the next check; armed while connections wait */
 };
 
 /* The engine: pages of its own that it receives into instead of the pool.  All 0: it has none. */
@@ -275,7 +274,7 @@ struct worker_accept {
 	unsigned count;
 	/* Addresses of the connection that is being opened; NULL: none is. */
 	const struct arrival *arrival;
-	bool paused; /* owner->paused() was told an error */
+	bool paused; /* owner->paused() was called with an error */
 	/* owner->accept_ended() was called by a connectionless worker, which may go on reading
 	 * sockets that it has not handed to another one. */
 	bool left;
@@ -423,7 +422,7 @@ static inline void worker_fd_freed(struct worker *w)
  * watchdog regards a worker that makes no progress as hung, not as asleep. */
 static inline void worker_awake(struct worker *w)
 {
-	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog looks at both */
+	stat_always_add(w->stats.turns, 1); /* before idle ends: the watchdog reads both */
 	atomic_store_explicit(&w->idle, false, memory_order_release);
 }
 

@@ -21,7 +21,7 @@ struct worker_options {
 	uint64_t features_off; /* bits of enum engine_feature, within engine_features_optional */
 	bool datagrams;        /* the transport has datagrams only */
 	uint64_t peers_max;    /* clients that the worker may have; 0: no limit */
-	uint64_t region_size;  /* bytes, maximum that a service lends to a connection */
+	uint64_t region_size;  /* bytes, maximum of memory that a client may access by RDMA */
 	cpu_set_t cpus;        /* empty: wherever the process may run */
 	/* The keys of all services and engines, also of those that the listener does not use: a
 	 * store's ring has the options of rings.  Unused ones are the last. */

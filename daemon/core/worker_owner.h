@@ -1,5 +1,5 @@
 /* The owner's side of a worker: its start, requests to it, its end, lists of its connections.
- * Called on the owner's thread; what the worker tells its owner is struct worker_owner. */
+ * Called on the owner's thread; the worker calls its owner through struct worker_owner. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
  * reason).  -ETIMEDOUT: neither happened until end_ns (CLOCK_MONOTONIC); the thread still runs, so
  * call this again, or stop the worker like one that has started. */
 int worker_await_started(struct worker *w, uint64_t end_ns, struct reason *reason);
-/* CPU time of the thread, which tells whether it works or waits; 0: it has ended. */
+/* CPU time of the thread, by which the owner distinguishes work from a wait; 0: it has ended. */
 uint64_t worker_cpu_ns(const struct worker *w);
 /* worker_start() and worker_await_started(), within WORKER_START_NS. */
 int worker_start_and_wait(struct worker *w, const struct worker_socket *sockets, unsigned count,

@@ -84,7 +84,7 @@ no_engine:
 
 /* Runs turns after a stop until the last operation in flight has completed; operations that take
  * longer than two seconds are abandoned.  Arms a timer so that each turn returns within a
- * millisecond to look at the clock. */
+ * millisecond to read the clock. */
 static void worker_close_all(struct worker *w)
 {
 	uint64_t give_up_ns = clock_ns() + 2 * (uint64_t)NS_PER_S;

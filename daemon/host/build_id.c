@@ -40,7 +40,7 @@ static bool find_in_notes(const char *at, size_t bytes, char *text, size_t room)
 /* The first object is the program itself. */
 static int on_object(struct dl_phdr_info *info, size_t size, void *context)
 {
-	/* The loader tells only a number.  NOLINTNEXTLINE(*-no-int-to-ptr) */
+	/* dlpi_addr is an integer.  NOLINTNEXTLINE(*-no-int-to-ptr) */
 	const char *base = (const char *)info->dlpi_addr;
 	char *text = context;
 

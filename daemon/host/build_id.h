@@ -1,4 +1,4 @@
-/* Which build this program is. */
+/* The build ID (ELF note) of the running program. */
 #pragma once
 
 /* The build ID that the linker made, in hexadecimal; "": it made none. */

@@ -1,4 +1,4 @@
-/* See cpus_usable.h. */
+/* CPUs that a process may use, by its affinity and cpu.max of cgroup v2.  See cpus_usable.h. */
 #include "cpus_usable.h"
 
 #include <limits.h>

@@ -1,8 +1,8 @@
-/* How many CPUs there are to use. */
+/* The number of CPUs that a process may use, by its affinity and its control groups. */
 #pragma once
 
-/* How many CPUs the calling thread may use: those it may run on, but no more than the time that
- * its control groups grant (cpu.max, cgroup v2), rounded up.  At least 1. */
+/* The number of CPUs in the affinity mask of the calling thread, limited by the CPU time that its
+ * control groups grant (cpu.max of cgroup v2), rounded up.  At least 1. */
 unsigned cpus_usable(void);
 
 /* The CPUs' worth of time that control groups grant, rounded up: `groups` is as

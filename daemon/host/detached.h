@@ -22,6 +22,6 @@ struct detached_call {
 
 /* Starts the thread; the caller has set run and left.  0, or -errno, and the caller keeps e. */
 int detached_start(struct detached_call *e);
-/* Waits until end_ns (CLOCK_MONOTONIC), feeding the watchdog.  True: run() has returned, and the
- * caller owns e again.  False: it has not, and e now belongs to the abandoned thread. */
+/* Waits until end_ns (CLOCK_MONOTONIC); meanwhile it sends WATCHDOG=1.  True: run() has returned,
+ * and the caller owns e again.  False: it has not, and e now belongs to the abandoned thread. */
 bool detached_await(struct detached_call *e, uint64_t end_ns);

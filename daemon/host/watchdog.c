@@ -1,4 +1,5 @@
-/* The service manager's watchdog: fed only while every worker is alive.  See watchdog.h. */
+/* The service manager's watchdog: WATCHDOG=1 is sent only while every worker is alive.  See
+ * watchdog.h. */
 #include "watchdog.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ static struct watchdog {
 	void *context;
 	uint64_t interval_ns;
 	uint64_t due_ns;
-	pthread_t thread; /* the main one: waits of others feed nothing */
+	pthread_t thread; /* the main one; other threads send no WATCHDOG=1 */
 } watchdog;
 
 static void watchdog_ping(void)
@@ -46,8 +47,8 @@ static int watchdog_tick(sd_event_source *source, uint64_t usec, void *context)
 	uint64_t now;
 
 	(void)usec, (void)context;
-	/* Feeds the watchdog only if it is due: a long wait may have fed it just now, and then the
-	 * workers need time for a turn before they are looked at again. */
+	/* A long wait may have sent WATCHDOG=1 just now.  The workers then need time for a turn
+	 * before they are checked again, so this sends it only if it is due. */
 	watchdog_slice(UINT64_MAX);
 	now = clock_ns();
 	sd_event_source_set_time_relative(

@@ -65,8 +65,6 @@ struct ring {
 	struct ring_zcrx *zcrx; /* NULL: all completions have 16 bytes */
 };
 
-/* The memory of a ring may be mapped at the address of another thread's ring that has ended.  The
- * kernel orders the two, which ThreadSanitizer cannot see: these functions tell it. */
 /* Sanitized builds make checks that cost system calls. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { RING_CHECKS = true };
@@ -74,6 +72,8 @@ enum { RING_CHECKS = true };
 enum { RING_CHECKS = false };
 #endif
 
+/* The memory of a ring may be mapped at the address of another thread's ring that has ended.  The
+ * kernel orders the two, which ThreadSanitizer cannot see: these functions report the order. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);

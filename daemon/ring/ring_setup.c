@@ -62,7 +62,7 @@ pid_t ring_kernel_tid(void)
 	for (unsigned i = 0; i < ATTEMPTS && !number; i++) {
 		number = ring_maker();
 		if (number && number != ring_maker())
-			number = 0; /* one of them was a ring's thread's */
+			number = 0; /* one of the two was the number of the ring's own thread */
 	}
 	sched_setaffinity(0, sizeof(before), &before);
 	return number;
@@ -335,7 +335,8 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 	int rc = -EINVAL;
 
 	*r = (struct ring){ .worker = w, .sqpoll = o->sqpoll };
-	/* Not for all: the rings that tell it in a PID namespace have threads, which end late. */
+	/* In a PID namespace ring_kernel_tid() makes rings with threads, which end late.  So it is
+	 * called there only if SQPOLL needs it. */
 	if (!w->thread.kernel_tid && (o->sqpoll || process_has_kernel_tids()))
 		w->thread.kernel_tid = ring_kernel_tid();
 	if (uses & RING_ZERO_COPY) {

@@ -1,5 +1,5 @@
 /* Sockets from and for the service manager (sd_listen_fds(3), FDSTORE= of sd_notify(3)).  The names
- * of stored sockets tell the next process their listener and address: socket_name.h.  Owns the
+ * of stored sockets hold their listener and address, for the next process: socket_name.h.  Owns the
  * passed descriptors until a listener takes them.  Main thread.  See fdstore.h. */
 #include "fdstore.h"
 
@@ -28,7 +28,7 @@ enum {
 /* ---- Sockets passed to us ---- */
 
 /* The file of a stored Unix socket, if this daemon made it: the name of the socket
- * tells its device and inode. */
+ * holds its device and inode. */
 struct unix_socket fdstore_file(const struct fdstore_socket *s)
 {
 	struct unix_socket file = { .fd = -1 };
@@ -72,7 +72,7 @@ static const char *fdstore_refuse(struct fdstore_socket *s)
 	    (s->sa.ss_family != AF_INET && s->sa.ss_family != AF_INET6 &&
 	     (s->sa.ss_family != AF_UNIX || type != SOCK_STREAM)))
 		return "is of an unknown family";
-	if (sockaddr_is_multicast(&s->sa)) /* the kernel does not tell the interface */
+	if (sockaddr_is_multicast(&s->sa)) /* getsockname() does not return the interface */
 		sockaddr_set_interface(&s->sa, sockaddr_interface(&s->name.wanted));
 	return has_file(s) ? NULL : "has lost its file";
 }
@@ -230,7 +230,8 @@ int fdstore_take(struct fdstore_socket *s, const struct socket_name *wants)
 	return fd;
 }
 
-/* The listener that took s is `optional` and cannot serve: its clients would wait in vain. */
+/* The listener that took s is `optional` and cannot serve, so nobody accepts
+ * its clients. */
 static bool fdstore_is_unserved(const struct listeners *all, const struct fdstore_socket *s)
 {
 	for (unsigned i = 0; i < all->count; i++)

@@ -93,7 +93,7 @@ static void listener_log_stuck(const struct listener *l, unsigned index)
 		     index, w->thread.tid, why, getpid());
 }
 
-/* Waits in slices, each of which feeds the watchdog if it is due. */
+/* Waits in slices, and sends WATCHDOG=1 between them if it is due. */
 bool listener_await_stopped(struct listener *l, uint64_t end_ns)
 {
 	bool ended = true;
@@ -312,7 +312,7 @@ void listener_drain(struct listener *l, uint64_t deadline_ns)
 
 void listener_leave_given(struct listener *l, uint64_t end_ns)
 {
-	/* First what the workers said when the drain began. */
+	/* First the workers' answers to the request that began the drain. */
 	listener_await_accept_ended(l, end_ns);
 	l->accept_ended_count = 0;
 	for (unsigned i = 0; i < l->worker_count; i++)

@@ -122,9 +122,9 @@ void listener_change(struct listener *l, const struct listener_config *config);
 /* Stops accepting; returns at once.  Connections may finish until deadline_ns (CLOCK_MONOTONIC) and
  * are closed then; when all have ended, the listener is drained. */
 void listener_drain(struct listener *l, uint64_t deadline_ns);
-/* To be called when more sockets of datagrams of a listener that drains have been handed over: its
- * workers are to read these no more, which listener_await_accept_ended() then waits for.  Waits
- * itself, until end_ns at most, for what they had to say before. */
+/* To be called when more UDP sockets of a draining listener have been handed over.  Requests its
+ * workers to read these no more, for which listener_await_accept_ended() then waits.  Waits itself,
+ * until end_ns at most, for their answers to the earlier request. */
 void listener_leave_given(struct listener *l, uint64_t end_ns);
 /* Waits until all workers of a draining listener have stopped accepting, or until end_ns. */
 void listener_await_accept_ended(struct listener *l, uint64_t end_ns);

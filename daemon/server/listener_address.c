@@ -1,4 +1,4 @@
-/* See listener_address.h. */
+/* The addresses of a listener and the sockets of each.  See listener_address.h. */
 #include "listener_address.h"
 
 #include <stdlib.h>

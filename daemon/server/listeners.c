@@ -123,7 +123,7 @@ void listeners_accept_ended(struct listeners *all)
 }
 
 /* Requests all to stop before it waits for the first, so that they end at the same time.  The
- * watchdog is fed while this waits: see listener_await_stopped(). */
+ * wait sends WATCHDOG=1: see listener_await_stopped(). */
 bool listeners_stop(struct listeners *all)
 {
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
@@ -142,8 +142,8 @@ bool listeners_stop(struct listeners *all)
 
 void listeners_free(struct listeners *all)
 {
-	/* Freeing may wait for an export to close, which feeds the watchdog, which looks at all
-	 * listeners of the list: so each is taken off the list first. */
+	/* Freeing may wait for an export to close.  That wait calls listeners_are_alive(), which
+	 * reads all listeners of the list, so each is taken off the list first. */
 	while (all->count)
 		listener_free(all->list[--all->count]);
 	while (all->leaving) {

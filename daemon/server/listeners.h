@@ -41,7 +41,7 @@ void listeners_begin(struct listeners *all, const struct config *next);
 /* NULL: no listener has this name. */
 struct listener *listeners_find(const struct listeners *all, const char *name);
 
-/* To be called after a change of what serves: tells the services that it is complete. */
+/* To be called when a start, reload, drain or resume is complete: calls service->settle(). */
 void listeners_settle(const struct listeners *all);
 
 /* Does a listener serve or still drain? */

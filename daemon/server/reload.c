@@ -550,8 +550,8 @@ enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_ans
 		log_warning("reload: refused: %s", answer->message);
 		return outcome;
 	}
-	/* systemd (Type=notify-reload) requires MONOTONIC_USEC, to tell this reload from an earlier
-	 * one, and waits for the READY=1 of remember(). */
+	/* systemd (Type=notify-reload) requires MONOTONIC_USEC, to distinguish this reload from an
+	 * earlier one, and waits for the READY=1 of remember(). */
 	if (!dry_run)
 		notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
 		       (unsigned long long)(clock_ns() / NS_PER_US));
