@@ -90,7 +90,7 @@ static void stop(const json_t *parameters)
 	raise(number);
 }
 
-static void hear(struct run *r, const char *text, size_t bytes)
+static void take_call(struct run *r, const char *text, size_t bytes)
 {
 	struct varlink_request call;
 
@@ -120,7 +120,7 @@ static void listen_to(struct run *r)
 	int rc;
 
 	while ((rc = varlink_reader_next(r->reader, &text, &bytes)) == 1)
-		hear(r, text, bytes);
+		take_call(r, text, bytes);
 	if (rc < 0)
 		peer_is_gone(r);
 	if (r->silent || poll(&input, 1, 0) <= 0)

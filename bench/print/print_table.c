@@ -270,7 +270,7 @@ void print_hosts(struct output *out, const struct result *r)
 
 /* ---- Sentences ---- */
 
-/* Frees the text, of one of several groups; NULL: there is nothing to say.  title NULL: of all. */
+/* Prints and frees the text, unless it is NULL.  title: of its group; NULL: of all groups. */
 static void say(struct output *out, enum style style, const char *title, char *text)
 {
 	if (text)
@@ -414,7 +414,7 @@ static void print_limits(struct output *out, const struct limits *l)
 			       counts[GATE_NOT_COMPARABLE]);
 }
 
-/* Of --against, or of pairs: how many got worse, better, neither. */
+/* Prints how many rows are worse, better or neither, by --against or by pairs. */
 static void print_summary(struct output *out, const struct result *r, bool of_pairs)
 {
 	unsigned counts[GATES] = { 0 }, all = 0, less = 0, other = 0;

@@ -70,7 +70,7 @@ static const char page_style[] =
 	"tr>:first-child{position:sticky;left:0;background:var(--page)}\n"
 	".good{color:var(--s2)}.bad{color:var(--s1)}p.bad{color:inherit}\n"
 	".conditions td{white-space:normal;overflow-wrap:anywhere}\n"
-	/* What is said of the table is said above. */
+	/* The first table has the same warnings and sentences already. */
 	"details p{display:none}\n"
 	"dl{display:grid;grid-template-columns:minmax(8em,max-content) 1fr;gap:2px 16px;margin:0 0 "
 	"12px}dd{margin:0;overflow-wrap:anywhere}\n"

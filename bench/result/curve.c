@@ -40,7 +40,7 @@ bool curve_has_both(const struct result_group *a, const struct result_group *b)
 	       !strcmp(label_of(a), label_of(b));
 }
 
-/* Of a curve: the load and the values of the other placeholders. */
+/* The title of a curve: its load, and the values of the other placeholders. */
 static char *title_of(const struct result_group *g)
 {
 	const char *between = *label_of(g) ? ", " : "", *name;

@@ -27,7 +27,7 @@ static const struct {
 	{ "trip99", { .figure = FIGURE_TRIP99, .judged = JUDGED_COUNT } },
 };
 
-/* What is measured, by a part of the figure's name, and its units in that of JSON. */
+/* The units of a limit, by a part of the figure's name; scale: from the unit to that of JSON. */
 static const struct kind {
 	const char *part, *expected;
 	struct {
@@ -44,7 +44,7 @@ static const struct kind {
 	  { { "", 1 }, { "k", 1e3 }, { "M", 1e6 }, { "G", 1e9 } } },
 };
 
-/* With the error. */
+/* False: there is no such figure, and the error says which there are. */
 static bool find_figure(const char *name, struct limit *l, char error[LIMIT_ERROR_BYTES])
 {
 	snprintf(error, LIMIT_ERROR_BYTES, "there is no figure '%.40s'; there are", name);

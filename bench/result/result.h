@@ -107,8 +107,8 @@ struct result_group {
 	unsigned count;
 };
 
-/* A sentence's content: a difference of a figure that is decided, of one engine in one or more
- * groups. */
+/* A decided difference of a figure, of one engine in one or more groups; a sentence is made of
+ * it. */
 struct finding {
 	enum judged what;
 	enum verdict_is is;
@@ -179,7 +179,7 @@ struct result_options {
 struct result *result_new(const struct measures *m, const struct result_options *options);
 void result_free(struct result *r);
 
-/* Goes through the rows of all groups, from { 0 } on; false: there are no more. */
+/* Steps through the rows of all groups; *at begins as { 0 }.  False: there are no more. */
 struct result_at {
 	struct result_group *group;
 	struct result_row *row;

@@ -145,7 +145,7 @@ static unsigned failed(const struct result_at *at, unsigned *ret_all)
 	return at->row->failed;
 }
 
-/* Those that are judged, if that is not nearly all. */
+/* Its judged visits, if they are less than nine tenths of all; else 0. */
 static unsigned judged(const struct result_at *at, unsigned *ret_all)
 {
 	unsigned rounds = at->row->verdicts[JUDGED_COST].rounds;
@@ -238,7 +238,7 @@ static char *holes(const struct result *r)
 	return text;
 }
 
-/* Those of all rows whose other hosts were not: else the generator as a whole was. */
+/* Names hosts that were at their limit in rows whose other hosts were not. */
 static char *limited_hosts(const struct result *r)
 {
 	json_t *hosts = json_array();

@@ -138,7 +138,7 @@ static void count_up(json_t *all, char *key, const struct measure *row)
 	free(key);
 }
 
-/* Leaves the operations of each load that are in rows, and names the others. */
+/* Removes operations that are less than 2 % of their load, and adds their names to `minor`. */
 static void drop_minor(json_t *loads, json_t *minor)
 {
 	json_t *counts, *count;
@@ -190,7 +190,7 @@ static json_t *joined_name(const json_t *of_load, json_t *of_listener)
 	return made;
 }
 
-/* Names the row, which is the first one of its visit that counts. */
+/* Names the row, the first of its visit that counts, by all operations of the visit that count. */
 static void name_joined(struct measure *row, const json_t *of_load, const json_t *listeners)
 {
 	char *key = listener_key(row);
@@ -205,8 +205,8 @@ static void name_joined(struct measure *row, const json_t *of_load, const json_t
 	free(key);
 }
 
-/* The rows of a visit stand together.  Leaves the first one whose operation counts; one whose
- * operations are all rare, or never done, stays as it is. */
+/* Joins the rows of each visit, which stand together, into the first one whose operation counts.
+ * If all its operations are rare, or none was done, the visit keeps its first row. */
 static void join_operations(struct measures *m)
 {
 	json_t *loads = json_object(), *listeners = json_object();
@@ -253,7 +253,7 @@ static void add_visit(struct measure *row, struct measure *visit)
 	row->visits[row->visit_count++] = visit;
 }
 
-/* A row for the sum of the visits to come, of which `visit` is the first. */
+/* Adds a row for the sum of several visits, of which `visit` is the first. */
 static struct measure *add_sum(struct measures *to, const struct measure *visit)
 {
 	struct measure *row = measures_add(to);

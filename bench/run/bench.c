@@ -243,7 +243,7 @@ static int unknown_word(const struct ctl *ctl, const char *word)
 			 suggest_hint(&near));
 }
 
-/* How to get each of them. */
+/* Prints how to install each generator of the word. */
 static int not_installed(const struct bench *b)
 {
 	ctl_warn("%s: it needs one of these generators:", b->word);

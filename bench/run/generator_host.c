@@ -172,7 +172,7 @@ static void put_rest(const char *host, struct kept *line, FILE *to)
 		put_line(host, line, to);
 }
 
-/* errors: of its stderr. */
+/* Keeps output of the command, and shows it.  errors: it is of stderr. */
 static void far_output_add(struct far_output *o, bool errors, const char *text)
 {
 	FILE *to = errors ? stderr : stdout;
@@ -187,7 +187,7 @@ static void far_output_add(struct far_output *o, bool errors, const char *text)
 	fflush(to);
 }
 
-/* There will be no more. */
+/* Shows the last lines, which have no newline; no output follows. */
 static void far_output_end(struct far_output *o)
 {
 	put_rest(o->host, &o->line[false], stdout);

@@ -253,7 +253,7 @@ static int run_generator(struct visit *v, char **const *commands, struct sampler
 	return rc == CTL_DONE ? sampler->failed : rc;
 }
 
-/* What a program that is no known generator has printed of its visit. */
+/* Prints the output of one visit of a COMMAND that is no known generator. */
 static void show_output(const struct visit *v, const char *listener, const char *output)
 {
 	if (v->ctl->values[VALUE_QUIET] || v->ctl->out.json || !output || !*output)
@@ -473,8 +473,8 @@ static int units_round(struct visit *v, struct targets *t, int *ret_status)
 	return rc;
 }
 
-/* So many rounds cannot decide the limit if a percentile has too few samples. */
-static void tell_hopeless(const struct visit *v, const struct limit *limit, unsigned rounds)
+/* Warns if a percentile will have too few samples in these rounds to decide the limit. */
+static void warn_of_few_samples(const struct visit *v, const struct limit *limit, unsigned rounds)
 {
 	double needed = limit->samples * (double)result_least_rounds(1);
 
@@ -499,7 +499,7 @@ static bool enough(struct visit *v)
 	/* The first round has told how many samples a visit has, and rounds_enough() how many
 	 * rounds there will be. */
 	for (unsigned i = 0; v->round == 1 && i < v->c->limit_count; i++)
-		tell_hopeless(v, &v->c->limit_list[i], rounds_expected(v->rounds));
+		warn_of_few_samples(v, &v->c->limit_list[i], rounds_expected(v->rounds));
 	return enough;
 }
 

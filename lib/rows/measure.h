@@ -78,7 +78,7 @@ struct measure {
 	const char *pair;
 	const json_t *features, *stores; /* arrays of names, or NULL */
 	const json_t *tls;               /* its library and cipher; NULL: without tls */
-	bool joined; /* the operation is all that count of its visit: see measures_merge() */
+	bool joined; /* its operation names all that count in its visit: see measures_merge() */
 	bool batch;  /* an operation is a batch (what one receive or send moved), not a request */
 	uint64_t interval_ns;
 	uint64_t count, errors;  /* of this operation */
