@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import struct
 import threading
 
@@ -194,6 +195,18 @@ def test_hosts_that_watch_the_log_are_told_when_it_changes(start_daemon, tmp_pat
     assert b.wait(events.pop(b))[1] == CHANGED and discover(daemon, "b") == (first[0] + 3, found)
     for queue in (a, b):
         queue.socket.close()
+
+
+def test_a_daemon_that_stops_leaves_its_ports_in_the_log(start_daemon, tmp_path):
+    """stacd of nvme-stas removes a disk whose port is no longer listed, even if the daemon only restarts."""
+    daemon = start_daemon(config(tmp_path / "disk"))
+    with watch(daemon, "a") as queue:
+        log, event = queue.log(0x70 | RETAIN, 4096), queue.submit(AER)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert queue.wait(event)[1] == EVENT, "it drains"
+        event = queue.submit(AER)
+        assert queue.log(0x70 | RETAIN, 4096) == log and event not in queue.done
+    assert daemon.process.wait(60) == 0
 
 
 def test_events_asked_for_are_limited(start_daemon, tmp_path):
