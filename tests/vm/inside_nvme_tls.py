@@ -3,6 +3,7 @@ import contextlib
 import ctypes
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,12 @@ from test_tls import sessions, write  # noqa: E402
 ADD_KEY = 248  # the system call, on x86-64
 
 
+def listens_to_the_kernel(pid):
+    """Is it in a multicast group of generic netlink?  Its port there is the process, and a number above that."""
+    sockets = [line.split() for line in Path("/proc/net/netlink").read_text().splitlines()[1:]]
+    return any(words[1] == "16" and int(words[2]) & 0x3FFFFF == pid and int(words[3], 16) for words in sockets)
+
+
 @pytest.fixture(scope="module")
 def tlshd(tmp_path_factory):
     """As the unit of ktls-utils runs it."""
@@ -29,6 +36,7 @@ def tlshd(tmp_path_factory):
     conf.write_text("[debug]\nloglevel=1\ntls=0\nnl=0\n[authenticate]\nkeyrings=.nvme\n")
     with open(log, "wb") as said:
         process = subprocess.Popen(["tlshd", "-s", "-c", conf], stdout=said, stderr=said)
+    wait_until(lambda: listens_to_the_kernel(process.pid), "tlshd is ready")
     yield log
     process.kill()
     process.wait()
@@ -52,19 +60,27 @@ def config(tmp_path, line, engine="io_uring", **keys):
 
 
 @contextlib.contextmanager
+def until_disconnected():
+    try:
+        yield Path("/dev") / wait_until(namespaces, "the namespace is there")[0].name
+    finally:
+        must("nvme", "disconnect", "-n", NQN)
+        wait_until(lambda: not list(Path("/sys/block").glob("nvme*n*")), "the namespace is gone")
+
+
+@contextlib.contextmanager
 def connected(daemon, serial, host=HOST):
-    """As `nvme connect --tls` does, which nvme-cli 2.3 does not have."""
+    """As `nvme connect --tls` does, with one key of several of the same names."""
     options = (f"transport=tcp,traddr=127.0.0.1,trsvcid={daemon.port('nvme')},nqn={NQN},hostnqn={host},"
                f"hostid=11111111-2222-3333-4444-555555555555,nr_io_queues=2,keep_alive_tmo=30,tls,tls_key={serial}")
     fabrics = os.open("/dev/nvme-fabrics", os.O_RDWR)
     try:
         os.write(fabrics, options.encode())
         assert b"instance=" in os.read(fabrics, 100)
-        yield Path("/dev") / wait_until(namespaces, "the namespace is there")[0].name
+        with until_disconnected() as device:
+            yield device
     finally:
         os.close(fabrics)
-        must("nvme", "disconnect", "-n", NQN)
-        wait_until(lambda: not list(Path("/sys/block").glob("nvme*n*")), "the namespace is gone")
 
 
 @pytest.mark.parametrize("mode,version", [("user", 0), ("ktls-tx", 1), ("ktls", 1)])
@@ -82,6 +98,36 @@ def test_data_inside_tls(start_daemon, tmp_path, tlshd, mode, version):
     assert queues >= 2 and counts["failed"] == 0, (counts, daemon.log(), tlshd.read_text())
     assert counts["kernel_sends"] == queues * (mode != "user") and counts["kernel_receives"] == queues * (mode == "ktls")
     assert not any(kind["errors"] for kind in daemon.stats("nvme")["operations"].values())
+
+
+def libnvme():
+    """Its version: before 1.16 it derives keys in another way."""
+    return tuple(int(part) for part in must("nvme", "version").split("libnvme version ")[1].split()[0].split("."))
+
+
+# GnuTLS 3.8.11 is the first that has keys of SHA-384.
+HASHES = [1, 2] if b"allocate_client_credentials2" in Path(shutil.which("tlshd") or os.devnull).read_bytes() else [1]
+
+
+@pytest.mark.parametrize("hash_", HASHES)
+@pytest.mark.parametrize("version", [0, 1])
+def test_nvme_cli_makes_inserts_and_uses_keys(start_daemon, tmp_path, tlshd, hash_, version):
+    """Identities of both versions and digests; the kernel finds the key by the names of host and subsystem."""
+    host = f"{HOST}.{hash_}.{version}"
+    key = must("nvme", "gen-tls-key", "--hmac", hash_).strip()
+    compat = " compat" if libnvme() < (1, 16) else ""
+    cipher = {1: "aes-128-gcm", 2: "aes-256-gcm"}[hash_]
+    daemon = start_daemon(config(tmp_path, f"{host} {key}{compat}", tls="user", tls_cipher=cipher))
+    must("nvme", "check-tls-key", "--keydata", key, "--hostnqn", host, "--subsysnqn", NQN, "--identity", version,
+         "--insert")
+    must("nvme", "connect", "--tls", "-t", "tcp", "-a", "127.0.0.1", "-s", daemon.port("nvme"), "-n", NQN, "-q", host,
+         "-i", 1, "-k", 30)
+    with until_disconnected() as device:
+        must(*FIO, f"--filename={device}", "--ioengine=libaio", "--rw=randrw", "--size=256k")
+    daemon.wait_closed("nvme")
+    counts = sessions(daemon, "nvme")
+    assert counts["handshakes"] == 2 and counts["failed"] == 0, (counts, daemon.log(), tlshd.read_text())
+    assert f"NVMe{version}R{hash_:02} {host}" in Path("/proc/keys").read_text()
 
 
 def test_other_keys_of_tls_are_refused(start_daemon, tmp_path, tlshd):
