@@ -257,7 +257,7 @@ TEST(a_host_that_contradicts_the_threads_is_said)
 		r = judged(&m);
 		assert_int_equal(r->groups[0].rows[1].verdicts[JUDGED_COST].is, VERDICT_LESS);
 		if (cases[i].busy_ms[1]) /* of 1,000 operations */
-			assert_float_equal(figure_median(m.rows[1], FIGURE_HOST_PER_OP),
+			assert_float_equal(measure_median(m.rows[1], FIGURE_HOST_PER_OP),
 					   (double)cases[i].busy_ms[1] * 1000, 1e-6);
 		assert_int_equal(warned(r, "host_otherwise") != NULL, cases[i].is_otherwise);
 		assert_int_equal(warned(r, "host_with_generator") != NULL, cases[i].has_generator);
