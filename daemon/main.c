@@ -120,7 +120,7 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
 	return 0;
 }
 
-static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+static int on_sighup(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
 {
 	struct daemon *d = context;
 	struct reload_answer answer;
@@ -148,7 +148,7 @@ static int watch_signals(struct daemon *d)
 		sd_event_signal_handler_t handle;
 	} signals[] = { { SIGTERM, on_terminate },
 			{ SIGINT, on_terminate },
-			{ SIGHUP, on_hangup } };
+			{ SIGHUP, on_sighup } };
 	sd_event_source *source;
 	sigset_t set;
 	int rc;

@@ -41,10 +41,10 @@ PLACES = [
     ]),
     ("an NVMe/TCP initiator's write reaches a file, with `store = io_uring`", [
         (0, "nvme_receive_go_on"), (1, "receive_and_write"), (2, "nvme_part_submit"), (3, "io_submit"),
-        (4, "file_uring_submit"), (5, "file_rw"), (6, "file_rw_on"),
+        (4, "file_uring_submit"), (5, "file_rw"), (6, "file_uring_prep_rw"),
     ]),
     ("SIGHUP reloads (with `--run` it ends the daemon)", [
-        (0, "on_hangup"), (1, "reload_run"), (2, "change_to"), (3, "apply"), (4, "prepare"), (4, "commit"),
+        (0, "on_sighup"), (1, "reload_run"), (2, "change_to"), (3, "apply"), (4, "prepare"), (4, "commit"),
     ]),
     ("nbbench decides on a row: less, more, the same or undecided", [
         (0, "result_new"), (1, "judge_groups"), (2, "judge_group"), (3, "judge_figure"), (4, "judge"),

@@ -222,9 +222,11 @@ static bool run_command(struct varlink_reader *reader, const struct varlink_requ
 	json_t *last;
 
 	if (!words[0] || !call->more || timeout_ms > UINT32_MAX) {
+		const char *wrong = !words[0] ? "argv" : !call->more ? "more" : "timeout_ms";
+
 		free(words);
 		return bridge_put_error("org.varlink.service.InvalidParameter",
-					json_pack("{s:s}", "parameter", "argv"));
+					json_pack("{s:s}", "parameter", wrong));
 	}
 	signal(SIGPIPE,
 	       SIG_IGN); /* a lost nbbench must not kill the bridge before the command ends */

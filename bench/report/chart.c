@@ -303,8 +303,8 @@ static void draw_axes(FILE *to, const struct plot *p)
 		  of_values ? value_text : number_text, p->curve);
 }
 
-/* Where the listener's mark is at value i; NULL: it has none.  Listeners stand beside each other,
- * as their intervals would hide each other otherwise. */
+/* Returns the listener's value i, and the position of its mark; NULL: it has none.  The marks of
+ * several listeners are drawn side by side, so that their error bars do not overlap. */
 static const struct value *find_point(const struct plot *p, unsigned i, unsigned place, double *x,
 				      double *y)
 {

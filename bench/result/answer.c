@@ -136,7 +136,8 @@ static void count_row(struct result *r, const struct result_group *g, const stru
 	}
 }
 
-/* The rounds that would make each open interval of the group so narrow. */
+/* Returns the number of rounds that would narrow the interval of each undecided row of the group to
+ * about +-`change`. */
 static unsigned rounds_for(const struct result_group *g, enum judged what, double change)
 {
 	unsigned most = 0;

@@ -145,8 +145,9 @@ static unsigned failed(const struct result_at *at, unsigned *ret_all)
 	return at->row->failed;
 }
 
-/* Its judged visits, if they are less than nine tenths of all; else 0. */
-static unsigned judged(const struct result_at *at, unsigned *ret_all)
+/* Returns the number of rounds in which this row could be compared with the first row, if that is
+ * below 90 % of *ret_all, the number of visits; else 0. */
+static unsigned compared_rounds(const struct result_at *at, unsigned *ret_all)
 {
 	unsigned rounds = at->row->verdicts[JUDGED_COST].rounds;
 
@@ -342,7 +343,7 @@ static const struct kind {
 	{ "no_verdict", .text = doubted },
 	{ "failed_visits", .parts = failed,
 	  .before = "Visits in which COMMAND failed are left out: ", .after = "." },
-	{ "missing_visits", .parts = judged,
+	{ "missing_visits", .parts = compared_rounds,
 	  .before = "Not all visits are judged, as the first row has none that counts in the same "
 		    "round: ",
 	  .after = "." },

@@ -1,6 +1,6 @@
-/* The state of `nbctl top`: the last interval of each listener, and what the user has chosen. Pure:
- * documents and keys go in, top_view.c makes lines of it.  While paused documents are still taken
- * in; what is shown stays. */
+/* The state of `nbctl top`: the last interval of each listener, and the user's choices.  The model
+ * does no I/O: its inputs are JSON statistics and key presses, and top_view.c renders it.  While
+ * the display is paused, the model still stores new statistics, but shows the old interval. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

@@ -191,6 +191,7 @@ bool log_limited(struct log_limit *limit)
 	}
 	missed = atomic_exchange(&limit->missed, 0);
 	if (missed)
-		log_info("%u message%s like the next one not logged", missed, plural(missed));
+		log_info("%u message%s of the same kind as the next one suppressed (rate limit)",
+			 missed, plural(missed));
 	return true;
 }

@@ -437,7 +437,8 @@ static void unknown_export(struct config_report *r, const struct listener_config
 		      suggest_hint(&s));
 }
 
-/* A listener's exports exist, each once, and its `store` can reach them.  Finds their sections. */
+/* Checks a listener's `exports`: each one exists and is named once.  With `store` set in the
+ * listener, each must be a file.  Sets `config` of each name to the export's section. */
 static void check_listener_exports(struct config_report *r, struct listener_config *l)
 {
 	if (l->service && !(l->service->flags & SERVICE_EXPORTS)) /* reported already */

@@ -7,8 +7,8 @@
  * one turn is at most half of its latency.
  *
  * So every few turns, before it sleeps, the engine checks whether input is waiting, and calls
- * batch_look().  The delay grows with each check that finds both conditions and shrinks with each
- * that does not.  While there is no delay the checks become rare. */
+ * batch_input_checked().  The delay grows with each check that finds both conditions and shrinks
+ * with each that does not.  While there is no delay the checks become rare. */
 #include "batch.h"
 
 #include <sys/prctl.h>
@@ -38,7 +38,7 @@ void batch_off(struct worker *w)
 	w->batch.on = false;
 }
 
-void batch_look(struct worker *w, bool pending)
+void batch_input_checked(struct worker *w, bool pending)
 {
 	struct batching *g = &w->batch;
 	uint64_t first = MIN(g->max_ns, (uint64_t)BATCH_FIRST_NS);

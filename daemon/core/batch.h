@@ -12,7 +12,8 @@
 enum {
 	BATCH_AUTO_NS = 30 * 1000,  /* the longest that `batch-delay = auto` waits */
 	BATCH_FIRST_NS = 10 * 1000, /* the first delay; doubled each time it proves useful */
-	/* Turns between two checks for waiting input (batch_look()) while a delay is in force. */
+	/* Turns between two checks for waiting input (batch_input_checked()) while a delay is in
+	   force. */
 	BATCH_TURNS = 8,
 	/* The same while no delay is in force; each check that finds no input doubles it. */
 	BATCH_IDLE_TURNS = 64,
@@ -30,8 +31,8 @@ void batch_init(struct worker *w);
 void batch_off(struct worker *w);
 
 /* Called by the engine before the worker sleeps.  True: the engine checks whether input has arrived
- * already, and reports the result by batch_look(). */
-static inline bool batch_must_look(struct worker *w)
+ * already, and reports the result by batch_input_checked(). */
+static inline bool batch_check_due(struct worker *w)
 {
 	struct batching *g = &w->batch;
 
@@ -40,7 +41,7 @@ static inline bool batch_must_look(struct worker *w)
 
 /* Takes the result of a look and adapts the delay.  pending: input arrived while the previous
  * requests were served. */
-void batch_look(struct worker *w, bool pending);
+void batch_input_checked(struct worker *w, bool pending);
 
 /* How long this turn waits for more requests, ns.  0: not at all; always while a store has requests
  * in flight, since the wait would delay their answers. */

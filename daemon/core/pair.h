@@ -1,10 +1,10 @@
-/* Queue pairs that a client and a service agree on over a socket, by messages of the service's own
- * protocol instead of the connection manager's.
+/* RDMA queue pairs that a client and a service set up over a TCP connection.  The service's own
+ * protocol carries the parameters that the RDMA connection manager would otherwise exchange.
  *
- * A service with SERVICE_EXCHANGES gets the sockets that connect to its listener's addresses by TCP
- * as connections (conn_is_exchange()), byte streams without one-sided operations.  Each queue pair
- * agreed on over one is a connection of its own; all of them end with the socket, and the socket
- * with the first of them that ends.  Worker's thread only. */
+ * A service with SERVICE_EXCHANGES accepts TCP connections at its listener's addresses.  Each of
+ * these is a struct conn (conn_is_exchange()): a byte stream without one-sided operations.  Each
+ * queue pair is a struct conn, too.  If the TCP connection or any of its queue pairs closes, all
+ * of them close.  Only the worker's thread may call these functions. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -22,7 +22,7 @@ uint32_t pressure_kept(const struct worker *w)
 	return w->engine->messages ? w->pool.keep : w->pool.keep / 2;
 }
 
-bool pressure_look_unread(struct conn *c)
+bool pressure_update_unread(struct conn *c)
 {
 	int bytes = 0;
 
@@ -51,8 +51,9 @@ static void worker_end_reserve(struct worker *w)
 	w->pressure.reserve = NULL;
 }
 
-/* May c have a chunk, or a view of the reserve, to receive into now?  Only connections without
- * unread output get views of the reserve. */
+/* True: c may take memory of the pool for a receive now; this uses up c's grant, if it has one.
+ * While chunks are short, a connection without a grant gets none if it has output that is unsent
+ * or that its peer has not acknowledged. */
 static bool conn_claim(struct conn *c)
 {
 	const struct worker *w = c->worker;
@@ -64,7 +65,7 @@ static bool conn_claim(struct conn *c)
 	}
 	if (w->pressure.first || p->free_count <= pressure_kept(w) + w->pressure.granted)
 		return false;
-	return !pool_is_short(p) || !(conn_has_unsent(c) || pressure_look_unread(c));
+	return !pool_is_short(p) || !(conn_has_unsent(c) || pressure_update_unread(c));
 }
 
 /* A part of the chunk that views of the reserve share, or of a new one; NULL: the pool is empty. */
@@ -199,12 +200,12 @@ void pressure_begin_wait(struct conn *c, uint32_t flags)
 	stat_add(w->stats.starved, 1);
 	c->flags |= CONN_NO_MEMORY | flags;
 	if (!conn_has_unsent(c))
-		pressure_look_unread(c);
+		pressure_update_unread(c);
 	conn_drop_grant(c);
 	conn_take_place(c);
 	conn_enqueue(c);
 	worker_arm(w, &w->pressure.timer,
-		   w->turn.now_ns < w->pressure.look_ns ? w->pressure.look_ns : 0);
+		   w->turn.now_ns < w->pressure.next_check_ns ? w->pressure.next_check_ns : 0);
 }
 
 void conn_wait_for_memory(struct conn *c)

@@ -25,7 +25,7 @@ uint32_t pressure_kept(const struct worker *w);
 
 /* Does the socket hold output that the peer has not acknowledged (TCP) or
  * read (Unix)?  Sets CONN_UNREAD. */
-bool pressure_look_unread(struct conn *c);
+bool pressure_update_unread(struct conn *c);
 
 /* Puts c, if it is in no queue, into one.  flags: CONN_NO_INPUT, if only a receive waits. */
 void pressure_begin_wait(struct conn *c, uint32_t flags);

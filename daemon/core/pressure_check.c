@@ -127,7 +127,7 @@ static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 		c->wait.stalled = stalls ? (uint8_t)(c->wait.stalled + 1) : 0;
 		c->wait.moved = conn_moved(c);
 		conn_drop_grant(c); /* it has not used its grant since the last check */
-		if ((c->flags & CONN_UNREAD) && !pressure_look_unread(c))
+		if ((c->flags & CONN_UNREAD) && !pressure_update_unread(c))
 			pressure_update_wait(c);
 		if (c->wait.stalled >= WORKER_PATIENCE ||
 		    (stuck && c->wait.stalled >= WORKER_PATIENCE_STUCK &&
@@ -139,7 +139,7 @@ static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 			conn_compact(c);
 		}
 	}
-	w->pressure.look_ns = now_ns + WORKER_CHECK_NS;
+	w->pressure.next_check_ns = now_ns + WORKER_CHECK_NS;
 }
 
 static void pressure_check_due(struct timer *t, uint64_t now_ns)
@@ -149,12 +149,12 @@ static void pressure_check_due(struct timer *t, uint64_t now_ns)
 	if (!w->pressure.waiting)
 		return;
 	worker_check_pressure(w, now_ns);
-	worker_arm(w, t, w->pressure.look_ns);
+	worker_arm(w, t, w->pressure.next_check_ns);
 }
 
 void pressure_check_init(struct worker *w)
 {
 	w->pressure.timer.due = pressure_check_due;
-	w->pressure.look_ns = w->turn.now_ns;
+	w->pressure.next_check_ns = w->turn.now_ns;
 	w->pressure.free_lacked = UINT32_MAX;
 }

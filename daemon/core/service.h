@@ -67,7 +67,7 @@ enum service_flag {
 };
 
 /* An address at which a listener serves. */
-struct service_place {
+struct service_endpoint {
 	const struct transport *transport;
 	struct sockaddr_storage sa; /* port 0 resolved */
 	int fd;                     /* its socket, the listener's; -1: the engine has bound it */
@@ -125,7 +125,7 @@ struct service {
 	 * and a socket of each worker for each; NULL: it serves nowhere from now on (may be
 	 * repeated).  Main thread.  Optional. */
 	void (*listens)(void *shared, const struct service *service,
-			const struct service_place *place);
+			const struct service_endpoint *place);
 
 	/* Called after the last listens() of a start, a reload, a drain or a resume.  Main thread.
 	 * Optional. */

@@ -155,7 +155,7 @@ static void add_place_locked(struct sessions *all, const struct place *place)
 	list[all->place_count++] = *place;
 }
 
-static bool look_at_socket(int fd, struct place *place)
+static bool read_socket_buffers(int fd, struct place *place)
 {
 	socklen_t one = sizeof(int), two = one;
 
@@ -164,7 +164,7 @@ static bool look_at_socket(int fd, struct place *place)
 }
 
 void sessions_listen(void *sessions, const struct service *service,
-		     const struct service_place *place)
+		     const struct service_endpoint *place)
 {
 	struct place udp = { .sa.ss_family = AF_UNSPEC };
 	struct sessions *all = sessions;
@@ -172,7 +172,7 @@ void sessions_listen(void *sessions, const struct service *service,
 	pthread_mutex_lock(&places_lock);
 	if (!place) {
 		leave_places_locked(all);
-	} else if (place->transport->datagrams && look_at_socket(place->fd, &udp)) {
+	} else if (place->transport->datagrams && read_socket_buffers(place->fd, &udp)) {
 		udp.sa = place->sa;
 		udp.datagram_max = place->datagram_max;
 		all->service = service;
@@ -268,7 +268,7 @@ void session_address_of(const struct conn *c, struct session_address *ret)
 /* ---- The table ---- */
 
 /* Address of the pointer to the session with this key, or of the NULL at the end of its bucket. */
-static struct session **session_place(struct sessions *all, const uint8_t *key, size_t bytes)
+static struct session **session_link(struct sessions *all, const uint8_t *key, size_t bytes)
 {
 	uint64_t words[SESSION_KEY_MAX / sizeof(uint64_t)] = { 0 }, hash;
 	struct session **at;
@@ -283,7 +283,7 @@ static struct session **session_place(struct sessions *all, const uint8_t *key, 
 
 struct session *session_find(struct sessions *sessions, const void *key, size_t bytes)
 {
-	return *session_place(sessions, key, bytes);
+	return *session_link(sessions, key, bytes);
 }
 
 /* Puts the session into a table, where no other one has the key. */
@@ -292,7 +292,7 @@ static void session_list(struct session *s, struct sessions *all, const void *ke
 	memcpy(s->key, key, bytes);
 	s->key_bytes = (uint8_t)bytes;
 	s->listed = true;
-	*session_place(all, key, bytes) = s;
+	*session_link(all, key, bytes) = s;
 }
 
 /* Counts one more session of this client.  NULL: the client has as many as
@@ -349,8 +349,7 @@ void session_unlist(struct session *session)
 {
 	if (!session->listed)
 		return;
-	*session_place(session->control->sessions, session->key, session->key_bytes) =
-		session->next;
+	*session_link(session->control->sessions, session->key, session->key_bytes) = session->next;
 	session->next = NULL;
 	session->listed = false;
 }

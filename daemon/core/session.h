@@ -25,7 +25,7 @@ enum {
 struct conn;
 struct reason;
 struct service;
-struct service_place;
+struct service_endpoint;
 struct sessions; /* the sessions of one listener */
 struct worker;
 struct worker_options;
@@ -77,7 +77,7 @@ void sessions_unlock(struct sessions *sessions);
 
 /* service->listens() of every service that uses sessions. */
 void sessions_listen(void *sessions, const struct service *service,
-		     const struct service_place *place);
+		     const struct service_endpoint *place);
 
 struct session_twin {
 	struct sessions *sessions;

@@ -135,8 +135,9 @@ struct mount {
 	uint64_t slow_until_ns;
 	uint64_t suspect_until_ns; /* attempts are checked for blocking */
 	uint64_t batch_turn;       /* the last turn that left a batch to the store */
-	/* The worker's voluntary context switches when its turn `looked_turn` began to attempt. */
-	uint64_t looked_turn;
+	/* The worker's voluntary context switches when its turn `switches_turn` began to attempt.
+	 */
+	uint64_t switches_turn;
 	long waits;
 	/* text: what `auto` chose, and why; NULL: the configuration names the store. */
 	const char *choice;

@@ -237,7 +237,7 @@ struct worker_pressure {
 	uint32_t granted;     /* chunks reserved for connections with CONN_GRANTED */
 	/* Lowest place of a connection that waits for the pool alone; 0: none. */
 	uint64_t first;
-	uint64_t look_ns; /* time of the next check of connections that hold chunks */
+	uint64_t next_check_ns; /* time of the next check of connections that hold chunks */
 	/* A connection that waited for the pool alone was served since the last check. */
 	bool moves;
 	unsigned stuck;        /* successive checks in which no such connection was served */

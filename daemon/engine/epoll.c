@@ -348,9 +348,9 @@ __attribute__((noinline)) static int epoll_poll_timed(struct worker *w, bool blo
 	if (spins) {
 		if (worker_begin_spin(w))
 			n = epoll_spin(w);
-	} else if (block && w->batch.on && batch_must_look(w)) {
+	} else if (block && w->batch.on && batch_check_due(w)) {
 		n = epoll_poll(w, 0);
-		batch_look(w, n > 0);
+		batch_input_checked(w, n > 0);
 	} else if (block && w->batch.on) {
 		delay_ns = batch_delay(w);
 		if (delay_ns)

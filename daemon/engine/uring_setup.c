@@ -241,7 +241,7 @@ static void uring_probe_send_zc(struct worker *w)
 	u->zero_copy_min = ring_options(&w->options)->zero_copy_min;
 	if (!u->zero_copy_min)
 		return;
-	u->zero_copy = ring_knows(&u->ring, IORING_OP_SENDMSG_ZC);
+	u->zero_copy = ring_has_opcode(&u->ring, IORING_OP_SENDMSG_ZC);
 	u->locks_freely = u->zero_copy && ring_locks_freely();
 	if (u->locks_freely)
 		worker_feature(w, FEATURE_send_zc);
@@ -287,7 +287,7 @@ int uring_init(struct worker *w, struct reason *reason)
 	w->ring = &u->ring;
 	rc = uring_init_buffers(w, reason);
 	u->multishot = u->buf_ring && worker_wants(w, FEATURE_multishot_recv);
-	if (rc == 0 && u->multishot && !ring_knows(&u->ring, IORING_OP_SEND_ZC))
+	if (rc == 0 && u->multishot && !ring_has_opcode(&u->ring, IORING_OP_SEND_ZC))
 		rc = reason_set(reason, -ENOSYS,
 				"no multishot receive; engine = io_uring needs Linux 6.0, use "
 				"epoll or io_uring-poll");

@@ -25,7 +25,8 @@
 
 struct uring_zcrx {
 	struct area area;
-	uint64_t look_ns; /* when the core last checked waiting connections: zcrx_relieves() */
+	uint64_t
+		last_check_ns; /* when the core last checked waiting connections: zcrx_relieves() */
 };
 
 static struct uring_zcrx *zcrx_of(const struct worker *w)
@@ -183,11 +184,11 @@ static bool zcrx_relieves(struct worker *w)
 	struct uring_zcrx *z = zcrx_of(w);
 	bool found = zcrx_collect(w);
 
-	if (!found && w->area.free == 0 && z->look_ns != w->pressure.look_ns) {
+	if (!found && w->area.free == 0 && z->last_check_ns != w->pressure.next_check_ns) {
 		zcrx_set_free(w, 1);
 		found = true;
 	}
-	z->look_ns = w->pressure.look_ns;
+	z->last_check_ns = w->pressure.next_check_ns;
 	return found;
 }
 

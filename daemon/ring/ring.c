@@ -112,11 +112,11 @@ __attribute__((always_inline)) static inline bool ring_sleep(struct ring *r, boo
 	if (block && w->batch.on) {
 		unsigned submit, quiet = r->quiet, want = MAX(quiet, 1U);
 
-		if (batch_must_look(w)) {
+		if (batch_check_due(w)) {
 			/* Answers are sent first: only input that arrives after them shows a client
 			 * that does not wait for answers. */
 			ring_submit(r);
-			batch_look(w, ring_ready(r) > quiet || ring_has_deferred(r));
+			batch_input_checked(w, ring_ready(r) > quiet || ring_has_deferred(r));
 		}
 		r->batch_ns = batch_delay(w);
 		submit = ring_publish(r);

@@ -146,7 +146,7 @@ bool ring_locks_freely(void);
 
 /* Does this kernel have that opcode?  It then has what came with it, too: IORING_OP_SEND_ZC came
  * with multishot receives, in Linux 6.0.  For rings with RING_TRANSFERS. */
-bool ring_knows(struct ring *r, uint8_t opcode);
+bool ring_has_opcode(struct ring *r, uint8_t opcode);
 /* Registers the pool's slab as buffer 0, once, if ring_locks_freely().  0, or -errno with the
  * reason. */
 int ring_register_buffers(struct ring *r, struct reason *reason);

@@ -120,7 +120,7 @@ static uint8_t ring_last_opcode(struct ring *r)
 	return last;
 }
 
-bool ring_knows(struct ring *r, uint8_t opcode)
+bool ring_has_opcode(struct ring *r, uint8_t opcode)
 {
 	return ring_last_opcode(r) >= opcode;
 }

@@ -188,7 +188,9 @@ void fdstore_open(struct fdstore *f, struct notify *notify, const struct config 
 	if (max && getenv("NOTIFY_SOCKET") && parse_uint(max, &value) == 0)
 		f->max = (unsigned)MIN(value, UINT_MAX);
 	if (count < 0)
-		log_warning("LISTEN_FDS, LISTEN_FDNAMES: %s", strerror(-count));
+		log_warning(
+			"cannot use the service manager's sockets: $LISTEN_FDS or $LISTEN_FDNAMES: %s",
+			strerror(-count));
 	if (count > 0) {
 		f->list = calloc((unsigned)count, sizeof(*f->list));
 		f->units = calloc((unsigned)count, sizeof(*f->units));

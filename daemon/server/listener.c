@@ -131,11 +131,11 @@ static void listener_announce_one(const struct listener *l, const struct sockadd
 				  int fd)
 {
 	const struct service *s = l->config->service;
-	struct service_place place = { .transport = l->config->transport,
-				       .sa = *sa,
-				       .fd = fd,
-				       .datagram_max = l->config->options.buffer_size,
-				       .tls = l->config->tls.mode != TLS_NONE };
+	struct service_endpoint place = { .transport = l->config->transport,
+					  .sa = *sa,
+					  .fd = fd,
+					  .datagram_max = l->config->options.buffer_size,
+					  .tls = l->config->tls.mode != TLS_NONE };
 
 	s->listens(l->shared, s, &place);
 }
@@ -223,7 +223,7 @@ static void log_certificate(const struct listener *l)
 	const struct tls_certificate *certificate = tls_stage_certificate(l->tls);
 
 	if (certificate->shared_keys)
-		log_listener(LOG_INFO, l->name, "new clients need one of %u shared key%s",
+		log_listener(LOG_INFO, l->name, "new TLS clients need one of %u pre-shared key%s",
 			     certificate->shared_keys, plural(certificate->shared_keys));
 	else
 		log_listener(LOG_INFO, l->name,

@@ -42,9 +42,10 @@ struct listener {
 	struct reason reason; /* for error, and for LISTENER_UNAVAILABLE */
 	/* The engine in use (chosen if `auto`); NULL when unavailable. */
 	const struct engine *engine;
-	struct worker *workers;             /* worker_count of them; 0 when unavailable */
-	struct worker_cost *costs;          /* of each worker */
-	unsigned worker_count, begun_count; /* begun_count: workers whose threads were created */
+	struct worker *workers;    /* worker_count of them; 0 when unavailable */
+	struct worker_cost *costs; /* of each worker */
+	unsigned worker_count,
+		started_count; /* started_count: workers whose threads were created */
 	/* Posted once by each worker that has stopped accepting;
 	 * waited for accept_ended_count times. */
 	sem_t accept_ended;

@@ -18,7 +18,7 @@
 #include "watchdog.h"
 
 /* The wait for workers at the daemon's start. */
-#define START_LOOK_NS   NS_PER_S       /* how often they are looked at */
+#define START_CHECK_NS  NS_PER_S       /* how often they are looked at */
 #define START_REPORT_NS (2 * NS_PER_S) /* after which the wait is reported */
 #define START_MAX_NS    ((uint64_t)600 * NS_PER_S)
 enum { START_WORKS = 10 }; /* a worker works that uses 1/10 of a CPU */
@@ -43,7 +43,7 @@ static void listener_release(struct worker *w, void *ticket)
 	admission_release(l->admission, ticket);
 }
 
-static void listener_paused(struct worker *w, int error)
+static void listener_log_accept_pause(struct worker *w, int error)
 {
 	static struct log_limit limit;
 	const struct listener *l = w->owner_context;
@@ -114,7 +114,7 @@ static void listener_drained(struct worker *w)
 static const struct worker_owner listener_owner = {
 	.admit = listener_admit,
 	.release = listener_release,
-	.paused = listener_paused,
+	.paused = listener_log_accept_pause,
 	.accept_ended = listener_accept_ended,
 	.drained = listener_drained,
 };
@@ -180,7 +180,7 @@ static int listener_start_workers(struct listener *l, unsigned count, struct bin
 	struct worker_socket *taken = malloc((sockets->count + 1) * sizeof(*taken));
 	int rc = taken ? 0 : reason_set(reason, -ENOMEM, "no memory");
 
-	for (unsigned i = l->begun_count; rc == 0 && i < count; i++) {
+	for (unsigned i = l->started_count; rc == 0 && i < count; i++) {
 		struct worker *w = &l->workers[i];
 		unsigned socket_count = binding_take(sockets, i, taken);
 
@@ -204,7 +204,7 @@ static int listener_start_workers(struct listener *l, unsigned count, struct bin
 		}
 		snprintf(w->name, sizeof(w->name), "%.12s/%u", l->name, i % 100);
 		rc = worker_start(w, taken, socket_count, reason);
-		l->begun_count += rc == 0;
+		l->started_count += rc == 0;
 	}
 	free(taken);
 	return rc;
@@ -376,8 +376,8 @@ int listener_make_drained(struct listeners *all, const struct listener_config *c
 struct start_wait {
 	struct notify *notify; /* NULL: a reload */
 	uint64_t begun_ns, end_ns;
-	uint64_t look_ns; /* when the worker is looked at next */
-	uint64_t cpu_ns;  /* that it had used at the last look */
+	uint64_t next_check_ns; /* when the worker is looked at next */
+	uint64_t cpu_ns;        /* that it had used at the last look */
 	const struct listener *reported;
 };
 
@@ -392,16 +392,17 @@ static void listener_report_wait(struct start_wait *wait, const struct listener 
 }
 
 /* Worker w has not started yet. */
-static void listener_look(struct start_wait *wait, const struct listener *l, const struct worker *w)
+static void listener_check_start(struct start_wait *wait, const struct listener *l,
+				 const struct worker *w)
 {
 	uint64_t now = clock_ns(), cpu_ns = worker_cpu_ns(w);
 
-	if (!wait->notify || now < wait->look_ns)
+	if (!wait->notify || now < wait->next_check_ns)
 		return;
-	if (cpu_ns >= wait->cpu_ns + START_LOOK_NS / START_WORKS)
+	if (cpu_ns >= wait->cpu_ns + START_CHECK_NS / START_WORKS)
 		wait->end_ns = MIN(now + WORKER_START_NS, wait->begun_ns + START_MAX_NS);
 	wait->cpu_ns = cpu_ns;
-	wait->look_ns = now + START_LOOK_NS;
+	wait->next_check_ns = now + START_CHECK_NS;
 	if (now - wait->begun_ns >= START_REPORT_NS)
 		listener_report_wait(wait, l);
 }
@@ -410,14 +411,15 @@ static int listener_await_workers(struct listener *l, unsigned first, struct sta
 {
 	int rc = 0;
 
-	for (unsigned i = first; rc == 0 && i < l->begun_count; i++) {
+	for (unsigned i = first; rc == 0 && i < l->started_count; i++) {
 		const struct worker *w = &l->workers[i];
 
 		wait->cpu_ns = worker_cpu_ns(w);
-		while ((rc = worker_await_started(&l->workers[i],
-						  watchdog_slice(MIN(wait->end_ns, wait->look_ns)),
-						  &l->reason)) == -ETIMEDOUT) {
-			listener_look(wait, l, w);
+		while ((rc = worker_await_started(
+				&l->workers[i],
+				watchdog_slice(MIN(wait->end_ns, wait->next_check_ns)),
+				&l->reason)) == -ETIMEDOUT) {
+			listener_check_start(wait, l, w);
 			if (clock_ns() >= wait->end_ns)
 				break;
 		}
@@ -484,7 +486,7 @@ void listeners_await_started(struct listener **list, unsigned count, struct list
 	uint64_t now = clock_ns();
 	struct start_wait wait = { .begun_ns = now,
 				   .end_ns = now + WORKER_START_NS,
-				   .look_ns = going ? UINT64_MAX : now + START_LOOK_NS,
+				   .next_check_ns = going ? UINT64_MAX : now + START_CHECK_NS,
 				   .notify = going || count == 0 ? NULL
 								 : list[0]->all->fdstore.notify };
 

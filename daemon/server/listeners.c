@@ -196,7 +196,9 @@ bool listeners_are_alive(struct listeners *all)
 			alive = false;
 			log_listener(
 				LOG_ERR, l->name,
-				"worker %u makes no turns; the service manager is not notified", j);
+				"worker %u is stuck: its event loop has not run since the last check; WATCHDOG=1 is withheld, "
+				"so systemd may restart the daemon",
+				j);
 		}
 	}
 	return alive;

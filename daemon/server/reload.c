@@ -56,7 +56,7 @@ static bool exports_changed(const struct next *n, const struct listener_config *
 
 /* True: l is to be started again: a reload does so with those that are unavailable, a resume with
  * the one that it names, or with all that were drained. */
-static bool is_begun_again(const struct next *n, const struct listener *l)
+static bool will_restart(const struct next *n, const struct listener *l)
 {
 	if (l->state == LISTENER_SERVING)
 		return false;
@@ -72,7 +72,7 @@ static bool is_asked_for(const struct next *n, const struct server_export *x)
 
 	for (unsigned i = 0; i < all->count; i++)
 		for (unsigned j = 0; j < all->list[i]->config->export_count; j++)
-			if (is_begun_again(n, all->list[i]) &&
+			if (will_restart(n, all->list[i]) &&
 			    !strcmp(all->list[i]->config->exports[j].name, x->config.name))
 				return true;
 	return false;
@@ -94,7 +94,7 @@ static struct listener *find_kept(const struct next *n, const struct listener_co
 {
 	struct listener *l = listeners_find(&n->server->listeners, lc->name);
 
-	if (!l || is_begun_again(n, l) || exports_changed(n, lc) ||
+	if (!l || will_restart(n, l) || exports_changed(n, lc) ||
 	    config_diff_has(&n->diff, CONFIG_LISTENER, lc->name, CONFIG_REPLACE))
 		return NULL;
 	return l;
@@ -196,7 +196,7 @@ static int prepare_new(struct next *n, const struct listener_config *lc,
 {
 	const struct listener *old = listeners_find(&n->server->listeners, lc->name);
 
-	if (old && old->state != LISTENER_SERVING && !is_begun_again(n, old))
+	if (old && old->state != LISTENER_SERVING && !will_restart(n, old))
 		return listener_make_drained(&n->server->listeners, lc, ret_listener, reason);
 	return listener_start(&n->server->listeners, &n->exports, lc, n->going, ret_listener,
 			      reason);
@@ -403,7 +403,7 @@ static void add_begun(json_t *lines, const struct next *n)
 		const struct listener *l = n->listeners[i];
 		const struct listener *old = listeners_find(&n->server->listeners, l->name);
 
-		if (!old || l->state != LISTENER_SERVING || !is_begun_again(n, old))
+		if (!old || l->state != LISTENER_SERVING || !will_restart(n, old))
 			continue;
 		if (n->resume)
 			add_line(lines, l->name);

@@ -108,7 +108,7 @@ enum file_way {
 enum { AUTO_SLOW_NS = NS_PER_MS, AUTO_SLOW_TIMES = 100 };
 
 /* Reads or writes; returns the bytes, or -errno. */
-static long auto_call(struct io *io, int flags)
+static long auto_rw_now(struct io *io, int flags)
 {
 	struct mount *m = io->mount;
 	struct stats *stats = &m->worker->stats;
@@ -144,7 +144,7 @@ static bool auto_has_blocked(struct mount *m)
 	long before = m->waits;
 
 	m->waits = voluntary_switches(m->worker);
-	m->looked_turn = stat_load(m->worker->stats.turns);
+	m->switches_turn = stat_load(m->worker->stats.turns);
 	return m->waits != before;
 }
 
@@ -162,9 +162,9 @@ static long auto_timed(struct io *io)
 
 	if (begin < m->slow_until_ns)
 		return -EAGAIN;
-	if (unlikely(suspect && m->looked_turn != turn))
+	if (unlikely(suspect && m->switches_turn != turn))
 		auto_has_blocked(m);
-	n = auto_call(io, 0);
+	n = auto_rw_now(io, 0);
 	w->io.timed_turn = turn;
 	w->io.timed_ns = clock_ns();
 	took = w->io.timed_ns - begin;
@@ -198,7 +198,7 @@ static bool auto_attempt(struct io *io)
 
 	if (*way == WAY_STORE || (*way == WAY_BATCH && auto_batches(io)))
 		return false;
-	n = *way == WAY_TIMED ? auto_timed(io) : auto_call(io, RWF_NOWAIT);
+	n = *way == WAY_TIMED ? auto_timed(io) : auto_rw_now(io, RWF_NOWAIT);
 	if (likely(n == (long)io->length)) {
 		if (unlikely(*way == WAY_NOWAIT))
 			*way = WAY_BATCH; /* a ring needs no thread for such requests either */

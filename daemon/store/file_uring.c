@@ -349,7 +349,7 @@ static uint8_t file_retry_flags(const struct io *io)
 
 /* Prepares an operation for the part that is left.  A request of one struct iovec uses the opcodes
  * for registered memory, where that is set up. */
-static void file_rw_on(struct io *io, const struct file_path *path)
+static void file_uring_prep_rw(struct io *io, const struct file_path *path)
 {
 	struct io_uring_sqe *sqe = ring_sqe(path->ring);
 	uint64_t offset = io->offset + io->progress;
@@ -380,10 +380,10 @@ static void file_rw(struct io *io)
 	if (unlikely(f->polls) && !io_is_dsync(io) && io->retries == 0) {
 		io->op.done = file_polled_done;
 		f->poll->polled++;
-		file_rw_on(io, &f->poll_path);
+		file_uring_prep_rw(io, &f->poll_path);
 	} else {
 		io->op.done = file_rw_done;
-		file_rw_on(io, &f->path);
+		file_uring_prep_rw(io, &f->path);
 	}
 }
 

@@ -148,13 +148,13 @@ static const char *expand(const struct psk *secret, enum psk_hash hash, const ch
 static bool has_digest(const struct nvme_identity *id, const struct psk *retained)
 {
 	static const char suffix[] = " NVMe-over-Fabrics";
-	uint8_t said[2 * NVME_KEY_NQN_MAX + sizeof(suffix)], mac[NVME_KEY_MAX];
+	uint8_t hash_input[2 * NVME_KEY_NQN_MAX + sizeof(suffix)], mac[NVME_KEY_MAX];
 	char text[NVME_KEY_MAX / 3 * 4 + 1];
 	size_t bytes = id->nqns_bytes + sizeof(suffix) - 1;
 
-	memcpy(mempcpy(said, id->host, id->nqns_bytes), suffix, sizeof(suffix) - 1);
+	memcpy(mempcpy(hash_input, id->host, id->nqns_bytes), suffix, sizeof(suffix) - 1);
 	if (!EVP_Q_mac(NULL, "HMAC", NULL, digest_name(id->hash), NULL, retained->key,
-		       retained->key_bytes, said, bytes, mac, sizeof(mac), &bytes))
+		       retained->key_bytes, hash_input, bytes, mac, sizeof(mac), &bytes))
 		return false;
 	EVP_EncodeBlock((uint8_t *)text, mac, (int)bytes);
 	return !memcmp(id->digest, text, id->digest_bytes);

@@ -199,7 +199,7 @@ static void stage_log(const struct stage_conn *t, const char *why)
 }
 
 /* Logs, at any level of the log, a client that cannot prove a shared key. */
-static void stage_tell(const struct stage_conn *t, const char *why)
+static void stage_log_failure(const struct stage_conn *t, const char *why)
 {
 	const char *identity = NULL;
 
@@ -218,7 +218,7 @@ static void stage_fail(struct stage_conn *t, const char *why)
 	struct conn *c = t->conn;
 	struct pool *p = &c->worker->pool;
 
-	stage_tell(t, why);
+	stage_log_failure(t, why);
 	stat_add(c->worker->stats.tls_failed, 1);
 	t->failed = true;
 	stage_leave_handshake(t);

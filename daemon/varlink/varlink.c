@@ -79,7 +79,7 @@ enum {
 };
 
 /* True: the kernel has not taken all output for the client. */
-static bool client_owed(const struct varlink_client *c)
+static bool client_output_pending(const struct varlink_client *c)
 {
 	return c->output.start < c->output.bytes;
 }
@@ -202,7 +202,7 @@ static void client_flush(struct varlink_client *c)
 	struct varlink_output *o = &c->output;
 	ssize_t sent;
 
-	if (!client_owed(c))
+	if (!client_output_pending(c))
 		return;
 	sent = send(c->fd, o->data + o->start, o->bytes - o->start, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent < 0 && errno != EAGAIN && errno != EINTR) {
@@ -213,7 +213,7 @@ static void client_flush(struct varlink_client *c)
 		o->start += (size_t)sent;
 		client_await(c, VARLINK_WAIT_NONE); /* restarts the time limit */
 	}
-	if (!client_owed(c)) {
+	if (!client_output_pending(c)) {
 		free(o->data);
 		*o = (struct varlink_output){ 0 };
 	}
@@ -272,7 +272,7 @@ static bool client_handle_next(struct varlink_client *c)
 static enum varlink_wait client_handle(struct varlink_client *c, uint64_t *begin_ns)
 {
 	for (unsigned handled = 0; handled < RUN_MAX; handled++) {
-		if (client_owed(c))
+		if (client_output_pending(c))
 			return VARLINK_WAIT_TAKE;
 		if (c->dropped || c->call.method)
 			return VARLINK_WAIT_NONE;
@@ -342,7 +342,7 @@ static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *
 	(void)source, (void)fd;
 	if (events & EPOLLIN)
 		client_receive(c);
-	else if (events & (EPOLLHUP | EPOLLERR) && (c->call.method || client_owed(c)))
+	else if (events & (EPOLLHUP | EPOLLERR) && (c->call.method || client_output_pending(c)))
 		client_drop(c, "it went away");
 	if (events & EPOLLOUT)
 		client_flush(c);
@@ -483,7 +483,7 @@ bool varlink_can_notify(const struct varlink_call *call)
 {
 	const struct varlink_client *c = call->client;
 
-	return !c->dropped && !client_owed(c) && client_has_share(c);
+	return !c->dropped && !client_output_pending(c) && client_has_share(c);
 }
 
 void varlink_charge(const struct varlink_call *call, uint64_t begin_ns)
@@ -673,7 +673,7 @@ static int on_accept_resume(sd_event_source *source, uint64_t time_us, void *use
 }
 
 /* Stops watching the listening socket for a while. */
-static void accept_pause(struct varlink *v, uint64_t pause_us)
+static void varlink_pause_accept(struct varlink *v, uint64_t pause_us)
 {
 	sd_event_source_set_enabled(v->accept, SD_EVENT_OFF);
 	sd_event_source_set_time_relative(v->accept_timer, pause_us);
@@ -732,7 +732,7 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 			return 0;
 		log_warning("%s: accept: %s", v->socket.address.sun_path, strerror(errno));
 		/* Without the pause the loop would spin, as the socket stays readable. */
-		accept_pause(v, ACCEPT_PAUSE_US);
+		varlink_pause_accept(v, ACCEPT_PAUSE_US);
 		return 0;
 	}
 	rc = welcome(v, fd, &user);
@@ -742,7 +742,7 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 		return 0;
 	client_charge(user, begin_ns);
 	if (varlink_user_wait_us(user, clock_ns() / NS_PER_US) > 0)
-		accept_pause(v, ACCEPT_SHARE_US);
+		varlink_pause_accept(v, ACCEPT_SHARE_US);
 	return 0;
 }
 

@@ -55,8 +55,8 @@ struct command {
 	bool runs_command;             /* `-- COMMAND ARG...` may follow */
 	bool here;                     /* works on this host alone, so that -H has no meaning */
 	bool serves;                   /* starts a daemon, and chooses its control socket itself */
-	/* The command whose --json the message recommends, as this one has no --json; NULL:
-	 * it has one. */
+	/* This command has no --json: its usage error recommends this command line instead.
+	 * NULL: the command has --json. */
 	const char *json_instead;
 	int (*run)(struct ctl *ctl); /* an exit code */
 };

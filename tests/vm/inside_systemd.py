@@ -508,7 +508,7 @@ def reaped(tid):
 
 
 def stalled():
-    """One worker of many makes no turns while all other threads live: the watchdog must notice it."""
+    """One worker of many is stuck while all other threads live: the watchdog must notice it."""
     with configured("[listener sink]\naddress = 127.0.0.1:9010\nservice = discard\nengine = epoll\n"), \
             dropin(WATCHDOG):
         old, begin, done = main_pid(), cursor(), threading.Event()

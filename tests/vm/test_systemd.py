@@ -291,7 +291,7 @@ def test_watchdog_is_fed_and_bites(step):
 def test_one_stalled_worker_is_found_by_the_watchdog(step):
     stalled = step("stalled")
     assert int(stalled["restarts"]) == 1
-    assert any("listener 'sink': worker 0 makes no turns" in line for line in stalled["said"])
+    assert any("listener 'sink': worker 0 is stuck" in line for line in stalled["said"])
     assert all(stalled["echo"].values())
 
 

@@ -295,7 +295,7 @@ static int uring_udp_init_buffers(struct uring_udp *u, struct worker *w, struct 
 				  "no ring of provided buffers (%s); engine = io_uring needs Linux "
 				  "6.0 for datagrams, use epoll or io_uring-poll",
 				  strerror(-rc));
-	if (!ring_knows(&u->udp.ring, IORING_OP_SEND_ZC))
+	if (!ring_has_opcode(&u->udp.ring, IORING_OP_SEND_ZC))
 		return reason_set(reason, -ENOSYS,
 				  "no multishot receive of datagrams; engine = io_uring needs "
 				  "Linux 6.0 for them, use epoll or io_uring-poll");

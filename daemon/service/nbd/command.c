@@ -687,7 +687,7 @@ static void nbd_answer_finished(struct conn *c)
 }
 
 /* Is a request incomplete, so that only the client can continue it? */
-static bool nbd_owes_input(const struct conn *c)
+static bool nbd_request_is_partial(const struct conn *c)
 {
 	const struct nbd_conn *n = nbd_of(c);
 
@@ -713,7 +713,7 @@ void nbd_commands_run(struct conn *c)
 	while (conn_goes_on(c, &limit) && nbd_step(c));
 	n->running = false;
 	batch_requests(c->worker, n->arrived, n->arrived_bytes);
-	if (nbd_owes_input(c))
+	if (nbd_request_is_partial(c))
 		nbd_expect_input(c, NBD_REQUEST_NS);
 	else
 		conn_set_deadline(c, 0);

@@ -238,7 +238,8 @@ static uint8_t *put_extent(uint8_t *to, enum nbd_mode mode, uint64_t length, uin
 				    : put_be32(put_be32(to, (uint32_t)length), state);
 }
 
-/* "BLOCK_STATUS": all but the last extent end within the request. */
+/* Writes the extents of an NBD BLOCK_STATUS reply, and returns their end.  The specification lets
+ * only the last extent reach beyond the end of the request. */
 static uint8_t *put_extents(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,
 			    const struct nbd_extent *extents, unsigned count)
 {

@@ -449,7 +449,7 @@ static bool event_send(struct nvme_queue *q, uint32_t event)
 	return true;
 }
 
-/* Has the Discovery log changed since the host read it, and is the host to be told? */
+/* Has the Discovery log changed since the host read it, and does the host want the event? */
 static bool log_change_is_due(const struct nvme_queue *q)
 {
 	const struct nvme_target *t = q->conn->worker->shared;

@@ -11,7 +11,7 @@
 /* ---- Time ---- */
 
 /* Is a PDU incomplete, and are we waiting only for the host to send the rest? */
-static bool owes_input(const struct nvme_queue *q)
+static bool pdu_is_partial(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
 
@@ -28,7 +28,7 @@ static void set_deadline(struct nvme_queue *q)
 {
 	uint64_t ns = q->alive_ns;
 
-	if (!owes_input(q))
+	if (!pdu_is_partial(q))
 		q->pdu_ns = 0;
 	else if (!q->pdu_ns)
 		q->pdu_ns = q->conn->worker->turn.now_ns + NVME_PDU_NS;

@@ -34,7 +34,7 @@ static void drop_locked(const struct nvme_target *target)
 
 /* Each worker of a listener has a socket at its address, which is one port; a listener that
  * replaces another one takes its port. */
-static void add_locked(const struct nvme_target *target, const struct service_place *place)
+static void add_locked(const struct nvme_target *target, const struct service_endpoint *place)
 {
 	struct nvme_port **at = &target->ports->first;
 	bool rdma = place->transport->verbs;
@@ -54,7 +54,7 @@ static void add_locked(const struct nvme_target *target, const struct service_pl
 }
 
 void nvme_ports_listen(void *target, const struct service *service,
-		       const struct service_place *place)
+		       const struct service_endpoint *place)
 {
 	(void)service;
 	pthread_mutex_lock(&ports_lock);

@@ -23,7 +23,7 @@ struct conn;
 struct key_table;
 struct nvme_port;
 struct service;
-struct service_place;
+struct service_endpoint;
 struct worker;
 struct worker_options;
 
@@ -128,7 +128,7 @@ static inline unsigned nvme_queue_count(const struct nvme_controller *controller
 void nvme_leave(struct nvme_member *member);
 
 /* service->settle(): lists the ports as they are now.  The Discovery controllers of a subsystem
- * whose log has changed run, and tell their hosts: see nvme_admin_events(). */
+ * whose log has changed run, and send their hosts an event: see nvme_admin_events(). */
 void nvme_settle(void);
 
 /* ---- Ports: nvme/ports.c ----
@@ -143,7 +143,7 @@ void nvme_settle(void);
 
 /* service->listens() */
 void nvme_ports_listen(void *target, const struct service *service,
-		       const struct service_place *place);
+		       const struct service_endpoint *place);
 
 /* Logs list the ports as they are now.  True: the Discovery log has changed. */
 bool nvme_ports_settle(struct nvme_ports *ports);

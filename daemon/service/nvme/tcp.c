@@ -520,7 +520,9 @@ static bool tcp_take(struct nvme_queue *q)
 		taken = tcp_command(q);
 	if (taken) {
 		q->header_have = 0;
-		q->pdu_ns = 0; /* each PDU has its own time: a host may be in some PDU always */
+		/* set_deadline() sets a new deadline for the next PDU.  Otherwise a host that
+		 * always has a PDU in progress would reach the deadline of an earlier one. */
+		q->pdu_ns = 0;
 	}
 	return taken;
 }

@@ -94,7 +94,7 @@ def test_a_reload_replaces_the_keys(start_daemon, keys):
     assert connect(daemon, keys, "carol").get_size() == SIZE
     assert "alert" in s_client_fails(daemon, "-psk_identity", "alice", "-psk", old["alice"])
     assert client.pread(512, 0) == bytes(512)  # an open connection goes on
-    assert "listener 'nbds': new clients need one of 3 shared keys" in daemon.log()
+    assert "listener 'nbds': new TLS clients need one of 3 pre-shared keys" in daemon.log()
     good = keys.path.read_bytes()
     write(keys.path, b"alice\n")
     assert daemon.nbctl("reload", check=False).returncode

@@ -20,12 +20,12 @@ static unsigned turns_to_look(struct worker *w, bool pending, uint32_t most)
 {
 	unsigned turns = 0;
 
-	while (!batch_must_look(w)) {
+	while (!batch_check_due(w)) {
 		batch_delay(w);
 		batch_requests(w, most, 0);
 		turns++;
 	}
-	batch_look(w, pending);
+	batch_input_checked(w, pending);
 	return turns;
 }
 
@@ -95,7 +95,7 @@ TEST(answers_of_a_store_are_not_delayed)
 	w->io.count = 1;
 	assert_int_equal(batch_delay(w), 0);
 	for (unsigned i = 0; i < 1000; i++)
-		assert_false(batch_must_look(w));
+		assert_false(batch_check_due(w));
 }
 
 TEST(a_turn_that_brings_many_does_not_wait_for_more)

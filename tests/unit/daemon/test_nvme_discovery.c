@@ -9,9 +9,9 @@
 
 enum { RETAIN_EVENT = 1 << 15, ENTRIES_MAX = 4 };
 
-static struct service_place place_at(const char *address, uint16_t port)
+static struct service_endpoint place_at(const char *address, uint16_t port)
 {
-	struct service_place place = { .transport = &transport_tcp };
+	struct service_endpoint place = { .transport = &transport_tcp };
 	struct sockaddr_in *sa = (struct sockaddr_in *)&place.sa;
 
 	*sa = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port) };
@@ -21,7 +21,7 @@ static struct service_place place_at(const char *address, uint16_t port)
 
 static void listen_at(struct nvme_target *target, uint16_t port)
 {
-	struct service_place place = place_at("10.0.0.1", port);
+	struct service_endpoint place = place_at("10.0.0.1", port);
 
 	nvme_ports_listen(target, &service_nvme, &place);
 }
@@ -34,7 +34,7 @@ struct log {
 
 static void read_log(const struct nvme_target *target, struct log *ret)
 {
-	struct service_place here = place_at("10.0.0.9", 4420);
+	struct service_endpoint here = place_at("10.0.0.9", 4420);
 	struct nvme_log_query query = { .local = here.sa, .bytes = sizeof(ret->page) };
 	struct nvme_discovery_log log = nvme_ports_log(target, &query);
 
@@ -52,7 +52,7 @@ static void read_log(const struct nvme_target *target, struct log *ret)
 TEST(a_port_is_told_without_a_zone)
 {
 	static const char address[] = "fe80::1 ";
-	struct service_place place = { .transport = &transport_tcp };
+	struct service_endpoint place = { .transport = &transport_tcp };
 	struct sockaddr_in6 *sa = (struct sockaddr_in6 *)&place.sa;
 	struct nvme_log_query query = { .bytes = 4 * NVME_DISCOVERY_ENTRY };
 	struct nvme_discovery_log log;

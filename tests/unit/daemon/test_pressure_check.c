@@ -65,7 +65,7 @@ static void look(struct fake *f)
 {
 	deadline_set(&f->worker.deadlines, &f->worker.pressure.timer, 1, f->worker.turn.now_ns);
 	fake_settle(f);
-	assert_true(f->worker.pressure.look_ns > f->worker.turn.now_ns ||
+	assert_true(f->worker.pressure.next_check_ns > f->worker.turn.now_ns ||
 		    !f->worker.pressure.waiting);
 }
 
@@ -231,10 +231,10 @@ TEST(a_connection_that_waits_soon_after_others_is_served)
 	struct chunk *held[CHUNKS];
 	unsigned count = hold(f, held, 0);
 
-	f->worker.pressure.look_ns = clock_ns() + NS_PER_S; /* it has looked lately */
+	f->worker.pressure.next_check_ns = clock_ns() + NS_PER_S; /* it has looked lately */
 	assert_int_equal(fake_send(f, peer, "a few", 5), 0);
 	fake_settle(f);
-	assert_int_equal(f->worker.pressure.timer.ns, f->worker.pressure.look_ns);
+	assert_int_equal(f->worker.pressure.timer.ns, f->worker.pressure.next_check_ns);
 	while (count > 0)
 		chunk_put(&f->worker.pool, held[--count]);
 	fake_turn(f);

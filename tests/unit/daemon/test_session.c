@@ -105,7 +105,7 @@ TEST_WITH(calls_outlive_twins, setup, teardown, NULL)
 	assert_int_equal(bind(fd, (struct sockaddr *)&local, sizeof(struct sockaddr_in)), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&local, &length), 0);
 	sessions_listen(udp, &service,
-			&(struct service_place){ &transport_udp, local, fd, 65507, false });
+			&(struct service_endpoint){ &transport_udp, local, fd, 65507, false });
 	assert_true(session_twin_get(&service, &local, &twin));
 	session_member_init(control, &c);
 	assert_int_equal(session_begin(session, control, "tcp", 3), 0);
@@ -128,7 +128,7 @@ TEST_WITH(a_replaced_listener_leaves_its_sessions, setup, teardown, NULL)
 	static const struct service service = { .name = "any" };
 	struct sockaddr_storage local = { .ss_family = AF_INET };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	const struct service_place place = { &transport_udp, local, fd, 1000, false };
+	const struct service_endpoint place = { &transport_udp, local, fd, 1000, false };
 	struct session_twin twin;
 	struct reason reason;
 	struct sessions *old = sessions_new(NULL, NULL, &reason), *next;

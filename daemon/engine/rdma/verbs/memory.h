@@ -14,7 +14,7 @@ void rdma_unregister(struct rdma_device *d, struct ibv_mr *mr);
 /* ---- Memory that clients may read and write by themselves ---- */
 
 struct rdma_region {
-	struct rdma_region *next; /* of the connection that it is lent to */
+	struct rdma_region *next; /* list of the connection whose client may access it */
 	uint8_t *base;
 	size_t bytes;
 	struct ibv_mr *mr;

@@ -90,8 +90,8 @@ bool rdma_queue_fits(const struct rdma_device *d, const struct connect_data *con
 	return d->cq_size - d->cq_used >= RDMA_SENDS + rdma_queue_needed(connect_data);
 }
 
-/* Computes how many receives the connection gets by the state of the pool and of the completion
- * queue, at least those that its service has promised in the connect_data. */
+/* Sets r->credit and r->posted_max, the connection's number of receives, from the free space of the
+ * pool and the completion queue.  The service's number in connect_data is the minimum. */
 static void rdma_queue_size(struct rdma_conn *r, const struct pool *p)
 {
 	const struct rdma_device *d = r->device;

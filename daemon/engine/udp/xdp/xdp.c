@@ -26,10 +26,10 @@ enum {
 };
 #define OPEN_PAUSE_NS ((uint64_t)50 * NS_PER_MS)
 #define REOPEN_NS     ((uint64_t)100 * NS_PER_MS)
-/* The kernel does not tell that the interface or its addresses have changed. */
+/* AF_XDP has no event for changes of the interface or its addresses, so a timer checks them. */
 #define CHECK_NS ((uint64_t)1000 * NS_PER_MS)
-/* It does not always tell when it could send more, nor ever that it has sent. */
-#define LOOK_NS ((uint64_t)NS_PER_MS)
+/* The kernel reports no sent frames, and free space not always, so a timer polls the rings. */
+#define RING_POLL_NS ((uint64_t)NS_PER_MS)
 
 enum xdp_mode { MODE_AUTO, MODE_ZERO_COPY, MODE_COPY, MODE_GENERIC };
 
@@ -310,7 +310,7 @@ static void on_timer(struct timer *t, uint64_t now_ns)
 	worker_arm(x->udp->worker, t, x->check_ns);
 }
 
-static void look_soon(struct xdp *x, uint64_t ns)
+static void arm_check(struct xdp *x, uint64_t ns)
 {
 	worker_arm(x->udp->worker, &x->timer, clock_ns() + ns);
 }
@@ -358,7 +358,7 @@ static void receive(struct xdp *x, uint32_t max)
 static void lost(struct xdp *x)
 {
 	shut(x);
-	look_soon(x, REOPEN_NS);
+	arm_check(x, REOPEN_NS);
 }
 
 static void on_event(struct op *op, int ready, uint32_t flags)
@@ -481,7 +481,7 @@ static void settle(struct xdp *x)
 	x->full = full;
 	set_interest(x);
 	if (xdp_socket_unsent(&x->socket) || x->posted == 0)
-		look_soon(x, LOOK_NS);
+		arm_check(x, RING_POLL_NS);
 }
 
 /* While it is closed, the clients' answers leave by the sockets. */
@@ -524,7 +524,7 @@ static void listens(struct worker *w, struct acceptor *a, bool on)
 	udp_listen(w, a, on);
 	x->serves = on;
 	if (on)
-		look_soon(x, 0);
+		arm_check(x, 0);
 }
 
 static void flush_counters(struct worker *w)

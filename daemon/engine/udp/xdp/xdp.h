@@ -55,12 +55,12 @@ struct xdp_ring {
 };
 
 /* A socket of AF_XDP whose UMEM is a pool.  A chunk that the kernel has, in the fill or the
- * transmit ring, has one reference for that, and its place in lent[] is set. */
+ * transmit ring, has one reference for that, and its place in in_kernel[] is set. */
 struct xdp_socket {
 	int fd; /* -1: there is none */
 	struct pool *pool;
 	struct xdp_ring fill, completion, rx, tx;
-	bool *lent;
+	bool *in_kernel;
 	uint32_t posted; /* chunks in the fill ring or the receive ring */
 	bool zero_copy;
 };

@@ -63,8 +63,8 @@ int xdp_socket_open(struct xdp_socket *s, struct pool *pool, const char **ret_wh
 	if (s->fd < 0)
 		return -errno;
 	*ret_what = "memory";
-	s->lent = calloc(pool->chunk_count, sizeof(*s->lent));
-	if (!s->lent)
+	s->in_kernel = calloc(pool->chunk_count, sizeof(*s->in_kernel));
+	if (!s->in_kernel)
 		return -ENOMEM;
 	if (setsockopt(s->fd, SOL_XDP, XDP_UMEM_REG, &umem, sizeof(umem)) < 0)
 		return -errno;
@@ -98,10 +98,10 @@ void xdp_socket_close(struct xdp_socket *s)
 	for (unsigned i = 0; i < ARRAY_SIZE(rings); i++)
 		if (rings[i]->memory)
 			munmap(rings[i]->memory, rings[i]->bytes);
-	for (uint32_t i = 0; s->lent && i < s->pool->chunk_count; i++)
-		if (s->lent[i])
+	for (uint32_t i = 0; s->in_kernel && i < s->pool->chunk_count; i++)
+		if (s->in_kernel[i])
 			chunk_put(s->pool, &s->pool->chunks[i]);
-	free(s->lent);
+	free(s->in_kernel);
 	*s = (struct xdp_socket){ .fd = -1 };
 }
 
@@ -115,7 +115,7 @@ static struct chunk *chunk_at(const struct xdp_socket *s, uint64_t address)
 static void post(struct xdp_socket *s, const struct chunk *k)
 {
 	s->fill.addresses[s->fill.at++ & (XDP_ENTRIES - 1)] = (uint64_t)k->id * s->pool->stride;
-	s->lent[k->id] = true;
+	s->in_kernel[k->id] = true;
 	s->posted++;
 }
 
@@ -126,7 +126,7 @@ struct chunk *xdp_socket_next(struct xdp_socket *s, uint8_t **ret_frame, uint32_
 
 	*ret_frame = s->pool->slab + d->addr;
 	*ret_bytes = d->len;
-	s->lent[k->id] = false;
+	s->in_kernel[k->id] = false;
 	s->posted--;
 	return k;
 }
@@ -162,7 +162,7 @@ void xdp_socket_queue(struct xdp_socket *s, const struct chunk *k, const uint8_t
 {
 	s->tx.frames[s->tx.at++ & (XDP_ENTRIES - 1)] =
 		(struct xdp_desc){ .addr = (uint64_t)(frame - s->pool->slab), .len = bytes };
-	s->lent[k->id] = true;
+	s->in_kernel[k->id] = true;
 }
 
 static void reap(struct xdp_socket *s)
@@ -173,7 +173,7 @@ static void reap(struct xdp_socket *s)
 		uint32_t at = s->completion.at++ & (XDP_ENTRIES - 1);
 		struct chunk *k = chunk_at(s, s->completion.addresses[at]);
 
-		s->lent[k->id] = false;
+		s->in_kernel[k->id] = false;
 		chunk_put(s->pool, k);
 	}
 	store(s->completion.consumer, end);
