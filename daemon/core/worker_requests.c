@@ -93,7 +93,8 @@ static void worker_run_request(struct call *call)
 	/* From here on the owner may post the request again.  The value is read after this store: a
 	 * value that the owner sets later is not lost, because the owner then posts it. */
 	atomic_store(&r->posted, false);
-	run[r - w->requests](w, atomic_load(&r->value));
+	if (w->engine_state) /* else it was posted after the last turn: worker_await_stopped() */
+		run[r - w->requests](w, atomic_load(&r->value));
 }
 
 /* Runs on the owner's thread.  The value is stored before `posted` is tested: either this posts the

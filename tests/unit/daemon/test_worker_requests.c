@@ -143,6 +143,39 @@ TEST(a_hung_worker_is_asked_once_to_flush_its_counters)
 	}
 }
 
+static void (*real_fini)(struct worker *w);
+static atomic_bool has_ended;
+
+static void note_fini(struct worker *w)
+{
+	real_fini(w);
+	has_ended = true;
+}
+
+/* GetStats may ask a worker that has run its last turn. */
+TEST(a_request_of_a_worker_whose_engine_has_ended_is_dropped)
+{
+	for_each_engine(real)
+	{
+		struct engine engine = *real;
+		struct bench *b;
+
+		real_fini = real->fini;
+		engine.fini = note_fini;
+		engine.flush_counters = count_settle;
+		settled = 0;
+		has_ended = false;
+		b = bench_start(&engine, echo());
+		worker_stop(&b->worker);
+		while (!has_ended)
+			poll(NULL, 0, 1);
+		atomic_store(&b->worker.counters_lag, true);
+		worker_flush_begin(&b->worker);
+		bench_stop(b);
+		assert_int_equal(settled, 0);
+	}
+}
+
 /* ---- ListConnections ---- */
 
 static void listed(struct worker_list *list)
