@@ -45,15 +45,15 @@ TIMEOUT = 60  # seconds; generous, for sanitized builds on a busy machine
 for _name in ["CI", "BUILD_NUMBER", "COLUMNS"]:
     os.environ.pop(_name, None)
 
-# Waits for the end of the process that runs the tests, and then kills each process that has the
-# mark in its environment: a run that is killed cannot end its daemons and generators itself.
+# Waits for the end of the process that runs the tests, whose pidfd is descriptor 0, and then kills
+# each process that has the mark in its environment: a run that is killed cannot end its daemons and
+# generators itself.
 END_THE_REST = """
 import os, select, signal, sys
-runner, mark = int(sys.argv[1]), sys.argv[2].encode()
+mark = sys.argv[1].encode()
 end = select.poll()
-end.register(os.pidfd_open(runner), select.POLLIN)
-while os.getppid() == runner:
-    end.poll()
+end.register(0, select.POLLIN)
+end.poll()
 for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()] * 3:  # what they start meanwhile, too
     try:
         with open(f"/proc/{pid}/environ", "rb") as environment:
@@ -79,9 +79,11 @@ def tests_engine(item):
 
 def end_the_rest_with_this_process():
     mark = random.SystemRandom().randbytes(16).hex()
-    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
-    os.posix_spawn(sys.executable, [sys.executable, "-c", END_THE_REST, str(os.getpid()), f"NBSERVED_TEST_RUN={mark}"], {},
-                   file_actions=quiet, setsid=True)
+    this = os.pidfd_open(os.getpid())
+    files = [(os.POSIX_SPAWN_DUP2, this, 0), *[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]]
+    os.posix_spawn(sys.executable, [sys.executable, "-c", END_THE_REST, f"NBSERVED_TEST_RUN={mark}"], {},
+                   file_actions=files, setsid=True)
+    os.close(this)
     os.environ["NBSERVED_TEST_RUN"] = mark
 
 
