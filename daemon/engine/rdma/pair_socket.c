@@ -222,9 +222,10 @@ void rdma_pair_gone(struct rdma_pair *p)
 	/* Its socket is open, and we have not ended it: the device has, for a request of the
 	 * client. */
 	if (p->r->conn->end == CONN_END_PEER)
-		conn_warn(x->conn,
-			  "its queue pair has failed: the client sent an unsupported request, "
-			  "such as an atomic (ib_atomic_bw), or used an invalid rkey or range");
+		conn_warn(
+			x->conn,
+			"its queue pair has failed: the client sent an unsupported request, "
+			"such as an atomic operation (ib_atomic_bw), or used an invalid rkey or range");
 	conn_close(x->conn, p->r->conn->end);
 }
 
