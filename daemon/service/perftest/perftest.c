@@ -43,6 +43,11 @@ static inline bool perftest_reports_zero(const struct conn *c, unsigned position
 	return !(c->worker->service->flags & SERVICE_ANSWERS) && position >= SIZE_AND_COUNT;
 }
 
+/* Time limit for each message before the data.  Between two of them the client measures its clock,
+ * fills its memory byte by byte and registers it, which has taken more than 30 s in an emulated
+ * machine on a busy host. */
+#define SETUP_TIMEOUT_NS (60 * (uint64_t)NS_PER_S)
+
 /* ---- Clients without -R: messages over TCP, before and after the data ----
  *
  * No message identifies the test, so one rule serves all tests and any number of queue pairs.  For
@@ -50,11 +55,6 @@ static inline bool perftest_reports_zero(const struct conn *c, unsigned position
  * receive before the key is answered.  A key that was received before gets the same answer again.
  * Later the client uses such messages to synchronise with its server, and gets answers by the same
  * rule. */
-
-/* Time limit for each message before the data.  Between two of them the client measures its clock
- * and registers its memory, which has taken more than 30 s in an emulated machine on a busy host.
- */
-#define EXCHANGE_TIMEOUT_NS (60 * (uint64_t)NS_PER_S)
 
 struct exchange_conn {
 	struct exchange exchange;
@@ -208,12 +208,11 @@ static void exchange_run(struct conn *c)
 	/* There is no time limit while data flows, but one for an incomplete message, and one
 	 * before the first queue pair. */
 	if ((!x->tests || x->have > 0) &&
-	    !conn_await_input(c, EXCHANGE_TIMEOUT_NS,
+	    !conn_await_input(c, SETUP_TIMEOUT_NS,
 			      perftest_exchange_bytes(&x->exchange, x->message, x->have) - x->have))
 		conn_close(c, CONN_END_IDLE);
 }
 
-#define TURN_NS  (5 * (uint64_t)NS_PER_S)  /* time limit for a client's data connections */
 #define RETRY_NS (5 * (uint64_t)NS_PER_MS) /* interval of checks whether it is a client's turn */
 
 enum { RECEIVES_IWARP = 520 }; /* perftest has up to 512 messages in flight */
@@ -431,7 +430,7 @@ static bool control_may_continue(struct conn *c, struct perftest_conn *p)
 	}
 	p->step = PERFTEST_CONNECTS;
 	if (p->iwarp)
-		conn_set_deadline(c, clock_ns() + TURN_NS);
+		conn_set_deadline(c, clock_ns() + SETUP_TIMEOUT_NS);
 	conn_op_begin(c, OPERATION_TEST);
 	return true;
 }

@@ -141,8 +141,9 @@ static inline void case_connect(struct service_case *t)
 	case_turns(t);
 }
 
-static inline struct service_case *case_new(const struct service *service, uint32_t chunks,
-					    uint32_t chunk_size)
+/* Without a connection yet: the caller may change the worker before case_connect(). */
+static inline struct service_case *case_new_idle(const struct service *service, uint32_t chunks,
+						 uint32_t chunk_size)
 {
 	struct service_case *t =
 		aligned_alloc(CACHE_LINE, (sizeof(*t) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
@@ -159,6 +160,14 @@ static inline struct service_case *case_new(const struct service *service, uint3
 	w->turn.now_ns = clock_ns();
 	pressure_check_init(w);
 	assert_int_equal(pool_init(&w->pool, chunks, chunk_size, 0), 0);
+	return t;
+}
+
+static inline struct service_case *case_new(const struct service *service, uint32_t chunks,
+					    uint32_t chunk_size)
+{
+	struct service_case *t = case_new_idle(service, chunks, chunk_size);
+
 	case_connect(t);
 	return t;
 }
