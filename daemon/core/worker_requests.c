@@ -124,7 +124,7 @@ void worker_call(struct worker *w, struct call *call)
 
 void worker_flush_begin(struct worker *w)
 {
-	w->flush_asked = atomic_load(&w->counters_lag) &&
+	w->flush_asked = w->thread.lives && atomic_load(&w->counters_lag) &&
 			 !atomic_load(&w->requests[REQUEST_FLUSH_COUNTERS].posted);
 	if (!w->flush_asked)
 		return;

@@ -158,18 +158,19 @@ def conditions(rows):
     """Of the newest rows: those of other days have theirs from then, see update_page()."""
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         model = next((x.split(":")[1].strip() for x in f if x.startswith("model name")), "?")
-    newest = max(map(day_of, rows.all_visits()), default="no rows")
-    return (f"{newest}: Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}){call_cost(rows)}; generator and server on "
-            + ("CPUs of their own" if cpus_are_apart() else "one CPU")
+    newest = max(rows.all_visits(), key=day_of, default=None)
+    return (f"{day_of(newest) if newest else 'no rows'}: Linux {platform.release()}, {len(ALL_CPUS)} CPUs ({model}){call_cost(rows.extra, newest)}; "
+            "generator and server on " + ("CPUs of their own" if cpus_are_apart() else "one CPU")
             + f", rounds of random order; {control(rows)}")
 
 
-def call_cost(rows):
-    """What a system call takes, and the mitigation that it pays for: io_uring saves no more than its calls."""
-    if "call_ns" not in rows.extra:
+def call_cost(extra, newest):
+    """What a system call took on the day of the newest rows, and the mitigation that it paid for: io_uring saves no
+    more than its calls."""
+    if not newest or extra.get("call_day") != day_of(newest):
         return ""
-    meltdown = pathlib.Path("/sys/devices/system/cpu/vulnerabilities/meltdown").read_text().strip()
-    return f", a system call takes at most {rows.extra['call_ns']:.0f} ns (Meltdown: {meltdown})"
+    meltdown = newest["conditions"]["host"].get("mitigations", {}).get("meltdown", "not affected")
+    return f", a system call takes at most {extra['call_ns']:.0f} ns (Meltdown: {meltdown})"
 
 
 def table(judged, when):
@@ -239,7 +240,7 @@ def main():
     for scene in [] if options.judge else [s for s in scenes() if s.name in only]:
         measure(build, scene, rows, extra, end, load_seconds)
         if scene.name == "echo":
-            extra["call_ns"] = call_ns()
+            extra.update(call_ns=call_ns(), call_day=time.strftime("%Y-%m-%d", time.gmtime()))
     (build / "claims-extra.json").write_text(json.dumps(extra) + "\n")
     read = Rows(build / "nbbench", rows, build / VM_ROWS)
     read.extra = {**extra, "bypass": load_json(build / BYPASS_COSTS)}

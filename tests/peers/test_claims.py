@@ -115,3 +115,11 @@ def test_every_scene_has_the_listeners_of_its_loads():
     for scene in scenes:
         served = {line[len("[listener "):-1] for line in scene.config.splitlines() if line.startswith("[listener ")}
         assert all(set(load.listeners) <= served for load in scene.loads), scene.name
+
+
+def test_the_cost_of_a_call_stands_beside_rows_of_its_day_alone():
+    newest = {"conditions": {"date": "2026-11-29T02:50:46Z", "host": {"mitigations": {"meltdown": "Mitigation: PTI"}}}}
+    extra = {"call_ns": 1250.9, "call_day": "2026-11-29"}
+    assert claims.call_cost(extra, newest) == ", a system call takes at most 1251 ns (Meltdown: Mitigation: PTI)"
+    assert claims.call_cost({**extra, "call_day": "2026-11-26"}, newest) == ""
+    assert claims.call_cost({}, newest) == "" and claims.call_cost(extra, None) == ""
