@@ -13,7 +13,7 @@ enum {
 	BATCH_AUTO_NS = 30 * 1000,  /* the longest that `batch-delay = auto` waits */
 	BATCH_FIRST_NS = 10 * 1000, /* the first delay; doubled each time it proves useful */
 	/* Turns between two checks for waiting input (batch_input_checked()) while a delay is in
-	   force. */
+	 * force. */
 	BATCH_TURNS = 8,
 	/* The same while no delay is in force; each check that finds no input doubles it. */
 	BATCH_IDLE_TURNS = 64,

@@ -46,7 +46,7 @@ enum service_flag {
 	 * system call while accepting. */
 	SERVICE_WANTS_ADDRESS = 1 << 9,
 	/* Its clients may access memory of the worker (remote_region()), `region-size` bytes at
-	   most. */
+	 * most. */
 	SERVICE_LENDS = 1 << 10,
 	/* It serves the listener's `exports`: w->mounts has one at least. */
 	SERVICE_EXPORTS = 1 << 11,

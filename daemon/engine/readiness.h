@@ -7,7 +7,7 @@
 
 enum {
 	/* Bits of conn->flags for edge-triggered events, which report new input but not input that
-	   was left. */
+	 * was left. */
 	READINESS_READABLE = CONN_ENGINE << 4, /* there may be input */
 	READINESS_GONE = CONN_ENGINE << 5,  /* the peer has closed: receive until EAGAIN or FIN */
 	READINESS_AGAIN = CONN_ENGINE << 6, /* on the engine's list for its next turn */

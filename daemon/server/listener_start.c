@@ -18,7 +18,7 @@
 #include "watchdog.h"
 
 /* The wait for workers at the daemon's start. */
-#define START_CHECK_NS  NS_PER_S       /* how often they are looked at */
+#define START_CHECK_NS  NS_PER_S       /* between two readings of its CPU time */
 #define START_REPORT_NS (2 * NS_PER_S) /* after which the wait is reported */
 #define START_MAX_NS    ((uint64_t)600 * NS_PER_S)
 enum { START_WORKS = 10 }; /* a worker works that uses 1/10 of a CPU */
@@ -376,8 +376,8 @@ int listener_make_drained(struct listeners *all, const struct listener_config *c
 struct start_wait {
 	struct notify *notify; /* NULL: a reload */
 	uint64_t begun_ns, end_ns;
-	uint64_t next_check_ns; /* when the worker is looked at next */
-	uint64_t cpu_ns;        /* that it had used at the last look */
+	uint64_t next_check_ns; /* when the CPU time of the worker is read next */
+	uint64_t cpu_ns;        /* that it had used at the last reading */
 	const struct listener *reported;
 };
 

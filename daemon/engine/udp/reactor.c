@@ -234,10 +234,10 @@ static int reactor_init(struct worker *w, int (*start)(struct reactor *r, struct
 
 enum {
 	/* A socket that receives this many datagrams in a turn leaves the set: leaving and
-	   rejoining then costs less than it saves. */
+	 * rejoining then costs less than it saves. */
 	EPOLL_UDP_MANY = 16,
-	/* While all sockets are outside the set, it is waited on in each such turn: it also has the
-	   worker's own descriptors, such as its mailbox. */
+	/* While all sockets are outside the set, this is the number of turns until it is waited on
+	 * again: it also has the worker's own descriptors, such as its mailbox. */
 	EPOLL_UDP_LOOK = 4,
 };
 
