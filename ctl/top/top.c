@@ -16,7 +16,6 @@
 #include "field.h"
 #include "top_view.h"
 #include "util.h"
-#include "workers.h"
 
 enum {
 	INTERVAL_MS = 1000,
@@ -25,13 +24,12 @@ enum {
 	ESCAPE_MS = 25,
 };
 
-enum { VALUE_INTERVAL, VALUE_SORT, VALUE_BY_WORKER };
+enum { VALUE_INTERVAL, VALUE_SORT };
 
 struct session {
 	struct ctl *ctl;
 	struct top top;
 	struct client *stats; /* NULL: not connected */
-	bool by_worker;       /* the stream of statistics is */
 	uint64_t active_ns;   /* time of the last document or the last attempt to connect */
 };
 
@@ -47,15 +45,14 @@ static void lost(struct session *s, const char *why)
 
 static json_t *parameters(const struct session *s)
 {
-	return json_pack("{s:o*, s:b, s:i}", "listeners", ctl_words(s->ctl), "by_worker",
-			 s->by_worker, "interval_ms", (int)s->top.interval_ms);
+	return json_pack("{s:o*, s:i}", "listeners", ctl_words(s->ctl), "interval_ms",
+			 (int)s->top.interval_ms);
 }
 
 static void connect_again(struct session *s)
 {
 	int rc = client_open(&s->ctl->target, &s->stats);
 
-	s->by_worker = s->top.by_worker;
 	s->active_ns = clock_ns();
 	if (rc == 0)
 		rc = client_send(s->stats, "org.nbserved.Control.GetStats", parameters(s), true);
@@ -78,14 +75,6 @@ static const char *refusal(const json_t *error, const json_t *reply)
 	return number ? text : json_string_value(error);
 }
 
-static void add(struct top *top, const json_t *reply)
-{
-	json_t *named = workers_named(reply);
-
-	top_add(top, named);
-	json_decref(named);
-}
-
 /* Handles received documents; one may end the connection.  0 or -errno. */
 static int take(struct session *s)
 {
@@ -100,7 +89,7 @@ static int take(struct session *s)
 		if (refused)
 			lost(s, refused);
 		else
-			add(&s->top, reply);
+			top_add(&s->top, reply);
 		json_decref(reply);
 		json_decref(error);
 	}
@@ -112,11 +101,7 @@ static void on_time(struct session *s)
 {
 	uint64_t silent_ms = (clock_ns() - s->active_ns) / NS_PER_MS;
 
-	if (s->stats && s->by_worker != s->top.by_worker) {
-		client_close(s->stats);
-		s->stats = NULL;
-		connect_again(s);
-	} else if (!s->stats && silent_ms >= RETRY_MS)
+	if (!s->stats && silent_ms >= RETRY_MS)
 		connect_again(s);
 	else if (s->stats && silent_ms >= s->top.interval_ms + SILENCE_MS)
 		snprintf(s->top.trouble, sizeof(s->top.trouble), "no answer for %llu s (%s)",
@@ -217,17 +202,11 @@ static void close_terminal(SCREEN *screen)
 	delscreen(screen);
 }
 
-static attr_t attributes_of(const struct top_line *line, bool colour)
+static attr_t attributes_of(enum style style, bool colour)
 {
-	attr_t attributes = line->selected ? A_REVERSE : A_NORMAL;
-
-	if (line->style == STYLE_BOLD)
-		attributes |= A_BOLD;
-	else if (line->style == STYLE_DIM)
-		attributes |= line->selected ? A_NORMAL : A_DIM;
-	else if (line->style >= STYLE_GOOD)
-		attributes |= colour ? (attr_t)COLOR_PAIR(line->style) : A_BOLD;
-	return attributes;
+	if (style >= STYLE_GOOD)
+		return colour ? (attr_t)COLOR_PAIR(style) : A_BOLD;
+	return style == STYLE_BOLD ? A_BOLD : style == STYLE_DIM ? A_DIM : A_NORMAL;
 }
 
 /* Follows the terminal's size, which may change, and ignores LINES and COLUMNS. */
@@ -241,7 +220,7 @@ static void follow_size(void)
 		resizeterm(size.ws_row, size.ws_col);
 }
 
-static void draw(const struct session *s)
+static void draw(struct session *s)
 {
 	struct top_screen screen = {
 		.width = (unsigned)MAX(COLS, 1),
@@ -254,9 +233,7 @@ static void draw(const struct session *s)
 	for (unsigned i = 0; i < screen.height; i++) {
 		const struct top_line *line = &screen.lines[i];
 
-		attrset(attributes_of(line, s->ctl->out.colour && has_colors()));
-		if (line->selected)
-			mvhline((int)i, 0, ' ', COLS);
+		attrset(attributes_of(line->style, s->ctl->out.colour && has_colors()));
 		if (line->text)
 			mvaddstr((int)i, 0, line->text);
 	}
@@ -268,13 +245,9 @@ static void draw(const struct session *s)
 static int key_of(int key)
 {
 	static const int keys[][2] = {
-		{ KEY_UP, TOP_KEY_UP },           { KEY_DOWN, TOP_KEY_DOWN },
-		{ KEY_PPAGE, TOP_KEY_PAGE_UP },   { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
-		{ KEY_HOME, TOP_KEY_HOME },       { KEY_END, TOP_KEY_END },
-		{ KEY_ENTER, TOP_KEY_ENTER },     { '\r', TOP_KEY_ENTER },
-		{ '\n', TOP_KEY_ENTER },          { '\033', TOP_KEY_BACK },
-		{ KEY_BACKSPACE, TOP_KEY_ERASE }, { 0x7f, TOP_KEY_ERASE },
-		{ '\b', TOP_KEY_ERASE },
+		{ KEY_UP, TOP_KEY_UP },         { KEY_DOWN, TOP_KEY_DOWN },
+		{ KEY_PPAGE, TOP_KEY_PAGE_UP }, { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
+		{ KEY_HOME, TOP_KEY_HOME },     { KEY_END, TOP_KEY_END },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)
@@ -364,11 +337,10 @@ static int run_top(struct ctl *ctl)
 		return ctl_usage(ctl, "top needs a terminal; elsewhere: `nbctl stats --watch`");
 	top_init(&s.top, interval_ms);
 	rc = sort ? sort_by(ctl, &s.top, sort) : CTL_DONE;
-	s.by_worker = s.top.by_worker = ctl->values[VALUE_BY_WORKER];
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetStats", parameters(&s), &first);
 	if (rc == CTL_DONE) {
-		add(&s.top, first);
+		top_add(&s.top, first);
 		json_decref(first);
 		/* Ssh must not ask for a password on the screen when it connects again. */
 		ctl->target.batch = true;
@@ -385,7 +357,7 @@ const struct command command_top = {
 	.summary = "rates, latency and CPU time of each listener, live, on the whole screen",
 	.details =
 		"A row for each listener: connections, operations and bytes per second, latency,\n"
-		"CPU time, system calls and turns per operation; ? lists the keys.\n"
+		"CPU time, system calls and turns per operation; the last line has the keys.\n"
 		"When the daemon is restarted, top waits for it and continues.\n",
 	.example = "nbctl top\nnbctl top echo-epoll echo-uring --interval 0.5 --sort cpu-op",
 	.options = {
@@ -393,8 +365,6 @@ const struct command command_top = {
 		[VALUE_SORT] = { "sort", OPTION_VALUE, "COLUMN",
 				 "listener, engine, open, ops, bytes, p50, p99, cpu-op, "
 				 "calls, turn, cpu" },
-		[VALUE_BY_WORKER] = { "by-worker", OPTION_FLAG, NULL,
-				      "a row for each worker, as with key w" },
 	},
 	.words_max = 256,
 	.json_instead = "nbctl stats --watch --json",

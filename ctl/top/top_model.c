@@ -12,27 +12,18 @@
 #include "util.h"
 
 const struct top_column_info top_columns[TOP_COLUMNS] = {
-	[TOP_LISTENER] = { "listener", 'n', FIGURE_COUNT, 12, 0 },
-	[TOP_ENGINE] = { "engine", 'e', FIGURE_COUNT, 13, 1 },
-	[TOP_OPEN] = { "open", 'k', FIGURE_COUNT, 5, 6 },
-	[TOP_RATE] = { "ops", 'o', FIGURE_RATE, 8, 0 },
-	[TOP_BANDWIDTH] = { "bytes", 'b', FIGURE_BANDWIDTH, 5, 3 },
-	[TOP_P50] = { "p50", '5', FIGURE_P50, 5, 2 },
-	[TOP_P99] = { "p99", '9', FIGURE_P99, 6, 4 },
-	[TOP_CPU_PER_OP] = { "cpu-op", 'c', FIGURE_CPU_PER_OP, 6, 0 },
-	[TOP_SYSCALLS] = { "calls", 's', FIGURE_SYSCALLS_PER_OP, 5, 5 },
-	[TOP_TURN] = { "turn", 't', FIGURE_OPS_PER_TURN, 5, 8 },
-	[TOP_CPU] = { "cpu", 'u', FIGURE_CPU_SHARE, 4, 7 },
+	[TOP_LISTENER] = { "listener", FIGURE_COUNT, 12, 0 },
+	[TOP_ENGINE] = { "engine", FIGURE_COUNT, 13, 1 },
+	[TOP_OPEN] = { "open", FIGURE_COUNT, 5, 6 },
+	[TOP_RATE] = { "ops", FIGURE_RATE, 8, 0 },
+	[TOP_BANDWIDTH] = { "bytes", FIGURE_BANDWIDTH, 5, 3 },
+	[TOP_P50] = { "p50", FIGURE_P50, 5, 2 },
+	[TOP_P99] = { "p99", FIGURE_P99, 6, 4 },
+	[TOP_CPU_PER_OP] = { "cpu-op", FIGURE_CPU_PER_OP, 6, 0 },
+	[TOP_SYSCALLS] = { "calls", FIGURE_SYSCALLS_PER_OP, 5, 5 },
+	[TOP_TURN] = { "turn", FIGURE_OPS_PER_TURN, 5, 8 },
+	[TOP_CPU] = { "cpu", FIGURE_CPU_SHARE, 4, 7 },
 };
-
-const char *top_column_help(enum top_column column)
-{
-	enum figure figure = top_columns[column].figure;
-
-	return figure != FIGURE_COUNT ? figures[figure].words
-	       : column == TOP_OPEN   ? "open connections"
-				      : top_columns[column].name;
-}
 
 void top_init(struct top *top, unsigned interval_ms)
 {
@@ -43,17 +34,6 @@ void top_fini(struct top *top)
 {
 	measures_free(&top->rows);
 	json_decref(top->last);
-	json_decref(top->shown);
-	json_decref(top->from);
-}
-
-/* Sets *slot to document with a new reference, and drops the old one. */
-static void keep(json_t **slot, const json_t *document)
-{
-	json_t *old = *slot;
-
-	*slot = json_incref((json_t *)document);
-	json_decref(old);
 }
 
 /* ---- Values ---- */
@@ -69,7 +49,7 @@ double top_value(const struct measure *row, enum top_column column)
 		       : figure_value(row, top_columns[column].figure);
 }
 
-/* ---- Sorting and selecting ---- */
+/* ---- Sorting ---- */
 
 /* Compares two rows by the chosen column; texts ascend, numbers descend. */
 static int compare_rows(const void *a, const void *b, void *context)
@@ -97,50 +77,7 @@ static void sort_rows(struct top *top)
 			top);
 }
 
-void top_sort(struct top *top, enum top_column column)
-{
-	top->reverse = column == top->sort && !top->reverse;
-	top->sort = column;
-	sort_rows(top);
-}
-
-unsigned top_selected(const struct top *top)
-{
-	for (unsigned i = 0; i < top->rows.count; i++)
-		if (!strcmp(top->rows.rows[i]->listener, top->selected))
-			return i;
-	return 0;
-}
-
-static void select_row(struct top *top, long index)
-{
-	if (top->rows.count == 0) {
-		top->selected[0] = '\0';
-		return;
-	}
-	index = MAX(0, MIN(index, (long)top->rows.count - 1));
-	snprintf(top->selected, sizeof(top->selected), "%s", top->rows.rows[index]->listener);
-}
-
 /* ---- Documents ---- */
-
-static bool is_wanted(const struct top *top, const struct measure *row)
-{
-	return strcasestr(row->listener, top->filter) || strcasestr(row->engine, top->filter) ||
-	       strcasestr(row->service, top->filter);
-}
-
-static void filter_rows(struct top *top)
-{
-	json_t *names = json_array();
-
-	for (unsigned i = 0; i < top->rows.count; i++)
-		if (is_wanted(top, top->rows.rows[i]))
-			json_array_append_new(names, json_string(top->rows.rows[i]->listener));
-	if (*top->filter)
-		measures_select(&top->rows, names);
-	json_decref(names);
-}
 
 /* Sums the operations of each listener into its first row. */
 static void merge_operations(struct measures *m)
@@ -160,49 +97,28 @@ static void merge_operations(struct measures *m)
 	m->count = kept;
 }
 
-/* The interval from top->from to top->shown. */
-static void make_rows(struct top *top)
-{
-	uint64_t interval_ns;
-
-	measures_free(&top->rows);
-	if (measures_interval(top->from, top->shown, &interval_ns) == 0) {
-		measures_delta(&top->rows, top->from, top->shown, interval_ns, "");
-		merge_operations(&top->rows);
-	}
-	filter_rows(top);
-	sort_rows(top);
-	select_row(top, top_selected(top));
-}
-
 void top_add(struct top *top, const json_t *stats)
 {
 	uint64_t interval_ns;
-	bool follows = top->last && measures_interval(top->last, stats, &interval_ns) == 0;
 
 	top->trouble[0] = '\0';
 	/* Of the first document, also after a restart of the daemon, there is no interval yet: the
-	 * screen does not change until the next one. */
-	if (top->last && !follows)
-		snprintf(top->notice, sizeof(top->notice), "the daemon was restarted");
-	if (follows && !top->paused) {
-		keep(&top->from, top->last);
-		keep(&top->shown, stats);
-		make_rows(top);
+	 * rows do not change until the next one. */
+	if (top->last && measures_interval(top->last, stats, &interval_ns) < 0) {
+		top->restarted = true;
+	} else if (top->last) {
+		measures_free(&top->rows);
+		measures_delta(&top->rows, top->last, stats, interval_ns, "");
+		merge_operations(&top->rows);
+		sort_rows(top);
 	}
-	keep(&top->last, stats);
-}
-
-/* Rows of the other kind follow: nothing of these can be compared with them. */
-static void turn_by_worker(struct top *top)
-{
-	top->by_worker = !top->by_worker;
-	keep(&top->last, NULL);
+	json_decref(top->last);
+	top->last = json_incref((json_t *)stats);
 }
 
 /* ---- Keys ---- */
 
-static void move_selection(struct top *top, int key)
+static void scroll(struct top *top, int key)
 {
 	enum { FAR = 1 << 30 };
 	static const struct {
@@ -219,87 +135,28 @@ static void move_selection(struct top *top, int key)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(moves); i++)
 		if (key == moves[i].key)
-			select_row(top, (long)top_selected(top) + moves[i].step);
-}
-
-static bool sort_key(struct top *top, int key)
-{
-	int column = (int)top->sort;
-
-	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
-		if (key != top_columns[i].key)
-			continue;
-		top_sort(top, (enum top_column)i);
-		return true;
-	}
-	if (key == '<' || key == '>') {
-		column += key == '<' ? TOP_COLUMNS - 1 : 1;
-		top->reverse = false;
-		top->sort = (enum top_column)(column % TOP_COLUMNS);
-	} else if (key == 'r') {
-		top->reverse = !top->reverse;
-	} else {
-		return false;
-	}
-	sort_rows(top);
-	return true;
-}
-
-/* A key while the filter is typed.  Enter keeps the text; Esc, or erasing an empty text, shows
- * all rows again. */
-static void filter_key(struct top *top, int key)
-{
-	size_t bytes = strlen(top->filter);
-
-	if (key == TOP_KEY_BACK || (key == TOP_KEY_ERASE && bytes == 0))
-		bytes = 0;
-	else if (key == TOP_KEY_ERASE)
-		bytes--;
-	else if (key > ' ' && key < 0x7f && bytes + 1 < sizeof(top->filter))
-		top->filter[bytes++] = (char)key;
-	else if (key != TOP_KEY_ENTER)
-		return;
-	top->typing = key != TOP_KEY_ENTER && key != TOP_KEY_BACK;
-	top->filter[bytes] = '\0';
-	make_rows(top);
+			top->first = (unsigned)MAX(
+				0, MIN((long)top->first + moves[i].step, (long)top->rows.count));
 }
 
 bool top_key(struct top *top, int key)
 {
-	top->notice[0] = '\0';
-	if (top->typing) {
-		filter_key(top, key);
-		return true;
-	}
+	top->restarted = false;
 	switch (key) {
 	case 'q':
 		return false;
-	case TOP_KEY_BACK:
-	case TOP_KEY_ERASE:
-		/* Leaves the help, else clears the filter. */
-		if (top->help)
-			top->help = false;
-		else if (*top->filter)
-			filter_key(top, TOP_KEY_BACK);
-		return true;
-	case '/':
-		top->help = false;
-		top->typing = true;
-		return true;
-	case 'p':
-	case ' ':
-		top->paused = !top->paused;
-		return true;
-	case 'w':
-		turn_by_worker(top);
-		return true;
-	case '?':
-	case 'h':
-		top->help = !top->help;
-		return true;
+	case '<':
+	case '>':
+		top->sort = (top->sort + (key == '<' ? TOP_COLUMNS - 1 : 1)) % TOP_COLUMNS;
+		top->reverse = false;
+		break;
+	case 'r':
+		top->reverse = !top->reverse;
+		break;
 	default:
-		if (!sort_key(top, key))
-			move_selection(top, key);
+		scroll(top, key);
 		return true;
 	}
+	sort_rows(top);
+	return true;
 }

@@ -1,6 +1,5 @@
 /* The state of `nbctl top`: the last interval of each listener, and the user's choices.  The model
- * does no I/O: its inputs are JSON statistics and key presses, and top_view.c renders it.  While
- * the display is paused, the model still stores new statistics, but shows the old interval. */
+ * does no I/O: its inputs are JSON statistics and key presses, and top_view.c renders it. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -10,7 +9,7 @@
 
 enum { TOP_TEXT = 256 };
 
-/* Columns that the table is sorted by; TOP_KEYS in top_model.c has their keys. */
+/* Columns that the table is sorted by. */
 enum top_column {
 	TOP_LISTENER,
 	TOP_ENGINE,
@@ -27,30 +26,21 @@ enum top_column {
 };
 
 struct top_column_info {
-	const char *name; /* --sort NAME */
-	char key;
+	const char *name;     /* --sort NAME */
 	enum figure figure;   /* FIGURE_COUNT: none */
 	unsigned width, rank; /* see struct column */
 };
 extern const struct top_column_info top_columns[TOP_COLUMNS];
 
-/* "CPU per operation" */
-const char *top_column_help(enum top_column column);
-
 struct top {
 	unsigned interval_ms;
 	json_t *last;         /* the last document */
-	json_t *from, *shown; /* the documents between which the interval that is shown lies */
-	struct measures rows; /* the rows of that interval, one for each listener, sorted */
+	struct measures rows; /* of the last interval, one for each listener, sorted */
 	enum top_column sort;
-	bool reverse, paused, help;
-	bool by_worker; /* each row is a worker */
-	/* Only rows with this text in their listener, engine or service are shown. */
-	char filter[TOP_TEXT];
-	bool typing;                /* the user is typing the filter */
-	char selected[TOP_TEXT];    /* name of the selected listener; "" while there is none */
+	bool reverse;
+	unsigned first; /* the row on top, if as many follow as the screen has room for */
 	char trouble[2 * TOP_TEXT]; /* why no document comes and from where; "": they come */
-	char notice[TOP_TEXT];      /* a message that is shown until the next key */
+	bool restarted;             /* the daemon was, and no key was pressed since */
 };
 
 /* Keys beyond characters. */
@@ -61,9 +51,6 @@ enum top_key {
 	TOP_KEY_PAGE_DOWN,
 	TOP_KEY_HOME,
 	TOP_KEY_END,
-	TOP_KEY_ENTER, /* ends the filter */
-	TOP_KEY_BACK,
-	TOP_KEY_ERASE,
 };
 enum { TOP_PAGE = 10 }; /* rows that page up and down move by */
 
@@ -75,11 +62,6 @@ void top_add(struct top *top, const json_t *stats);
 
 /* Carries out a key; false: quit. */
 bool top_key(struct top *top, int key);
-
-void top_sort(struct top *top, enum top_column column);
-
-/* Index of the selected row; 0 when it has gone. */
-unsigned top_selected(const struct top *top);
 
 /* The value of a row in a numeric column; NAN: none, which sorts last. */
 double top_value(const struct measure *row, enum top_column column);

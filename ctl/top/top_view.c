@@ -1,4 +1,4 @@
-/* The screen of `nbctl top`: the table of listeners, or the keys.  See top_view.h. */
+/* The screen of `nbctl top`.  See top_view.h. */
 #include "top_view.h"
 
 #include <math.h>
@@ -77,13 +77,13 @@ static struct human page_number(double n)
 
 static void put_title(struct page *p, const struct top *top)
 {
-	const json_t *stats = top->shown ? top->shown : top->last;
-	size_t listeners = json_array_size(field_get(stats, "listeners"));
+	size_t listeners = json_array_size(field_get(top->last, "listeners"));
 
-	page_put(p, STYLE_BOLD, "nbserved %s  up %s  generation %llu  %zu %s%s  every %g s",
-		 field_text(stats, "version"), human_time(field_uint(stats, "uptime_ns")).text,
-		 (unsigned long long)field_uint(stats, "generation"), listeners,
-		 top->by_worker ? "worker" : "listener", plural(listeners), top->interval_ms / 1e3);
+	page_put(p, STYLE_BOLD, "nbserved %s  up %s  generation %llu  %zu listener%s  every %g s",
+		 field_text(top->last, "version"),
+		 human_time(field_uint(top->last, "uptime_ns")).text,
+		 (unsigned long long)field_uint(top->last, "generation"), listeners,
+		 plural(listeners), top->interval_ms / 1e3);
 }
 
 static void put_totals(struct page *p, const struct top *top)
@@ -100,26 +100,20 @@ static void put_totals(struct page *p, const struct top *top)
 		cpu += top_value(row, TOP_CPU);
 		open += top_value(row, TOP_OPEN);
 	}
-	page_put(p, STYLE_DIM, "%s%s: %s ops/s  %s MB/s  CPU %s %%  %s connection%s",
-		 *top->filter ? "/" : "all", top->filter, page_number(rate).text,
-		 page_number(bandwidth / 1e6).text, human_percent(cpu).text,
+	page_put(p, STYLE_DIM, "all: %s ops/s  %s MB/s  CPU %s %%  %s connection%s",
+		 page_number(rate).text, page_number(bandwidth / 1e6).text, human_percent(cpu).text,
 		 human_count((uint64_t)open).text, plural((uint64_t)open));
 }
 
 /* Prints the most important message, or the totals. */
 static void put_message(struct page *p, const struct top *top)
 {
-	const json_t *reload = field_get(top->shown, "reload");
+	const json_t *reload = field_get(top->last, "reload");
 
 	if (*top->trouble)
 		page_put(p, STYLE_BAD, "%s", top->trouble);
-	else if (top->paused)
-		page_put(p, STYLE_WARN, "paused; press p to resume");
-	else if (*top->notice)
-		page_put(p, STYLE_WARN, "%s", top->notice);
-	else if (top->rows.count == 0 && *top->filter)
-		page_put(p, STYLE_WARN, "no listener, engine or service has '%s' in it",
-			 top->filter);
+	else if (top->restarted)
+		page_put(p, STYLE_WARN, "the daemon was restarted");
 	else if (top->rows.count == 0)
 		page_put(p, STYLE_DIM, "measuring ...");
 	else if (*field_text(reload, "time") && !field_bool(reload, "ok"))
@@ -223,67 +217,29 @@ static const char *next_line(char **rest)
 	return line;
 }
 
-/* Titles, then the rows that fit; the selected one is marked. */
-static void put_table(struct page *p, const struct top *top)
+/* Titles, then the rows that fit, from top->first on. */
+static void put_table(struct page *p, struct top *top)
 {
-	unsigned lines = page_room(p) > 2 ? page_room(p) - 2 : 0, selected = top_selected(top);
-	unsigned first = 0, count = MIN(top->rows.count, lines);
+	unsigned lines = page_room(p) > 2 ? page_room(p) - 2 : 0;
+	unsigned count = MIN(top->rows.count, lines);
 	char *text, *rest;
 
 	if (top->rows.count == 0)
 		return;
-	/* Scrolls so that the selected row is in the middle, if enough rows follow. */
-	if (selected > count / 2)
-		first = MIN(selected - count / 2, top->rows.count - count);
+	top->first = MIN(top->first, top->rows.count - count);
 	rest = text = rows_text(top, p->screen->width, p->screen->utf8);
 	page_put(p, STYLE_BOLD, "%s", next_line(&rest));
 	page_put(p, STYLE_DIM, "%s", next_line(&rest));
-	for (unsigned i = 0; i < first; i++)
+	for (unsigned i = 0; i < top->first; i++)
 		next_line(&rest);
-	for (unsigned i = first; i < first + count; i++) {
-		const struct measure *row = top->rows.rows[i];
-
-		if (page_room(p))
-			p->screen->lines[p->used].selected = i == selected;
-		page_put(p, row_style(row), "%s", next_line(&rest));
-	}
+	for (unsigned i = top->first; i < top->first + count; i++)
+		page_put(p, row_style(top->rows.rows[i]), "%s", next_line(&rest));
 	free(text);
-}
-
-/* ---- The keys ---- */
-
-static void put_help(struct page *p)
-{
-	static const char *const keys[][2] = {
-		{ "q, Ctrl-C", "quit" },
-		{ "up, down, PgUp, PgDn, Home, End", "scroll" },
-		{ "p, space", "pause, continue" },
-		{ "w", "a row for each worker, for each listener" },
-		{ "/", "only rows with this text; Esc: all" },
-		{ "r", "reverse the order" },
-		{ "<, >", "sort by the column to the left, to the right" },
-	};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++)
-		page_put(p, STYLE_PLAIN, "%-33s%s", keys[i][0], keys[i][1]);
-	for (unsigned i = 0; i < TOP_COLUMNS; i++)
-		page_put(p, STYLE_PLAIN, "%-33csort by %s", top_columns[i].key, top_column_help(i));
-}
-
-/* The last line: keys, and the column that sorts, which may not be visible. */
-static char *help_line(const struct top *top, bool utf8)
-{
-	if (top->typing)
-		return text_new("/%s_  Enter keep  Esc all", top->filter);
-	if (top->help)
-		return text_new("q quit  ? back");
-	return text_new("q quit  p pause  / filter  < > sort: %s %s  r reverse  ? keys",
-			top_columns[top->sort].name, sort_mark(top, utf8));
 }
 
 /* ---- The screen ---- */
 
-void top_screen_init(struct top_screen *screen, const struct top *top)
+void top_screen_init(struct top_screen *screen, struct top *top)
 {
 	struct page p = { .screen = screen };
 
@@ -295,11 +251,11 @@ void top_screen_init(struct top_screen *screen, const struct top *top)
 	}
 	put_title(&p, top);
 	put_message(&p, top);
-	if (top->help)
-		put_help(&p);
-	else
-		put_table(&p, top);
-	page_set(screen, screen->height - 1, STYLE_DIM, help_line(top, screen->utf8));
+	put_table(&p, top);
+	/* The keys, and the column that sorts, which may not be visible. */
+	page_set(screen, screen->height - 1, STYLE_DIM,
+		 text_new("q quit  < > sort: %s %s  r reverse  up down PgUp PgDn Home End scroll",
+			  top_columns[top->sort].name, sort_mark(top, screen->utf8)));
 }
 
 void top_screen_fini(struct top_screen *screen)

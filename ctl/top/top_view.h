@@ -8,7 +8,6 @@
 struct top_line {
 	char *text; /* at most `width` columns of UTF-8, or of ASCII */
 	enum style style;
-	bool selected; /* to be shown in reverse */
 };
 
 struct top_screen {
@@ -20,6 +19,7 @@ struct top_screen {
 /* On a smaller screen only a line that says so is shown. */
 enum { TOP_WIDTH_MIN = 40, TOP_HEIGHT_MIN = 8 };
 
-/* Fills in the lines; width, height and utf8 are the caller's. */
-void top_screen_init(struct top_screen *screen, const struct top *top);
+/* Fills in the lines; width, height and utf8 are the caller's.  Lowers top->first until the table
+ * fills the screen. */
+void top_screen_init(struct top_screen *screen, struct top *top);
 void top_screen_fini(struct top_screen *screen);

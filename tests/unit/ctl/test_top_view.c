@@ -11,7 +11,7 @@ TEST_WITH(the_table_has_a_row_for_each_listener, setup, teardown, NULL)
 	assert_has(text, "nbserved 1.2.3  up 5.00s  generation 7  3 listeners  every 1 s\n");
 	assert_has(text, "\nall: 4,000 ops/s  0.08 MB/s  CPU 0.8 %  200 connections\n");
 	assert_has(text, "▼ops");
-	assert_has(text, "\n>b ");
+	assert_has(text, "\nb ");
 	assert_has(text, "  3,000  0.06  50.2   50.2   2.00  3.00  ");
 	assert_has(text, "\nc ");
 	assert_has(text, "\nq quit");
@@ -22,18 +22,16 @@ TEST_WITH(any_size_is_drawn, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
-	for (unsigned what = 0; what < 3; what++) {
-		top->help = what == 2;
+	for (unsigned what = 0; what < 2; what++) {
 		for (unsigned width = 1; width < 220; width += 7)
 			for (unsigned height = 1; height < 60; height += 3)
 				screen_of(top, width, height, width % 2);
 		if (what == 0)
 			feed_seconds(top, 1, 3);
 	}
-	top->help = false;
 }
 
-TEST_WITH(the_table_scrolls_with_the_selection, setup, teardown, NULL)
+TEST_WITH(the_table_scrolls_by_keys, setup, teardown, NULL)
 {
 	struct top *top = *state;
 	char *text;
@@ -50,14 +48,21 @@ TEST_WITH(the_table_scrolls_with_the_selection, setup, teardown, NULL)
 		feed(top, stats);
 	}
 	text = screen_of(top, 80, 12, true);
-	assert_has(text, "\n>b ");
+	assert_has(text, "\nb ");
 	assert_has(text, "\nx03 ");
 	assert_has_not(text, "\nx04 ");
 	top_key(top, TOP_KEY_END);
 	text = screen_of(top, 80, 12, true);
-	assert_has(text, "\n>x29 ");
+	assert_has(text, "\nx29 ");
 	assert_has(text, "\nx23 ");
 	assert_has_not(text, "\nx22 ");
+	top_key(top, TOP_KEY_UP);
+	text = screen_of(top, 80, 12, true);
+	assert_has(text, "\nx22 ");
+	assert_has_not(text, "\nx29 ");
+	top_key(top, TOP_KEY_HOME);
+	text = screen_of(top, 80, 12, true);
+	assert_has(text, "\nb ");
 }
 
 TEST_WITH(at_80_columns_the_engine_stays, setup, teardown, NULL)
@@ -74,7 +79,7 @@ TEST_WITH(at_80_columns_the_engine_stays, setup, teardown, NULL)
 	}
 	text = shown(top);
 	assert_has(text, "\nlistener        engine         conns ");
-	assert_has(text, "\n>echo-uring-poll io_uring-poll 18,000  900,000 ");
+	assert_has(text, "\necho-uring-poll io_uring-poll 18,000  900,000 ");
 	assert_has(text, " CPU/op ");
 	assert_has(text, " calls\n");
 }
@@ -113,7 +118,7 @@ TEST_WITH(columns_stay_where_they_are, setup, teardown, NULL)
 		for (unsigned i = 0; i < TOP_COLUMNS; i++) {
 			char *text;
 
-			top_key(top, top_columns[i].key);
+			sort_by(top, i);
 			text = screen_of(top, width, 12, false);
 			if (first)
 				assert_string_equal(titles_of(text), first);
@@ -134,11 +139,10 @@ TEST_WITH(the_column_that_sorts_the_rows_is_marked, setup, teardown, NULL)
 	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
 		char said[64], *text;
 
-		top_key(top, top_columns[i].key == 'o' ? 'n' : 'o'); /* a key of another column */
-		top_key(top, top_columns[i].key);
+		sort_by(top, i);
 		text = screen_of(top, 80, 24, true);
-		snprintf(said, sizeof(said), "< > sort: %s %s  r reverse  ? keys",
-			 top_columns[i].name, i <= TOP_ENGINE ? "▲" : "▼");
+		snprintf(said, sizeof(said), "< > sort: %s %s  r reverse  up ", top_columns[i].name,
+			 i <= TOP_ENGINE ? "▲" : "▼");
 		assert_has(text, said);
 		top_key(top, 'r');
 		text = screen_of(top, 200, 24, true);
@@ -148,32 +152,16 @@ TEST_WITH(the_column_that_sorts_the_rows_is_marked, setup, teardown, NULL)
 	}
 }
 
-TEST_WITH(the_keys_fit_80x24, setup, teardown, NULL)
-{
-	struct top *top = *state;
-	const char *narrow, *wide;
-
-	feed_seconds(top, 1, 3);
-	top_key(top, '?');
-	narrow = screen_of(top, 80, 24, true);
-	wide = screen_of(top, 200, 24, true);
-	assert_string_equal(narrow, wide);
-	assert_has(narrow, "\nu                                sort by server's CPU\n\n");
-}
-
 TEST_WITH(without_utf8_all_is_ascii, setup, teardown, NULL)
 {
 	struct top *top = *state;
 
-	feed_seconds(top, 1, 5);
-	for (unsigned what = 0; what < 2; what++) {
-		const char *text;
+	const char *text;
 
-		top->help = what == 1;
-		text = screen_of(top, 100, 40, false);
-		for (const char *c = text; *c; c++)
-			assert_true((unsigned char)*c < 0x80);
-	}
+	feed_seconds(top, 1, 5);
+	text = screen_of(top, 100, 40, false);
+	for (const char *c = text; *c; c++)
+		assert_true((unsigned char)*c < 0x80);
 }
 
 TEST_WITH(a_listener_that_is_not_served_says_so, setup, teardown, NULL)

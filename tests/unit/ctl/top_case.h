@@ -44,8 +44,8 @@ static inline void feed_seconds(struct top *top, int from, int to)
 		feed(top, document(at));
 }
 
-/* The whole screen as one text, the selected line marked with '>'. */
-static inline char *screen_of(const struct top *top, unsigned width, unsigned height, bool utf8)
+/* The whole screen as one text. */
+static inline char *screen_of(struct top *top, unsigned width, unsigned height, bool utf8)
 {
 	struct top_screen screen = { .width = width, .height = height, .utf8 = utf8 };
 	static char *text; /* or gcc 12 takes it for what is returned */
@@ -58,7 +58,7 @@ static inline char *screen_of(const struct top *top, unsigned width, unsigned he
 
 		assert_true(text_width(line) <= width);
 		assert_null(strpbrk(line, "\n\033"));
-		fprintf(to, "%s%s\n", screen.lines[i].selected ? ">" : "", line);
+		fprintf(to, "%s\n", line);
 	}
 	top_screen_fini(&screen);
 	fclose(to);
@@ -66,9 +66,16 @@ static inline char *screen_of(const struct top *top, unsigned width, unsigned he
 }
 
 /* The screen's text. */
-static inline char *shown(const struct top *top)
+static inline char *shown(struct top *top)
 {
 	return screen_of(top, 80, 24, true);
+}
+
+/* As by keys. */
+static inline void sort_by(struct top *top, unsigned column)
+{
+	top->sort = column ? column - 1 : TOP_COLUMNS - 1;
+	top_key(top, '>');
 }
 
 static inline const char *name_at(const struct top *top, unsigned i)
