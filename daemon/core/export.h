@@ -42,10 +42,7 @@ struct export
 	bool in_memory; /* a file of tmpfs or ramfs: no device is behind it */
 	bool holes;     /* replies to reads may describe zeros as holes */
 	int fd;         /* owned; -1: none */
-	/* Owned by the store, when the export is served from memory: `size` bytes, and which of
-	 * its pages have data (store/page_map.h). */
-	void *memory;
-	_Atomic uint64_t *pages;
+	void *memory;   /* `size` bytes; owned by the store `memory`, NULL with others */
 	/* errno of a failed flush: acknowledged writes may be lost, so every request fails until
 	 * the export is reopened.  0: no flush failed. */
 	_Atomic int failed;

@@ -46,6 +46,14 @@ static void fill_noise(uint64_t *to)
 	}
 }
 
+static ssize_t fill_write(const struct export *e, const void *data, size_t bytes, uint64_t at)
+{
+	if (!e->memory)
+		return pwrite(e->fd, data, bytes, (off_t)at);
+	memcpy((uint8_t *)e->memory + at, data, bytes);
+	return (ssize_t)bytes;
+}
+
 static int fill_all(const struct export *e, uint64_t *data)
 {
 	uint64_t end_ns = clock_ns() + (uint64_t)FILL_S * NS_PER_S, at = 0;
@@ -57,7 +65,7 @@ static int fill_all(const struct export *e, uint64_t *data)
 		/* No two pages are the same, for file systems that store those once. */
 		for (size_t i = 0; i < FILL_BYTES; i += FILL_PAGE)
 			data[i / sizeof(*data)] = at + i;
-		n = pwrite(e->fd, data, bytes, (off_t)at);
+		n = fill_write(e, data, bytes, at);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		at += n > 0 ? (uint64_t)n : 0;

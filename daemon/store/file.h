@@ -34,6 +34,6 @@ bool file_cannot_allocate(const struct io *io, int error);
 
 /* Fills new storage with data, for `create = yes` and `store = memory`, which otherwise have
  * only holes: a client that reads holes measures neither the disk nor the network.  Writes
- * all of e->fd, which has e->size bytes, for some seconds at most.  Any thread; may block.
- * 0, or -errno with the reason. */
+ * all of e->memory or e->fd, which has e->size bytes, for some seconds at most.  Any thread; may
+ * block.  0, or -errno with the reason. */
 int file_fill(const struct export *e, struct reason *reason);

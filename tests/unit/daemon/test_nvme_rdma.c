@@ -4,7 +4,6 @@
 
 #include "connect_data.h"
 #include "nvme/wire/rdma_proto.h"
-#include "page_map.h"
 #include "unit.h"
 
 enum { CHUNKS = 128, ENTRIES = 8, KEY = 0x01020304 };
@@ -276,7 +275,6 @@ TEST(a_list_is_counted_before_it_is_fetched)
 	assert_int_equal(nvme_of(d.t->conn)->pages, 0);
 	/* With the command, at an offset: block 1. */
 	memset(d.export.memory, 1, 8192);
-	page_map_set(d.export.pages, 0, 2);
 	host[16 + 4] = host[16 + 8] = 1;
 	send_command(&d, NVME_DSM, 1, 5, (uint32_t[]){ 0, 4, 0 },
 		     (struct where){ NVME_SGL_CAPSULE, 16, 16 }, 32);
