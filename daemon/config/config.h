@@ -83,8 +83,7 @@ struct listener_config {
 	unsigned workers; /* 0: auto, the CPUs this process may use */
 	bool optional;
 	uint64_t max_connections; /* for the whole listener; 0: no limit */
-	uint64_t max_connections_per_address;
-	uint64_t keepalive_ns; /* see socket_set_keepalive() */
+	uint64_t keepalive_ns;    /* see socket_set_keepalive() */
 	struct network allow[CONFIG_NETWORKS_MAX];
 	struct multicast_group groups[CONFIG_GROUPS_MAX];
 	struct config_origin group_origins[CONFIG_GROUPS_MAX];

@@ -79,9 +79,6 @@ static const struct config_key own_keys[] = {
 		 "yes: if this host cannot serve it, log that and continue without"),
 	LISTENER("max-connections", uint, max_connections, "10000", LIVE,
 		 "connections open at a time; 0: no limit", RANGE(0, 1000000)),
-	LISTENER("max-connections-per-address", uint, max_connections_per_address, "0", LIVE,
-		 "connections open at a time of one client address, or user of a Unix socket; 0: no limit",
-		 RANGE(0, 1000000)),
 	LISTENER("idle-timeout", duration, options.idle_timeout_ns, "0", LIVE,
 		 "close connections that are silent for this long; 0: never", RANGE(0, DAY)),
 	LISTENER("keepalive", duration, keepalive_ns, "5min", LIVE,
@@ -324,6 +321,8 @@ static const struct {
 	{ CONFIG_LISTENER, "zero-copy-area",
 	  "delete the line; it is `buffers` times `buffer-size`" },
 	{ CONFIG_LISTENER, "in-capsule", "delete the line; it is 16K" },
+	{ CONFIG_LISTENER, "max-connections-per-address",
+	  "use `allow` and `max-connections`, or `ct count` of nftables" },
 	{ CONFIG_EXPORT, "registered", "delete the line; what limits allow is registered" },
 	{ CONFIG_EXPORT, "iopoll", "use `direct = poll`" },
 };

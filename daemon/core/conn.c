@@ -150,9 +150,9 @@ static void conn_drop(struct worker *w, int fd)
 	worker_fd_freed(w);
 }
 
-int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket)
+int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer)
 {
-	int rc = w->owner->admit(w, fd, peer, ret_ticket);
+	int rc = w->owner->admit(w, fd, peer);
 
 	if (rc == -EACCES)
 		stat_add(w->stats.refused_denied, 1);
@@ -189,14 +189,14 @@ void conn_close_service(struct conn *c)
  * failure of either ends it by conn_close() like any other connection.  It is put on the ready
  * list in every case: the first run lets a service with SERVICE_SENDS_FIRST send, and frees a
  * connection that has failed. */
-int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
+int conn_start(struct worker *w, int fd, void *engine_state)
 {
 	struct conn *c = calloc(1, sizeof(*c));
 	int rc;
 
 	if (!c) {
 		stat_add(w->stats.closed_error, 1);
-		w->owner->release(w, ticket);
+		w->owner->release(w);
 		return -ENOMEM;
 	}
 	c->worker = w;
@@ -206,7 +206,6 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 		((w->service->flags & SERVICE_SENDS_FIRST) && !w->engine->messages ? CONN_WATCH_TX
 										   : 0);
 	c->engine_state = engine_state;
-	c->ticket = ticket;
 	c->id = ++w->next_conn_id;
 	c->opened_ns = c->active_ns = clock_ns(); /* that of the turn is the last one's */
 	conn_link(c);
@@ -225,9 +224,7 @@ int conn_start(struct worker *w, int fd, void *engine_state, void *ticket)
 
 void conn_new(struct worker *w, int fd)
 {
-	void *ticket = NULL;
-
-	if (conn_admit(w, fd, NULL, &ticket) < 0 || conn_start(w, fd, NULL, ticket) < 0)
+	if (conn_admit(w, fd, NULL) < 0 || conn_start(w, fd, NULL) < 0)
 		conn_drop(w, fd);
 }
 
@@ -280,7 +277,7 @@ static void conn_free(struct conn *c)
 		stat_add(w->stats.sys_close, 1);
 		close(c->fd);
 	}
-	w->owner->release(w, c->ticket);
+	w->owner->release(w);
 	worker_fd_freed(w);
 	/* The counter comes last: a reader that sees it decreased finds everything released. */
 	stat_add(w->stats.open, UINT64_C(-1));

@@ -136,8 +136,7 @@ struct conn {
 	uint64_t id;
 	struct conn *next, *prev; /* links in the list of all the worker's connections */
 	struct conn_wait wait;
-	void *stage;  /* of a service around the service: see tls/stage.h */
-	void *ticket; /* from worker_owner.admit(), opaque here; goes back through release() */
+	void *stage; /* of a service around the service: see tls/stage.h */
 	/* slices.c: its I/O in slices, oldest first, and the next connection with any. */
 	struct {
 		struct io *first, *last;
@@ -215,8 +214,8 @@ void conn_new(struct worker *w, int fd);
  * conn_admit(): may peer connect?  1: yes, and the key `allow` names it; 0: yes; -errno: no, and
  * the refusal was counted.  conn_start() begins the connection.  0, or -ENOMEM: engine_state is
  * still the caller's. */
-int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket);
-int conn_start(struct worker *w, int fd, void *engine_state, void *ticket);
+int conn_admit(struct worker *w, int fd, const struct sockaddr_storage *peer);
+int conn_start(struct worker *w, int fd, void *engine_state);
 
 /* Slow paths of conn_input() and conn_sent(): several views, or an operation being timed. */
 void conn_input_more(struct conn *c, struct chunk *k, uint8_t *data, uint32_t len);

@@ -59,10 +59,9 @@ enum { WORKER_PATIENCE = 50, WORKER_PATIENCE_STUCK = 3 };
 struct worker_owner {
 	/* Is a connection from peer (NULL: the peer of socket fd) admitted?  0: yes; 1: yes, and
 	 * peer was given and `allow` names it; -EUSERS: a limit is reached; -EACCES: not allowed.
-	 * When the connection ends, *ret_ticket is given back through release(). */
-	int (*admit)(struct worker *w, int fd, const struct sockaddr_storage *peer,
-		     void **ret_ticket);
-	void (*release)(struct worker *w, void *ticket);
+	 * An admitted connection has ended when release() is called. */
+	int (*admit)(struct worker *w, int fd, const struct sockaddr_storage *peer);
+	void (*release)(struct worker *w);
 	/* error > 0 (errno): accepting stopped because descriptors or memory ran
 	 * out.  0: it has resumed. */
 	void (*paused)(struct worker *w, int error);

@@ -110,7 +110,7 @@ static void worker_abandon_conns(struct worker *w)
 		deadline_drop(&w->deadlines, &c->due.timer);
 		if (c->io.count == 0)
 			conn_close_service(c);
-		w->owner->release(w, c->ticket);
+		w->owner->release(w);
 		close(c->fd);
 		free(c);
 	}

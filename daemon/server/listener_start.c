@@ -28,19 +28,18 @@ enum { START_WORKS = 10 }; /* a worker works that uses 1/10 of a CPU */
 
 /* ---- Callbacks of workers (on their threads) ---- */
 
-static int listener_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-			  void **ret_ticket)
+static int listener_admit(struct worker *w, int fd, const struct sockaddr_storage *peer)
 {
 	const struct listener *l = w->owner_context;
 
-	return admission_enter(l->admission, fd, peer, ret_ticket);
+	return admission_enter(l->admission, fd, peer);
 }
 
-static void listener_release(struct worker *w, void *ticket)
+static void listener_release(struct worker *w)
 {
 	const struct listener *l = w->owner_context;
 
-	admission_release(l->admission, ticket);
+	admission_release(l->admission);
 }
 
 static void listener_log_accept_pause(struct worker *w, int error)

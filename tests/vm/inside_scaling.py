@@ -12,7 +12,7 @@ from virtual import BUILD
 WORKERS = (1, 2, 4)
 ROUNDS = 3
 REQUESTS = 2000
-# `allow` and the limit have each connection take admission's lock.
+# `allow` has each connection take admission's lock.
 LISTENER = """
 [listener workers{0}]
 address = 127.0.0.1:710{0}
@@ -20,7 +20,6 @@ service = echo
 engine = {1}
 workers = {0}
 allow = 127.0.0.0/8, 10.0.0.0/8
-max-connections-per-address = 100000
 """
 LOADS = {"requests of 32 connections": 1, "connections, each for one request": 0}
 

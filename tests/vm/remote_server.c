@@ -80,15 +80,15 @@ static const struct service service_telling = {
 	.close = telling_close,
 };
 
-static int admit(struct worker *w, int fd, const struct sockaddr_storage *peer, void **ret_ticket)
+static int admit(struct worker *w, int fd, const struct sockaddr_storage *peer)
 {
-	(void)w, (void)fd, (void)peer, (void)ret_ticket;
+	(void)w, (void)fd, (void)peer;
 	return 0;
 }
 
-static void release(struct worker *w, void *ticket)
+static void release(struct worker *w)
 {
-	(void)w, (void)ticket;
+	(void)w;
 }
 
 static const struct worker_owner owner = { .admit = admit, .release = release };

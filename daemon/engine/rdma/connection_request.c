@@ -59,8 +59,7 @@ void rdma_conn_free(struct rdma_conn *r)
 
 /* -EAGAIN: not enough chunks for its receives; -ENOSPC: the completion queue is full. */
 int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
-		    const struct sockaddr_storage *peer, const struct connect_data *connect_data,
-		    void **ret_ticket)
+		    const struct sockaddr_storage *peer, const struct connect_data *connect_data)
 {
 	const struct pool *p = &w->pool;
 	int rc = 0;
@@ -75,7 +74,7 @@ int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
 	}
 	if (w->drain.on || w->turn.stop)
 		return -EUSERS;
-	return conn_admit(w, -1, peer, ret_ticket);
+	return conn_admit(w, -1, peer);
 }
 
 const char *rdma_conn_refusal(const struct worker *w, int rc)
@@ -99,7 +98,6 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 	struct reason reason = { "" };
 	struct rdma_device *d = rdma_device_get(w, request->id->verbs, &reason);
 	struct rdma_conn *r;
-	void *ticket = NULL;
 	int rc;
 
 	if (!d) {
@@ -113,16 +111,16 @@ void rdma_conn_requested(struct worker *w, struct rdma_request *request)
 		rdma_request_refuse_connect(request, &connect_data);
 		return;
 	}
-	rc = rdma_conn_admit(w, d, &request->peer, &connect_data, &ticket);
+	rc = rdma_conn_admit(w, d, &request->peer, &connect_data);
 	if (rc < 0) {
 		rdma_request_refuse(request, rdma_conn_refusal(w, rc));
 		return;
 	}
 	r = rdma_conn_of(d, request, &connect_data);
 	if (!r) {
-		w->owner->release(w, ticket);
+		w->owner->release(w);
 		stat_add(w->stats.closed_error, 1);
-	} else if (conn_start(w, -1, r, ticket) == 0) {
+	} else if (conn_start(w, -1, r) == 0) {
 		rdma_request_free(request);
 		return;
 	} else {

@@ -259,7 +259,6 @@ static const char *rdma_pair_begin(struct rdma_conn *r, struct reason *reason)
 	struct worker *w = c->worker;
 	struct connect_data connect_data = { .data = NULL };
 	struct rdma_device *d;
-	void *ticket = NULL;
 	int rc;
 
 	if (!rdma_pair_mtu_of(r->id->verbs))
@@ -269,11 +268,11 @@ static const char *rdma_pair_begin(struct rdma_conn *r, struct reason *reason)
 		return reason->text;
 	if (w->service->connect && w->service->connect(w, &connect_data) < 0)
 		return "the service refuses it";
-	rc = rdma_conn_admit(w, d, &r->peer, &connect_data, &ticket);
+	rc = rdma_conn_admit(w, d, &r->peer, &connect_data);
 	if (rc < 0)
 		return rdma_conn_refusal(w, rc);
 	rdma_conn_use(r, d, &connect_data);
-	return conn_start(w, -1, r, ticket) < 0 ? "no memory" : NULL;
+	return conn_start(w, -1, r) < 0 ? "no memory" : NULL;
 }
 
 void rdma_pair_event(struct rdma_conn *r, enum rdma_cm_event_type type)

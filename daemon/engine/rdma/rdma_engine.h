@@ -38,8 +38,7 @@ void rdma_conn_use(struct rdma_conn *r, struct rdma_device *d,
 /* May a client with this address have a connection?  0 or more as conn_admit(); -errno: no, and the
  * refusal was counted.  rdma_conn_refusal(): the error as text. */
 int rdma_conn_admit(struct worker *w, const struct rdma_device *d,
-		    const struct sockaddr_storage *peer, const struct connect_data *connect_data,
-		    void **ret_ticket);
+		    const struct sockaddr_storage *peer, const struct connect_data *connect_data);
 const char *rdma_conn_refusal(const struct worker *w, int rc);
 /* Answers the request, when the queue pair is ready: 0 or -errno. */
 int rdma_conn_accept(struct rdma_conn *r);

@@ -531,13 +531,13 @@ static bool is_loopback(const struct sockaddr *name)
 }
 
 /* As conn_admit(). */
-static int udp_admit(struct udp *u, const struct sockaddr_storage *from, void **ret_ticket)
+static int udp_admit(struct udp *u, const struct sockaddr_storage *from)
 {
 	struct worker *w = u->worker;
 	uint64_t max = w->options.peers_max;
 
 	u->peers.max = (unsigned)MIN(max ? max : WORKER_PEERS_MAX, (uint64_t)WORKER_PEERS_MAX);
-	return w->drain.on || w->turn.stop ? -EUSERS : conn_admit(w, -1, from, ret_ticket);
+	return w->drain.on || w->turn.stop ? -EUSERS : conn_admit(w, -1, from);
 }
 
 /* Begins a connection for an unknown sender; NULL: its datagram is dropped.  The peer belongs
@@ -550,7 +550,6 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 	struct worker *w = s->udp->worker;
 	struct sockaddr_storage from = { .ss_family = AF_UNSPEC };
 	struct udp_peer *peer;
-	void *ticket = NULL;
 	int rc;
 
 	if (!(w->service->flags & SERVICE_ONE_WAY) && !udp_may_answer(d->name)) {
@@ -558,14 +557,14 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 		return NULL;
 	}
 	memcpy(&from, d->name, d->name_bytes);
-	rc = udp_admit(s->udp, &from, &ticket);
+	rc = udp_admit(s->udp, &from);
 	if (rc < 0) {
 		stat_add(w->stats.datagrams_dropped, 1);
 		return NULL;
 	}
 	peer = calloc(1, sizeof(*peer));
 	if (!peer) {
-		w->owner->release(w, ticket);
+		w->owner->release(w);
 		stat_add(w->stats.closed_error, 1);
 		return NULL;
 	}
@@ -575,7 +574,7 @@ static struct udp_peer *udp_peer_new(struct udp_socket *s, const struct udp_data
 	peer->to_bytes = d->name_bytes;
 	memcpy(&peer->to, d->name, d->name_bytes);
 	peer->from = *local;
-	if (conn_start(w, -1, peer, ticket) < 0) {
+	if (conn_start(w, -1, peer) < 0) {
 		free(peer);
 		return NULL;
 	}

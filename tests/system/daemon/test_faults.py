@@ -158,35 +158,6 @@ def test_the_limit_covers_all_workers(start_daemon, engine):
     daemon.wait_closed("echo")
 
 
-def test_the_limit_of_an_address(start_daemon, engine):
-    daemon = start_daemon(listener("echo", engine=engine, max_connections_per_address=3, address="0.0.0.0:0"))
-    port = daemon.port("echo")
-
-    def from_address(source):
-        s = socket.create_connection(("127.0.0.1", port), TIMEOUT, (source, 0))
-        s.settimeout(TIMEOUT)
-        return s
-
-    inside = [from_address(f"127.0.0.{i}") for i in (2, 3) for _ in range(3)]
-    for s in inside:
-        echo(s)
-    for i in (2, 3):
-        with from_address(f"127.0.0.{i}") as s:
-            assert is_ended(s)
-    with from_address("127.0.0.4") as s:
-        echo(s)
-    daemon.wait_closed("echo", 6)
-    assert daemon.stats("echo")["connections"]["refused"] == {"limit": 2, "denied": 0}
-    inside.pop(0).close()  # one of 127.0.0.2
-    daemon.wait_closed("echo", 5)
-    with from_address("127.0.0.2") as s:
-        echo(s)
-    for s in inside:
-        echo(s)
-        s.close()
-    daemon.wait_closed("echo")
-
-
 def test_clients_not_in_the_allow_list_are_refused(start_daemon, engine):
     daemon = start_daemon(
         listener("echo", engine=engine, address="0.0.0.0:0", allow=["127.0.0.8/29, ::1", "10.0.0.0/8"])

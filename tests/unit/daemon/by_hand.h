@@ -24,21 +24,20 @@ static inline void by_hand_close(struct conn *c)
 	(void)c;
 }
 
-static inline int by_hand_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-				void **ret_ticket)
+static inline int by_hand_admit(struct worker *w, int fd, const struct sockaddr_storage *peer)
 {
-	(void)w, (void)fd, (void)peer, (void)ret_ticket;
+	(void)w, (void)fd, (void)peer;
 	return 0;
 }
 
-static inline void by_hand_ticket(struct worker *w, void *ticket)
+static inline void by_hand_released(struct worker *w)
 {
-	(void)w, (void)ticket;
+	(void)w;
 }
 
 /* Admits every connection. */
 static const struct worker_owner by_hand_owner = { .admit = by_hand_admit,
-						   .release = by_hand_ticket };
+						   .release = by_hand_released };
 
 /* Makes turns until no connection is ready and no slice is left; there may be several connections.
  * The first is the caller's, unless slices have its budget; the others are counted. */

@@ -204,8 +204,7 @@ static const struct engine fake_engine = {
 
 /* ---- The owner ---- */
 
-static int fake_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-		      void **ret_ticket)
+static int fake_admit(struct worker *w, int fd, const struct sockaddr_storage *peer)
 {
 	struct fake *f = fake_of(w);
 
@@ -213,16 +212,13 @@ static int fake_admit(struct worker *w, int fd, const struct sockaddr_storage *p
 	if (f->admit < 0)
 		return f->admit;
 	f->admitted++;
-	*ret_ticket = f;
 	return 0;
 }
 
-static void fake_give_back(struct worker *w, void *ticket)
+static void fake_give_back(struct worker *w)
 {
 	struct fake *f = fake_of(w);
 
-	if (ticket != f)
-		abort(); /* its connection was refused */
 	f->released++;
 	f->open_then = stat_load(w->stats.open);
 	f->free_then = stat_load(w->stats.chunks_free);

@@ -64,44 +64,26 @@ static int accept_from(unsigned host, bool mapped)
 	return fd;
 }
 
-static struct listener_config *config_with(uint64_t max, uint64_t max_per_address,
-					   const char *allow)
+static struct listener_config *config_with(uint64_t max, const char *allow)
 {
 	struct listener_config *config = calloc(1, sizeof(*config));
 
 	assert_non_null(config);
 	config->transport = &transport_tcp;
 	config->max_connections = max;
-	config->max_connections_per_address = max_per_address;
 	if (allow)
 		assert_int_equal(network_parse(allow, &config->allow[config->allow_count++]), 0);
 	return config;
 }
 
-static struct admission *admission_with(uint64_t max, uint64_t max_per_address, const char *allow)
+static struct admission *admission_with(uint64_t max, const char *allow)
 {
-	struct listener_config *config = config_with(max, max_per_address, allow);
+	struct listener_config *config = config_with(max, allow);
 	struct admission *a = admission_new(config);
 
 	assert_non_null(a);
 	free(config);
 	return a;
-}
-
-TEST(ipv4_and_its_mapped_form_are_one_address)
-{
-	struct admission *a = admission_with(0, 1, NULL);
-	int plain = accept_from(1, false), mapped = accept_from(1, true);
-	void *ticket, *other;
-
-	assert_int_equal(admission_enter(a, plain, NULL, &ticket), 0);
-	assert_int_equal(admission_enter(a, mapped, NULL, &other), -EUSERS);
-	admission_release(a, ticket);
-	assert_int_equal(admission_enter(a, mapped, NULL, &ticket), 0);
-	admission_release(a, ticket);
-	admission_free(a);
-	close(plain);
-	close(mapped);
 }
 
 TEST(the_allow_list_lets_only_its_networks_in)
@@ -125,18 +107,16 @@ TEST(the_allow_list_lets_only_its_networks_in)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		CLEANUP(admission_free_p)
-		struct admission *a = admission_with(1, 1, cases[i].allow);
+		struct admission *a = admission_with(1, cases[i].allow);
 
 		for (unsigned mapped = 0; mapped < 2; mapped++) {
 			int fd = accept_from(cases[i].host, mapped);
-			void *ticket;
 
-			/* Twice: the first attempt must leave the place free. */
+			/* Twice: the first attempt must be counted no more. */
 			for (unsigned again = 0; again < 2; again++) {
-				assert_int_equal(admission_enter(a, fd, NULL, &ticket),
-						 cases[i].result);
+				assert_int_equal(admission_enter(a, fd, NULL), cases[i].result);
 				if (cases[i].result == 0)
-					admission_release(a, ticket);
+					admission_release(a);
 			}
 			close(fd);
 		}
@@ -147,16 +127,15 @@ TEST(the_allow_list_lets_only_its_networks_in)
 static int enter_from(struct admission *a, const char *host)
 {
 	struct sockaddr_storage peer = { .ss_family = strchr(host, ':') ? AF_INET6 : AF_INET };
-	void *ticket;
 	int rc;
 
 	if (peer.ss_family == AF_INET)
 		inet_pton(AF_INET, host, &((struct sockaddr_in *)&peer)->sin_addr);
 	else
 		inet_pton(AF_INET6, host, &((struct sockaddr_in6 *)&peer)->sin6_addr);
-	rc = admission_enter(a, -1, &peer, &ticket);
+	rc = admission_enter(a, -1, &peer);
 	if (rc >= 0)
-		admission_release(a, ticket);
+		admission_release(a);
 	return rc;
 }
 
@@ -167,7 +146,7 @@ TEST(local_lets_this_host_in)
 					      "0.0.0.0",   "255.255.255.255",
 					      "224.0.0.1", "2001:db8::1",
 					      "::",        "ff02::1" };
-	CLEANUP(admission_free_p) struct admission *a = admission_with(1, 0, "local");
+	CLEANUP(admission_free_p) struct admission *a = admission_with(1, "local");
 	struct ifaddrs *own;
 
 	assert_int_equal(getifaddrs(&own), 0);
@@ -196,46 +175,35 @@ TEST(a_client_without_an_ip_address_is_in_no_network)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(allows); i++) {
 		CLEANUP(admission_free_p)
-		struct admission *a = admission_with(0, 0, allows[i]);
-		void *ticket;
+		struct admission *a = admission_with(0, allows[i]);
 
-		assert_int_equal(admission_enter(a, -1, &peer, &ticket), -EACCES);
+		assert_int_equal(admission_enter(a, -1, &peer), -EACCES);
 	}
 }
 
 TEST(a_client_that_has_left_already_is_refused)
 {
-	struct admission *a = admission_with(0, 1, NULL);
+	struct admission *a = admission_with(0, "127.0.0.0/8");
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	void *ticket;
 
-	assert_int_equal(admission_enter(a, fd, NULL, &ticket), -EACCES);
+	assert_int_equal(admission_enter(a, fd, NULL), -EACCES);
 	admission_free(a);
 	close(fd);
 }
 
 TEST(a_changed_limit_counts_those_that_are_open)
 {
-	struct admission *a = admission_with(0, 0, NULL);
-	struct listener_config *config = config_with(3, 1, "127.0.0.0/8");
+	struct admission *a = admission_with(0, NULL);
+	struct listener_config *config = config_with(3, "127.0.0.0/8");
 	int one = accept_from(1, false);
-	void *tickets[3], *ticket;
 
-	assert_int_equal(admission_enter(a, one, NULL, &tickets[0]), 0);
-	assert_int_equal(admission_enter(a, one, NULL, &tickets[1]), 0);
+	assert_int_equal(admission_enter(a, one, NULL), 0);
+	assert_int_equal(admission_enter(a, one, NULL), 0);
 	admission_set(a, config);
-	assert_int_equal(admission_enter(a, one, NULL, &tickets[2]), 0);
-	/* The limit of all connections. */
-	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS);
-	admission_release(a, tickets[0]);
-	/* The limit of an address. */
-	assert_int_equal(admission_enter(a, one, NULL, &ticket), -EUSERS);
-	admission_release(a, tickets[1]);
-	admission_release(a, tickets[2]);
-	assert_int_equal(admission_enter(a, one, NULL, &ticket), 0);
-	config->max_connections_per_address = 0;
-	admission_set(a, config);
-	admission_release(a, ticket);
+	assert_int_equal(admission_enter(a, one, NULL), 0);
+	assert_int_equal(admission_enter(a, one, NULL), -EUSERS);
+	admission_release(a);
+	assert_int_equal(admission_enter(a, one, NULL), 0);
 	free(config);
 	admission_free(a);
 	close(one);
@@ -255,46 +223,35 @@ static void *come_and_go(void *arg)
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		unsigned in, most = atomic_load(&crowd->most);
-		void *ticket;
 
-		if (admission_enter(crowd->a, crowd->fd, NULL, &ticket) < 0)
+		if (admission_enter(crowd->a, crowd->fd, NULL) < 0)
 			continue;
 		in = atomic_fetch_add(&crowd->in, 1) + 1;
 		atomic_fetch_add(&crowd->entered, 1);
 		while (in > most && !atomic_compare_exchange_weak(&crowd->most, &most, in))
 			;
 		atomic_fetch_sub(&crowd->in, 1);
-		admission_release(crowd->a, ticket);
+		admission_release(crowd->a);
 	}
 	return NULL;
 }
 
-/* THREADS come and go under these limits; then exactly `limit` are let in. */
-static void check_crowd(uint64_t max, uint64_t max_per_address, unsigned limit)
+TEST(threads_coming_and_going_end_at_zero)
 {
-	struct crowd crowd = { .a = admission_with(max, max_per_address, "127.0.0.0/8"),
+	enum { LIMIT = 3 };
+	struct crowd crowd = { .a = admission_with(LIMIT, "127.0.0.0/8"),
 			       .fd = accept_from(1, false) };
 	pthread_t threads[THREADS];
-	void *tickets[THREADS], *ticket;
 
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, &crowd), 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	assert_true(crowd.entered > 0);
-	assert_in_range(crowd.most, 1, limit);
-	for (unsigned i = 0; i < limit; i++)
-		assert_int_equal(admission_enter(crowd.a, crowd.fd, NULL, &tickets[i]), 0);
-	assert_int_equal(admission_enter(crowd.a, crowd.fd, NULL, &ticket), -EUSERS);
-	for (unsigned i = 0; i < limit; i++)
-		admission_release(crowd.a, tickets[i]);
+	assert_in_range(crowd.most, 1, LIMIT);
+	for (unsigned i = 0; i < LIMIT; i++)
+		assert_int_equal(admission_enter(crowd.a, crowd.fd, NULL), 0);
+	assert_int_equal(admission_enter(crowd.a, crowd.fd, NULL), -EUSERS);
 	admission_free(crowd.a);
 	close(crowd.fd);
-}
-
-TEST(threads_coming_and_going_end_at_zero)
-{
-	check_crowd(3, 0, 3);
-	check_crowd(0, 2, 2);
-	check_crowd(5, 4, 4);
 }

@@ -24,7 +24,6 @@ TEST(defaults_are_those_of_the_documentation)
 	assert_int_equal(l->workers, 1);
 	assert_false(l->optional);
 	assert_int_equal(l->max_connections, 10000);
-	assert_int_equal(l->max_connections_per_address, 0);
 	assert_int_equal(l->allow_count, 0);
 	assert_int_equal(l->options.buffer_size, 16384);
 	assert_int_equal(l->options.buffers, 1024);
@@ -42,7 +41,7 @@ TEST(every_key_sets_its_field)
 				"[listener a.b-c_D9]\naddress = [::1]:1-3, 10.0.0.1:0\n"
 				"address = 127.0.0.1:5\ntransport = tcp\nengine = io_uring\n"
 				"service = chargen\nworkers = auto\ncpus = 0\noptional = yes\n"
-				"max-connections = 0\nmax-connections-per-address = 7\n"
+				"max-connections = 0\n"
 				"idle-timeout = 5min\nallow = 10.0.0.0/8,::1\nallow = 127.0.0.1\n"
 				"buffer-size = 4K\nbuffers = 16\nsqpoll = 0\n"
 				"busy-poll = 50us\nzero-copy-min = 8K\n");
@@ -65,7 +64,6 @@ TEST(every_key_sets_its_field)
 	assert_int_equal(CPU_COUNT(&l->options.cpus), 1);
 	assert_true(l->optional);
 	assert_int_equal(l->max_connections, 0);
-	assert_int_equal(l->max_connections_per_address, 7);
 	assert_true(l->options.idle_timeout_ns == 300ULL * NS_PER_S);
 	assert_int_equal(l->allow_count, 3);
 	assert_int_equal(l->allow[0].bits, 96 + 8);

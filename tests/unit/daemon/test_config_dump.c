@@ -54,12 +54,11 @@ TEST(a_dump_says_origin_and_class)
 TEST(a_dump_parses_back_to_the_same)
 {
 	struct config *c = load(
-		GOOD
-		"address = [::1]:7-9\ncpus = 0\nallow = ::1, 10.0.0.0/8\nworkers = auto\n"
-		"busy-poll = 1500us\nengine = io_uring\nsqpoll = 0\n"
-		"zero-copy-min = 12345\nbuffer-size = 1M\nbuffers = 16\nidle-timeout = 90s\n"
-		"max-connections = 0\nmax-connections-per-address = 7\n[server]\ncontrol = /a;b\nlog-level = debug\n"
-		"[listener b]\naddress = 0.0.0.0:0\nservice = discard\nallow = 0.0.0.0/0\n");
+		GOOD "address = [::1]:7-9\ncpus = 0\nallow = ::1, 10.0.0.0/8\nworkers = auto\n"
+		     "busy-poll = 1500us\nengine = io_uring\nsqpoll = 0\n"
+		     "zero-copy-min = 12345\nbuffer-size = 1M\nbuffers = 16\nidle-timeout = 90s\n"
+		     "max-connections = 0\n[server]\ncontrol = /a;b\nlog-level = debug\n"
+		     "[listener b]\naddress = 0.0.0.0:0\nservice = discard\nallow = 0.0.0.0/0\n");
 	CLEANUP(free_p) char *first = dump(c), *second;
 	CLEANUP(config_free_p) struct config *again = load(first);
 

@@ -73,19 +73,15 @@ static inline struct owner *owner_of(const struct worker *w)
 	return w->owner_context;
 }
 
-static inline int owner_admit(struct worker *w, int fd, const struct sockaddr_storage *peer,
-			      void **ret_ticket)
+static inline int owner_admit(struct worker *w, int fd, const struct sockaddr_storage *peer)
 {
 	(void)fd, (void)peer;
 	atomic_fetch_add(&owner_of(w)->admitted, 1);
-	*ret_ticket = w;
 	return 0;
 }
 
-static inline void owner_release(struct worker *w, void *ticket)
+static inline void owner_release(struct worker *w)
 {
-	if (ticket != w)
-		abort();
 	atomic_fetch_add(&owner_of(w)->released, 1);
 }
 
