@@ -21,6 +21,7 @@ static const struct program_retired retired[] = {
 	{ NULL, "serve", "use `nbbench run SPEC -- COMMAND`" },
 	{ NULL, "link", "the speed is what the card's driver tells" },
 	{ NULL, "csv", "use --json, and `jq -r` with @csv" },
+	{ NULL, "markdown", "use --html FILE, or --json and jq" },
 	{ NULL, "notes", "--columns help explains the columns, --json has all figures" },
 	{ NULL, "junit", "use --json: its limits, and the gate of each row" },
 	{ NULL, "control", "name the listener as well: its row is the control" },

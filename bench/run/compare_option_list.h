@@ -11,7 +11,6 @@ OPTION(FORCE, WORDS | RUN | COMPARE | SHOW, "force", OPTION_FLAG, NULL, "... eve
 OPTION(FAIL_IF, WORDS | RUN | COMPARE | SHOW, "fail-if", OPTION_MANY, "LIMIT", "exit with 5 if a row breaks a limit: p99>200us, rate<100k")
 OPTION(UNDECIDED, WORDS | RUN | COMPARE | SHOW, "undecided", OPTION_VALUE, "pass|fail", "... whether undecided rows pass (default: fail)")
 OPTION(WITHIN, WORDS | RUN | COMPARE | SHOW, "within", OPTION_VALUE, "PERCENT", "a difference that counts as none (default: 5)")
-OPTION(MARKDOWN, WORDS | RUN | COMPARE | SHOW, "markdown", OPTION_FLAG, NULL, "print tables in Markdown")
 OPTION(HTML, WORDS | RUN | COMPARE | SHOW, "html", OPTION_VALUE, "FILE", "write a page with pictures")
 OPTION(SVG, SHOW, "svg", OPTION_VALUE, "FILE", "write the picture of the costs alone")
 OPTION(WIDE, WORDS | RUN | COMPARE | SHOW, "wide", OPTION_FLAG, NULL, "show all columns, not only the most important ones")

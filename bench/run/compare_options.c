@@ -269,9 +269,6 @@ int compare_options(struct ctl *ctl, struct compare *c)
 {
 	if (check_command(ctl) || check_on(ctl, c) || check_points(ctl, c))
 		return CTL_USAGE;
-	if (ctl->values[VALUE_MARKDOWN] && ctl->out.json)
-		return ctl_usage(ctl, "choose one of --markdown and --json");
-	ctl->out.markdown = ctl->values[VALUE_MARKDOWN];
 	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
 	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||
 	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))

@@ -275,110 +275,68 @@ static void put_hidden(const struct table *t, struct output *out)
 	free(names);
 }
 
-/* ---- Markdown, and HTML ---- */
-
-static void put_markdown(FILE *to, const char *text)
-{
-	for (; *text; text++) {
-		if (strchr("|*_`\\", *text))
-			putc('\\', to);
-		putc(*text, to);
-	}
-}
+/* ---- HTML ---- */
 
 /* unit: the second line of a title; NULL: none. */
-static void put_marked_cell(const struct column *c, struct output *out, const char *element,
-			    const struct cell *cell, const char *unit)
+static void put_html_cell(const struct column *c, FILE *to, const char *element,
+			  const struct cell *cell, const char *unit)
 {
-	const char *text = cell->text ? cell->text : "";
-
-	if (!out->html) {
-		putc(' ', out->file);
-		put_markdown(out->file, text);
-		fprintf(out->file, "%s%s |", unit ? " " : "", unit ? unit : "");
-		return;
-	}
-	fprintf(out->file, "<%s class=\"%s %s\">", element, c->left ? "left" : "right",
+	fprintf(to, "<%s class=\"%s %s\">", element, c->left ? "left" : "right",
 		render_class(cell->style));
-	render_escape(out->file, text);
+	render_escape(to, cell->text ? cell->text : "");
 	if (unit) {
-		fputs("<br/>", out->file);
-		render_escape(out->file, unit);
+		fputs("<br/>", to);
+		render_escape(to, unit);
 	}
-	fprintf(out->file, "</%s>", element);
+	fprintf(to, "</%s>", element);
 }
 
 /* cells NULL: the header. */
-static void put_marked_row(const struct table *t, struct output *out, const struct cell *cells)
+static void put_html_row(const struct table *t, FILE *to, const struct cell *cells)
 {
-	fputs(out->html ? "<tr>" : "|", out->file);
+	fputs("<tr>", to);
 	for (unsigned j = 0; j < t->column_count; j++) {
 		const struct column *c = &t->columns[j];
 		const struct cell title = { (char *)c->title, STYLE_BOLD };
 
 		if (t->widths[j])
-			put_marked_cell(c, out, cells ? "td" : "th", cells ? &cells[j] : &title,
-					cells ? NULL : c->unit);
+			put_html_cell(c, to, cells ? "td" : "th", cells ? &cells[j] : &title,
+				      cells ? NULL : c->unit);
 	}
-	fputs(out->html ? "</tr>\n" : "\n", out->file);
-}
-
-static void begin_marked(const struct table *t, struct output *out)
-{
-	fputs(out->html ? "<div class=\"scroll\"><table>\n<thead>" : "", out->file);
-	put_marked_row(t, out, NULL);
-	if (out->html) {
-		fputs("</thead>\n<tbody>\n", out->file);
-		return;
-	}
-	putc('|', out->file);
-	for (unsigned j = 0; j < t->column_count; j++)
-		if (t->widths[j])
-			fputs(t->columns[j].left ? " --- |" : " ---: |", out->file);
-	putc('\n', out->file);
-}
-
-static void put_marked_heading(struct output *out, const char *text)
-{
-	fputs(out->html ? "<h3>" : "**", out->file);
-	if (out->html)
-		render_escape(out->file, text);
-	else
-		fputs(text, out->file);
-	fputs(out->html ? "</h3>\n" : "**\n", out->file);
+	fputs("</tr>\n", to);
 }
 
 /* A heading ends the table, so each part has its own header. */
-static void print_marked(const struct table *t, struct output *out)
+static void put_html(const struct table *t, FILE *to)
 {
-	const char *end = out->html ? "</tbody></table></div>\n" : "\n";
+	static const char end[] = "</tbody></table></div>\n";
 	bool begun = false;
 
 	for (unsigned i = 0; i < t->row_count; i++) {
 		const struct row *row = &t->rows[i];
 
-		if (begun && row->heading.text)
-			fputs(end, out->file);
-		begun &= !row->heading.text;
 		if (row->heading.text) {
-			put_marked_heading(out, row->heading.text);
-			continue;
+			fputs(begun ? end : "", to);
+			fputs("<h3>", to);
+			render_escape(to, row->heading.text);
+			fputs("</h3>\n", to);
+		} else if (!begun) {
+			fputs("<div class=\"scroll\"><table>\n<thead>", to);
+			put_html_row(t, to, NULL);
+			fputs("</thead>\n<tbody>\n", to);
 		}
-		if (!begun) {
-			fputs(i && !out->html ? "\n" : "", out->file);
-			begin_marked(t, out);
-		}
-		begun = true;
-		put_marked_row(t, out, row->cells);
+		begun = !row->heading.text;
+		if (begun)
+			put_html_row(t, to, row->cells);
 	}
-	fputs(begun && out->html ? end : "", out->file);
+	fputs(begun ? end : "", to);
 }
 
 void table_print(struct table *t, struct output *out, unsigned indent, bool header)
 {
 	measure_columns(t);
-	if (out->markdown || out->html) {
-		print_marked(t, out);
+	if (out->html) {
+		put_html(t, out->file);
 		table_clear(t);
 		fflush(out->file);
 		return;

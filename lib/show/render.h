@@ -14,8 +14,7 @@ struct output {
 	FILE *file;
 	unsigned width; /* columns; 0: a file, which need not hide any */
 	bool colour;
-	bool json;     /* --json was given */
-	bool markdown; /* prints tables as Markdown */
+	bool json;  /* --json was given */
 	bool html;  /* prints parts of a page: tables, and paragraphs with their style as class */
 	bool terse; /* does not name the dropped columns */
 };

@@ -353,18 +353,6 @@ def test_a_listener_that_changes_meanwhile_has_no_verdict(start_daemon):
     assert {verdict["is"] for verdict in rows_of(document)[1]["verdicts"].values()} <= {"not_comparable", "too_few_rounds"}
 
 
-def test_compare_in_markdown(daemon):
-    with daemon.connect("echo-epoll") as s:
-        echo(s, b"x")
-    load = redis_benchmark(daemon, "echo-epoll", requests=500)
-    done = nbctl(daemon, "compare", "--quiet", "--markdown", "--", *load)
-    lines = done.stdout[done.stdout.index("**echo**") :].splitlines()  # conditions are above
-    assert lines[0] == "**echo**" and lines[2].startswith("| listener | reqs /s |")
-    assert lines[4].startswith("| echo-epoll | ")
-    done = nbctl(daemon, "compare", "--markdown", "--json", "--", "true")
-    assert done.returncode == 2 and "one of --markdown and --json" in done.stderr
-
-
 def test_a_file_without_valid_rows_exits_2_with_its_line(daemon, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('\n{"listener": 1}\n')

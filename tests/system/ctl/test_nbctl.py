@@ -78,6 +78,7 @@ REMOVED = [
     (["compare", "--link=25G"], "driver"),
     (["compare", "--csv"], "@csv"),
     (["compare", "--nbctl=x"], "--nbbench"),
+    (["compare", "--markdown"], "--html"),
     (["compare", "--notes"], "--columns help"),
     (["compare", "--control=b"], "its row is the control"),
     (["history"], "compare --save FILE"),
