@@ -21,6 +21,8 @@ static const struct program_retired retired[] = {
 	{ NULL, "serve", "use `nbbench run SPEC -- COMMAND`" },
 	{ NULL, "link", "the speed is what the card's driver tells" },
 	{ NULL, "csv", "use --json, and `jq -r` with @csv" },
+	{ NULL, "pair", "name both listeners, the old one first: --json has the verdict" },
+	{ NULL, "undecided", "take exit status 6 as a success" },
 	{ NULL, "markdown", "use --html FILE, or --json and jq" },
 	{ NULL, "notes", "--columns help explains the columns, --json has all figures" },
 	{ NULL, "junit", "use --json: its limits, and the gate of each row" },

@@ -133,8 +133,8 @@ static bool is_worth_judging(const struct result_group *g, enum judged what)
 }
 
 /* The number of comparisons among which the chance of error is divided.  That is the rows of a
- * group but the first; for --pair and --build those of all pairs, and for --sweep those of all its
- * values, as the user looks for a difference in any of them. */
+ * group but the first; for --build those of all pairs, and for --sweep those of all its values, as
+ * the user looks for a difference in any of them. */
 static unsigned count_comparisons(const struct result *r, const struct result_group *g)
 {
 	unsigned count = 0;

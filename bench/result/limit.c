@@ -98,8 +98,8 @@ bool limit_parse(const char *text, struct limit *ret, char error[LIMIT_ERROR_BYT
 	if (parts < 3 || parts > 4 || !set_value(&l, kind, digits, unit)) {
 		snprintf(error, LIMIT_ERROR_BYTES, "behind %s%s comes %s%s", name, sign,
 			 kind->expected,
-			 strstr(text, "first") ? "; rows are judged against others by --pair, "
-						 "--build and --against"
+			 strstr(text, "first") ? "; rows are judged against others by --build "
+						 "and --against"
 					       : "");
 		return false;
 	}

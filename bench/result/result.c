@@ -175,8 +175,6 @@ static void set_gate(struct result *r, const struct result_options *o)
 	if (r->limits)
 		counts[r->limits->gate]++;
 	r->gate = r->against || r->pairs || r->limits ? gate_of_all(counts) : GATE_PASSED;
-	if (r->gate == GATE_UNDECIDED && o->undecided_passes)
-		r->gate = GATE_PASSED;
 }
 
 struct result *result_new(const struct measures *m, const struct result_options *o)

@@ -170,7 +170,6 @@ struct result_options {
 	const struct measures *then; /* merged; NULL: without */
 	bool force;                  /* `then` may be of other setups */
 	bool pairs;                  /* pairs decide the exit status */
-	bool undecided_passes;
 	const struct limit *limits;
 	unsigned limit_count;
 };

@@ -79,16 +79,14 @@ void measure_check_requests(struct measure *row)
 	g->result.requests = 0;
 }
 
-void measure_set_pair(struct measure *row, json_t *name, const char *pair)
+void measure_set_pair(struct measure *row, json_t *name)
 {
 	/* Rows of a listener share their source, and the texts that it owns. */
 	if (!json_object_get(row->source, "row_name"))
 		json_object_set(row->source, "row_name", name);
-	if (!json_object_get(row->source, "pair"))
-		json_object_set_new(row->source, "pair", json_string(pair));
 	json_decref(name);
+	row->pair = row->listener;
 	row->listener = field_text(row->source, "row_name");
-	row->pair = field_text(row->source, "pair");
 }
 
 /* ---- Rows ---- */

@@ -16,8 +16,9 @@ uint64_t measures_traffic(const json_t *document);
 
 bool measures_has(const struct measures *m, const char *listener);
 
-/* Names the row, and its pair.  Takes ownership of name, a JSON text. */
-void measure_set_pair(struct measure *row, json_t *name, const char *pair);
+/* Names the row, and pairs it with those of its listener in other builds.  Takes ownership of name,
+ * a JSON text. */
+void measure_set_pair(struct measure *row, json_t *name);
 
 /* Checks the generator's number of requests, as some generators compute it from their options or
  * include requests that failed.  A number becomes unknown if at the generator's own rate it would

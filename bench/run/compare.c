@@ -33,7 +33,7 @@ static void show_rounds(struct output *out, const struct rounds *rounds, double 
 
 static bool has_pairs(const struct ctl *ctl)
 {
-	return !ctl->values[VALUE_AGAINST] && (ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR]);
+	return !ctl->values[VALUE_AGAINST] && ctl->values[VALUE_BUILD];
 }
 
 static bool is_stdout(const char *path)
@@ -137,7 +137,6 @@ static struct result *judge(struct ctl *ctl, const struct compare *c, const stru
 		.then = ctl->values[VALUE_AGAINST] ? &c->before : NULL,
 		.force = ctl->values[VALUE_FORCE],
 		.pairs = has_pairs(ctl),
-		.undecided_passes = c->undecided_passes,
 		.limits = c->limit_list,
 		.limit_count = c->limit_count,
 	};
@@ -353,9 +352,9 @@ static int run_show(struct ctl *ctl)
 	"\n"                                                                                       \
 	"The exit status is COMMAND's: 128 and the signal's number when one killed it, 127 when\n" \
 	"there is no such command, 126 when it cannot be run, 124 when it was ended by\n"          \
-	"--timeout.  --against, --fail-if: 5 when a row got worse or fails, 6 when one may\n"      \
-	"(--undecided), 7 when one cannot be compared.  8: a listener got no operation, so that\n" \
-	"nothing was measured there.\n"
+	"--timeout.  --against, --fail-if: 5 when a row got worse or fails, 6 when one may, 7\n"   \
+	"when one cannot be compared.  8: a listener got no operation, so that nothing was\n"      \
+	"measured there.\n"
 
 /* clang-format off */
 const struct command command_run = {

@@ -36,8 +36,7 @@ struct compare {
 	struct points points;
 	struct host_list hosts; /* of the generator; none: it runs here */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
-	bool undecided_passes;
-	int status; /* exit code of COMMAND, or of another failure that ended measuring early */
+	int status;  /* exit code of COMMAND, or of another failure that ended measuring early */
 };
 
 /* Reads and checks the options and COMMAND, and sets *c.  An exit code. */

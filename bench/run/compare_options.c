@@ -86,37 +86,11 @@ static int check_seed(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-/* --pair names the listeners, the old one before the new one.  The names live as long as nbbench,
- * as its arguments do. */
-static int check_pairs(struct ctl *ctl)
-{
-	unsigned count = 0;
-
-	for (char **pair = ctl->lists[VALUE_PAIR]; pair && *pair; pair++) {
-		char *equals = strchr(*pair, '=');
-
-		if (!equals || equals == *pair || !equals[1])
-			return ctl_usage(ctl, "--pair: expected two listeners, OLD=NEW, got '%s'",
-					 *pair);
-		ctl->words = must(
-			reallocarray(count ? ctl->words : NULL, count + 2, sizeof(*ctl->words)));
-		ctl->words[count++] = must(strndup(*pair, (size_t)(equals - *pair)));
-		ctl->words[count++] = equals + 1;
-		ctl->word_count = count;
-	}
-	return CTL_DONE;
-}
-
 static int check_served(struct ctl *ctl, const struct compare *c)
 {
-	bool about_visits =
-		ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR] || ctl->values[VALUE_SEED];
-
-	if (about_visits && !c->visits)
-		return ctl_usage(ctl, "--build, --pair and --seed are about visits: COMMAND needs "
-				      "{port}, {host}, {uri} or {listener}");
-	if (ctl->values[VALUE_PAIR] && ctl->word_count)
-		return ctl_usage(ctl, "--pair names the listeners: leave out other names");
+	if ((ctl->values[VALUE_BUILD] || ctl->values[VALUE_SEED]) && !c->visits)
+		return ctl_usage(ctl, "--build and --seed are about visits: COMMAND needs {port}, "
+				      "{host}, {uri} or {listener}");
 	return CTL_DONE;
 }
 
@@ -222,27 +196,6 @@ void compare_options_fini(struct compare *c)
 	points_fini(&c->points);
 }
 
-static bool has_gate(const struct ctl *ctl)
-{
-	return ctl->values[VALUE_FAIL_IF] || ctl->values[VALUE_AGAINST] ||
-	       ctl->values[VALUE_BUILD] || ctl->values[VALUE_PAIR];
-}
-
-static int check_gates(struct ctl *ctl, struct compare *c)
-{
-	const char *undecided = ctl->values[VALUE_UNDECIDED];
-
-	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
-		return ctl_usage(ctl, "--force is about --against");
-	if (undecided && !has_gate(ctl))
-		return ctl_usage(ctl,
-				 "--undecided is about --fail-if, --against, --build and --pair");
-	c->undecided_passes = undecided && !strcmp(undecided, "pass");
-	if (undecided && !c->undecided_passes && strcmp(undecided, "fail"))
-		return ctl_usage(ctl, "--undecided: expected pass or fail, got '%s'", undecided);
-	return CTL_DONE;
-}
-
 static int check_points(struct ctl *ctl, struct compare *c)
 {
 	const char *unknown;
@@ -269,9 +222,11 @@ int compare_options(struct ctl *ctl, struct compare *c)
 {
 	if (check_command(ctl) || check_on(ctl, c) || check_points(ctl, c))
 		return CTL_USAGE;
-	if (check_gates(ctl, c) || check_limits(ctl, c) || check_served(ctl, c) ||
-	    check_pairs(ctl) || check_seed(ctl, c) || check_columns(ctl, c) ||
-	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
+	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
+		return ctl_usage(ctl, "--force is about --against");
+	if (check_limits(ctl, c) || check_served(ctl, c) || check_seed(ctl, c) ||
+	    check_columns(ctl, c) || check_within(ctl, c) || check_timeout(ctl, c) ||
+	    check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

@@ -126,17 +126,6 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 		row->generator.sibling_cpus = (uint64_t)CPU_COUNT(&siblings);
 }
 
-/* The name of the pair to which the listener belongs; NULL: to none. */
-static const char *pair_of(const struct visit *v, const struct targets *t, const char *listener)
-{
-	if (t->build)
-		return listener;
-	for (unsigned i = 0; v->ctl->values[VALUE_PAIR] && i < v->ctl->word_count; i++)
-		if (!strcmp(v->ctl->words[i], listener))
-			return v->ctl->words[i - i % 2];
-	return NULL;
-}
-
 /* ---- Visits in which COMMAND failed ---- */
 
 enum { FAILING_MAX = 3 }; /* one after the other, of one listener */
@@ -229,12 +218,8 @@ static int visit_rows(struct visit *v, const struct targets *t, const struct sam
 	json_decref(v->conditions->spent);
 	v->conditions->spent = sampler_energy(s);
 	rc = conditions_set(v->conditions, m, first, place, argv, run);
-	for (unsigned i = first; i < m->count; i++) {
-		const char *pair = pair_of(v, t, m->rows[i]->listener);
-
-		if (pair)
-			measure_set_pair(m->rows[i], targets_row(t, m->rows[i]->listener), pair);
-	}
+	for (unsigned i = first; t->build && i < m->count; i++)
+		measure_set_pair(m->rows[i], targets_row(t, m->rows[i]->listener));
 	return rc;
 }
 
@@ -298,13 +283,11 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 	return rc;
 }
 
-/* The comparisons of a round with so many rows: its listeners or pairs, less the baselines. */
+/* The comparisons of a round with so many rows: its listeners, less the baselines. */
 static unsigned count_comparisons(const struct visit *v, unsigned rows)
 {
 	unsigned builds = count_builds(v), points = v->c->points.count;
 
-	if (v->ctl->values[VALUE_PAIR])
-		return points * (v->ctl->word_count / 2);
 	return rows - (builds > 1 ? rows / builds : MIN(rows, points));
 }
 

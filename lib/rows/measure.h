@@ -73,8 +73,8 @@ struct measure_visit {
 
 struct measure {
 	const char *label, *listener, *engine, *service, *operation; /* "" when unknown */
-	/* Rows of the same pair are compared with each other alone: the listener's name in two
-	 * builds, or the first one's of two listeners.  "": of no pair. */
+	/* Rows of the same pair are compared with each other alone: the listener's name in several
+	 * builds.  "": of no pair. */
 	const char *pair;
 	const json_t *features, *stores; /* arrays of names, or NULL */
 	const json_t *tls;               /* its library and cipher; NULL: without tls */

@@ -1,5 +1,4 @@
-"""Comparing builds and pairs: nbbench run --build, nbbench compare --pair, --seed; and a new
-daemon for each round."""
+"""Comparing builds: nbbench run --build, --seed; and a new daemon for each round."""
 
 import json
 import os
@@ -7,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import NBBENCH, NBCTL, NBSERVED, TIMEOUT, listener, requires, rows_of
+from conftest import NBBENCH, NBCTL, NBSERVED, TIMEOUT, requires, rows_of
 
 WORSE, UNDECIDED, INCOMPARABLE = 5, 6, 7
 
@@ -88,15 +87,6 @@ def test_too_few_rounds_decide_nothing(tmp_path):
     done = run(tmp_path, "run", "echo,engine=epoll", "--build", f"a={NBSERVED}", "--build", f"b={NBSERVED}",
                "--repeat", 2, "--", *redis())
     assert done.returncode == INCOMPARABLE and "1 not comparable" in " ".join(done.stdout.split())
-
-
-def test_pairs_of_listeners_of_a_running_daemon(start_daemon):
-    names = ["a", "b", "c", "d"]
-    daemon = start_daemon("".join(listener(name) for name in names))
-    done = daemon.nbctl("compare", "--pair", "a=b", "--pair", "d=c", "--repeat", "9", "--json", "--within", "100",
-                        "--", *redis(), check=False)
-    document = json.loads(done.stdout[done.stdout.index("{"):done.stdout.rindex("}") + 1])
-    assert [[row["listener"] for row in group["rows"]] for group in document["groups"]] == [["a", "b"], ["d", "c"]]
 
 
 def test_columns_that_are_named_are_shown(tmp_path):

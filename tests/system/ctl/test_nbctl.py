@@ -78,6 +78,8 @@ REMOVED = [
     (["compare", "--link=25G"], "driver"),
     (["compare", "--csv"], "@csv"),
     (["compare", "--nbctl=x"], "--nbbench"),
+    (["compare", "--pair=a=b"], "--json has the verdict"),
+    (["compare", "--undecided=pass"], "exit status 6"),
     (["compare", "--markdown"], "--html"),
     (["compare", "--notes"], "--columns help"),
     (["compare", "--control=b"], "its row is the control"),

@@ -308,7 +308,7 @@ TEST(a_limit_is_a_figure_a_sign_and_a_value)
 		{ "p99>1k", "a time with its unit" },
 		{ "p99>inf", "a time with its unit" },
 		{ "p99>1us 2us", "a time with its unit" },
-		{ "cost>1.1*first", "by --pair, --build and --against" },
+		{ "cost>1.1*first", "by --build and --against" },
 		{ "rate<-1", "a number, such as 100k" },
 		{ "rate<0", "a number, such as 100k" },
 		{ "rate<1.2.3", "a number, such as 100k" },
