@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "ctl.h"
-#include "metrics_http.h"
 #include "openmetrics.h"
 #include "parse.h"
 
@@ -23,6 +22,7 @@ enum {
 	SCRAPES_MAX = 8,     /* scrapes at a time */
 	SCRAPE_SECONDS = 12, /* s; time limit of one scrape; that of the daemon's answer is 10 s */
 	BACKLOG = 64,
+	REQUEST_MAX = 16 * 1024, /* bytes */
 };
 
 enum { VALUE_LISTEN };
@@ -44,17 +44,22 @@ static bool send_all(int fd, const char *data, size_t bytes)
 	return true;
 }
 
-static void answer(int fd, const char *status, const char *body, size_t bytes, bool with_body)
+static void answer(int fd, const char *status, const char *body, size_t bytes)
 {
-	char head[512];
-	size_t head_bytes = metrics_head(head, sizeof(head), status, bytes);
+	char head[256];
+	int head_bytes = snprintf(head, sizeof(head),
+				  "HTTP/1.1 %s\r\n"
+				  "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+				  "Content-Length: %zu\r\n"
+				  "Connection: close\r\n\r\n",
+				  status, bytes);
 
-	if (send_all(fd, head, head_bytes) && with_body)
+	if (send_all(fd, head, (size_t)head_bytes))
 		send_all(fd, body, bytes);
 }
 
 /* Answers with the metrics, or with nbctl's error message if the daemon cannot be reached. */
-static void answer_metrics(struct ctl *ctl, int fd, bool with_body)
+static void answer_metrics(struct ctl *ctl, int fd)
 {
 	const char *status = "503 Service Unavailable";
 	char *text;
@@ -73,7 +78,7 @@ static void answer_metrics(struct ctl *ctl, int fd, bool with_body)
 		json_decref(stats);
 	}
 	fclose(to);
-	answer(fd, status, text, bytes, with_body);
+	answer(fd, status, text, bytes);
 	free(text);
 }
 
@@ -88,36 +93,37 @@ static void end(int fd)
 		;
 }
 
-static const struct {
-	const char *status, *text;
-} refusals[] = {
-	[METRICS_ELSEWHERE] = { "404 Not Found", "the metrics are at /metrics\n" },
-	[METRICS_METHOD] = { "405 Method Not Allowed", "only GET and HEAD\n" },
-	[METRICS_BAD] = { "400 Bad Request", "this is not an HTTP/1.x request\n" },
-};
+/* Is it the request of a scraper: GET of /metrics, with or without a query? */
+static bool is_scrape(const char *request)
+{
+	static const char wanted[] = "GET /metrics";
+
+	return !strncmp(request, wanted, strlen(wanted)) &&
+	       (request[strlen(wanted)] == ' ' || request[strlen(wanted)] == '?');
+}
 
 static void scrape(struct ctl *ctl, int fd)
 {
-	char request[METRICS_REQUEST_MAX];
-	enum metrics_request what = METRICS_MORE;
+	static const char other[] = "GET of /metrics alone\n";
+	char request[REQUEST_MAX + 1] = "";
 	size_t used = 0;
 
 	alarm(SCRAPE_SECONDS);
-	while (what == METRICS_MORE) {
-		ssize_t n = recv(fd, request + used, sizeof(request) - used, 0);
+	/* An empty line ends the request. */
+	while (used < REQUEST_MAX && !strstr(request, "\n\r\n") && !strstr(request, "\n\n")) {
+		ssize_t n = recv(fd, request + used, REQUEST_MAX - used, 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return;
 		used += (size_t)n;
-		what = metrics_parse(request, used);
+		request[used] = '\0';
 	}
-	if (what == METRICS_GET || what == METRICS_HEAD)
-		answer_metrics(ctl, fd, what == METRICS_GET);
+	if (is_scrape(request))
+		answer_metrics(ctl, fd);
 	else
-		answer(fd, refusals[what].status, refusals[what].text, strlen(refusals[what].text),
-		       memcmp(request, "HEAD ", 5));
+		answer(fd, "404 Not Found", other, strlen(other));
 	end(fd);
 }
 
