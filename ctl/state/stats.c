@@ -12,11 +12,37 @@
 #include "openmetrics.h"
 #include "text.h"
 #include "util.h"
-#include "workers.h"
 
 enum { WATCH_INTERVAL_MS = 1000, WATCH_HEADER_LINES = 24 };
 
 enum { VALUE_ACTIVE, VALUE_OPENMETRICS, VALUE_WATCH, VALUE_BY_WORKER };
+
+/* Shallow copies: the counters stay shared. */
+static json_t *named(json_t *listener)
+{
+	json_t *copy;
+
+	if (!json_object_get(listener, "worker"))
+		return json_incref(listener);
+	copy = json_copy(listener);
+	json_object_set_new(copy, "name",
+			    json_sprintf("%s/%llu", field_text(listener, "name"),
+					 (unsigned long long)field_uint(listener, "worker")));
+	return copy;
+}
+
+/* The document by worker: each element of `listeners` is a worker of one.  The same with the names
+ * LISTENER/WORKER, so that they are told apart as listeners are.  A new reference. */
+static json_t *workers_named(const json_t *stats)
+{
+	json_t *copy = json_copy((json_t *)stats), *list = json_array(), *listener;
+	size_t i;
+
+	json_array_foreach(json_object_get(stats, "listeners"), i, listener)
+		json_array_append_new(list, named(listener));
+	json_object_set_new(copy, "listeners", list);
+	return copy;
+}
 
 /* The names of listeners that this host cannot serve. */
 static void render_unavailable(struct output *out, const json_t *listeners)
