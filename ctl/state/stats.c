@@ -15,7 +15,7 @@
 
 enum { WATCH_INTERVAL_MS = 1000, WATCH_HEADER_LINES = 24 };
 
-enum { VALUE_ACTIVE, VALUE_OPENMETRICS, VALUE_WATCH, VALUE_BY_WORKER };
+enum { VALUE_OPENMETRICS, VALUE_WATCH, VALUE_BY_WORKER };
 
 /* Shallow copies: the counters stay shared. */
 static json_t *named(json_t *listener)
@@ -218,7 +218,7 @@ static void render_footer(struct output *out, const struct measures *m)
 			       human_count(errors).text, plural(errors));
 }
 
-static void render(struct output *out, const json_t *document, bool active)
+static void render_stats(struct output *out, const json_t *document)
 {
 	struct table *t = table_new(stats_columns, ARRAY_SIZE(stats_columns));
 	json_t *stats = workers_named(document);
@@ -228,29 +228,17 @@ static void render(struct output *out, const json_t *document, bool active)
 	measures_delta(&m, NULL, stats, field_uint(stats, "uptime_ns"), "");
 	measures_take_unavailable(&m);
 	measures_drop_idle(&m);
-	if (active)
-		measures_drop_silent(&m);
 	for (unsigned i = 0; i < m.count; i++) {
 		add_row(t, m.rows[i], m.rows[i]->source != last);
 		last = m.rows[i]->source;
 	}
-	if (!table_finish(t, out, 0) && (active || json_array_size(m.unavailable) == 0))
-		output_text(out, STYLE_PLAIN, active ? "No operations.\n" : "No listeners.\n");
+	if (!table_finish(t, out, 0) && json_array_size(m.unavailable) == 0)
+		output_text(out, STYLE_PLAIN, "No listeners.\n");
 	render_footer(out, &m);
 	render_troubles(out, stats);
 	render_unavailable(out, m.unavailable);
 	measures_free(&m);
 	json_decref(stats);
-}
-
-static void render_stats(struct output *out, const json_t *stats)
-{
-	render(out, stats, false);
-}
-
-static void render_active(struct output *out, const json_t *stats)
-{
-	render(out, stats, true);
 }
 
 static void render_openmetrics(struct output *out, const json_t *stats)
@@ -371,12 +359,10 @@ static int watch(struct ctl *ctl, json_t *parameters, unsigned interval_ms)
 static int run_stats(struct ctl *ctl)
 {
 	const char *interval = ctl->values[VALUE_WATCH];
-	bool openmetrics = ctl->values[VALUE_OPENMETRICS], active = ctl->values[VALUE_ACTIVE];
+	bool openmetrics = ctl->values[VALUE_OPENMETRICS];
 	unsigned interval_ms = WATCH_INTERVAL_MS;
 	json_t *parameters;
 
-	if (active && (interval || openmetrics || ctl->out.json))
-		return ctl_usage(ctl, "--active is about the table of all listeners");
 	if (openmetrics && ctl->values[VALUE_BY_WORKER])
 		return ctl_usage(ctl, "--openmetrics is by listener: leave out --by-worker");
 	if (openmetrics && (interval || ctl->out.json))
@@ -389,9 +375,7 @@ static int run_stats(struct ctl *ctl)
 		json_object_set_new(parameters, "by_worker", json_true());
 	if (!interval)
 		return ctl_show(ctl, "GetStats", parameters,
-				openmetrics ? render_openmetrics
-				: active    ? render_active
-					    : render_stats);
+				openmetrics ? render_openmetrics : render_stats);
 	json_object_set_new(parameters, "interval_ms", json_integer(interval_ms));
 	return watch(ctl, parameters, interval_ms);
 }
@@ -410,7 +394,6 @@ const struct command command_stats = {
 	.options = {
 		[VALUE_BY_WORKER] = { "by-worker", OPTION_FLAG, NULL,
 				      "a row for each worker: LISTENER/WORKER" },
-		[VALUE_ACTIVE] = { "active", OPTION_FLAG, NULL, "only listeners that did something" },
 		[VALUE_OPENMETRICS] = { "openmetrics", OPTION_FLAG, NULL,
 					"OpenMetrics text, for Prometheus" },
 		[VALUE_WATCH] = { "watch", OPTION_OPTIONAL, "SECONDS",

@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import ENGINES, NBBENCH, NBCTL, TIMEOUT, listener, rows_of, wait_until
+from conftest import ENGINES, NBBENCH, NBCTL, TIMEOUT, listener, rows_of
 from nbctl_client import nbctl, nbctl_json
 from traffic import echo
 
@@ -216,14 +216,6 @@ def test_watch_shows_active_and_named_listeners(daemon):
                 if seen:
                     break
         assert seen == shown
-
-
-def test_stats_of_the_active_only(daemon):
-    assert nbctl(daemon, "stats", "--active").stdout == "No operations.\n"
-    with daemon.connect("echo-epoll") as s:
-        echo(s, b"x")
-        wait_until(lambda: "echo-epoll" in nbctl(daemon, "stats", "--active").stdout, "counted")
-        assert "echo-io_uring" not in nbctl(daemon, "stats", "--active").stdout
 
 
 def test_compare_tells_unavailable_from_idle(far):
