@@ -9,7 +9,7 @@ import socket
 import subprocess
 
 import pytest
-from conftest import NBBENCH, NBCTL, ROOT, TIMEOUT, listener, program_of, rows_of, wait_until
+from conftest import NBBENCH, NBCTL, TIMEOUT, listener, program_of, rows_of, wait_until
 from nbctl_client import relay
 
 CONFIG = listener("echo")
@@ -231,57 +231,6 @@ def test_the_bridge_takes_only_calls():
     for data in (b"GET / HTTP/1.1\r\n\0", b"{}\0", b"x" * (1 << 21)):
         ran = subprocess.run([NBCTL, "bridge"], input=data, capture_output=True, timeout=TIMEOUT)
         assert ran.returncode == 0 and not ran.stdout
-
-
-def interface_of_the_page():
-    """{method: ({parameter}, {field of a reply: may it be missing})} of nbbench(1)."""
-    page = (ROOT / "man/nbbench.1").read_text()
-    text = re.sub(r"#.*", "", page[page.index("interface org.nbserved.Host\n"):].split(".Ed\n")[0])
-    return {name: (set(re.findall(r"(\w+):", given)),
-                   {field: bool(optional) for field, optional in re.findall(r"(\w+):\s*(\??)", reply)})
-            for name, given, reply in re.findall(r"method (\w+)\(([^)]*)\)\s*->\s*\(([^)]*)\)", text)}  # fmt: skip
-
-
-HOST_CALLS = {
-    "Describe": {},
-    "Conditions": {},
-    "Read": {"pid": os.getpid(), "threads": [os.getpid()], "interfaces": {"eth0": {}}},
-    "Version": {"argv": ["redis-benchmark"]},
-    "Serve": {"program": "/nonexistent", "specs": ["echo"], "allow": True},
-    "Unserve": {},
-    # The last: while it runs only Alive, Idle and Stop may come.
-    "Run": {"argv": ["sh", "-c", "echo out; echo errors >&2"], "timeout_ms": 10000},
-}
-
-
-def test_the_bridge_answers_the_interface_that_the_page_describes():
-    described = interface_of_the_page()
-    assert set(described) == {*HOST_CALLS, "Alive", "Idle", "Stop"}
-    calls = b"".join(json.dumps({"method": f"org.nbserved.Host.{method}", "parameters": parameters, "more": method == "Run"})
-                     .encode() + b"\0" for method, parameters in HOST_CALLS.items())  # fmt: skip
-    bridge = subprocess.Popen([NBBENCH, "bridge"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    bridge.stdin.write(calls)
-    bridge.stdin.flush()
-    data = b""
-    while data.count(b"\0") < len(HOST_CALLS) + data.count(b'"continues":true'):
-        more = os.read(bridge.stdout.fileno(), 65536)
-        assert more, data
-        data += more
-    bridge.communicate(timeout=TIMEOUT)
-    replies = [json.loads(text) for text in data.split(b"\0")[:-1]]
-    for method, parameters in HOST_CALLS.items():
-        given, fields = described[method]
-        assert given == set(parameters), method
-        seen, more = set(), True
-        while more:
-            reply = replies.pop(0)
-            assert "error" not in reply, reply
-            seen |= set(reply["parameters"])
-            more = reply.get("continues")
-        assert seen <= set(fields), method
-        assert {field for field, optional in fields.items() if not optional} <= seen, method
-        if method == "Run":
-            assert seen == set(fields)
 
 
 # ---- The command on another host (--on) ----
