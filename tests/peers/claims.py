@@ -13,6 +13,7 @@ was.
 """
 
 import argparse
+import contextlib
 import html
 import json
 import math
@@ -28,51 +29,13 @@ import claims_rows
 from claims_rows import Missing, Rows, day_of
 from claims_scenes import CONTROL, GRID, cpus_are_apart, echo_label, fill, scenes
 from claims_table import CLAIMS, UNMEASURED
-from servers import ALL_CPUS, ROOT
-import varlink_client  # isort: skip
+from servers import ALL_CPUS, ROOT, Daemon
 
 MARKS = ("<!-- claims -->\n", "<!-- /claims -->\n")
 VM_ROWS = "vm/speed/claims.jsonl"  # in BUILD; inside_claims.py writes them
 BYPASS_COSTS = "vm/speed/bypass.json"  # inside_bypass.py writes them
 VISIT_SECONDS = 60  # of one visit, at the most
 MINUTES = 45  # of all loads
-
-
-class Daemon:
-    """nbserved with a scene's configuration, until the end of the block."""
-
-    def __init__(self, build, scene):
-        self.build, self.scene = build, scene
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="claims-", dir=self.build)
-        directory = pathlib.Path(self.folder.name)
-        fill(directory, self.scene.files)
-        self.control = directory / "control.sock"
-        config = directory / "nbserved.ini"
-        config.write_text(f"[server]\ncontrol = {self.control}\nlog-level = warning\n"
-                          + self.scene.config.replace("{directory}", str(directory)))
-        self.process = subprocess.Popen([self.build / "nbserved", "-c", config])
-        end = time.monotonic() + 20
-        while not self.control.exists():
-            if self.process.poll() is not None or time.monotonic() > end:
-                self.__exit__()
-                raise RuntimeError(f"{self.scene.name}: nbserved does not start")
-            time.sleep(0.05)
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.folder.cleanup()
-
-    def listener(self, name):
-        reply = varlink_client.call(self.control, "org.nbserved.Control.GetStats")
-        return next(x for x in reply["listeners"] if x["name"] == name)
 
 
 def drop_rows(path, labels):
@@ -84,7 +47,11 @@ def drop_rows(path, labels):
 
 
 def measure(build, scene, rows, extra, end, load_seconds=60):
-    with Daemon(build, scene) as daemon:
+    with contextlib.ExitStack() as stack:
+        directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="claims-", dir=build)))
+        fill(directory, scene.files)
+        daemon = stack.enter_context(Daemon(scene.name, build / "nbserved", scene.config.replace("{directory}", str(directory)),
+                                            server="", cpus=ALL_CPUS, niceness=0))
         for load in scene.loads:
             start = time.monotonic()
             if start > end:
@@ -101,7 +68,7 @@ def measure(build, scene, rows, extra, end, load_seconds=60):
                   + (f": exit status {done.returncode}\n{done.stdout}" if done.returncode else ""),
                   flush=True)
         if scene.name == "zero-copy":
-            counts = daemon.listener("zero-copy")["zero_copy"]
+            counts = daemon.stats("zero-copy")["zero_copy"]
             extra["zero-copy"] = counts["sent"], counts["copied"]
 
 

@@ -27,14 +27,14 @@ CLIENT_SECONDS = 180
 
 
 def prepare(cpus, niceness=-15):
-    """Runs in the child before its program starts: sets descriptors, CPUs, priority."""
+    """Runs in the child before its program starts: sets descriptors, CPUs, priority (-15: others disturb less)."""
 
     def child():
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         os.sched_setaffinity(0, cpus)
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, niceness)  # -15: others disturb less
+            os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
     return child
 
@@ -68,16 +68,17 @@ def free_port():
 class Server:
     """A running server: name, pid, port.  A context manager that ends it."""
 
-    def __init__(self, name, argv, cpus=(SERVER_CPU,), **popen):
+    def __init__(self, name, argv, cpus=(SERVER_CPU,), niceness=-15, **popen):
         self.name = name
         self.port = None
         self.process = subprocess.Popen(
             [str(a) for a in argv],
             stdin=subprocess.DEVNULL,
-            preexec_fn=prepare(cpus),
+            preexec_fn=prepare(cpus, niceness),
             **{"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, **popen},
         )
         self.pid = self.process.pid
+        self.pids = [self.pid]  # whose CPU time is counted
 
     def __enter__(self):
         return self
@@ -93,10 +94,9 @@ class Server:
         if self.process.stdout:
             self.process.stdout.close()
 
-    def threads(self):
-        """Thread ids, the main thread first."""
-        tids = sorted(int(t) for t in os.listdir(f"/proc/{self.pid}/task"))
-        return [self.pid, *(t for t in tids if t != self.pid)]
+    def cpu_ns(self):
+        """CPU time of all threads (the clocks of clock_getcpuclockid())."""
+        return sum(time.clock_gettime_ns((~pid << 3) | 2) for pid in self.pids)
 
     def wait_port(self):
         """Until something listens on our port."""
@@ -137,31 +137,24 @@ class Foreign(Server):
 
 
 class Daemon(Server):
-    """nbserved with one listener; `keys` are the lines of its section (a list: one each), `sections`
-    precede it."""
+    """nbserved with `sections`, and one more listener if it has keys (a list: a line each); `server` are keys, too."""
 
-    def __init__(self, name, program, prefix=(), cpus=(SERVER_CPU,), sections="", **keys):
+    def __init__(self, name, program, sections="", server="drain-timeout = 1s\n", cpus=(SERVER_CPU,), niceness=-15, **keys):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="nbserved-bench-"))
         self.control = self.directory / "control.sock"
         config = self.directory / "nbserved.ini"
-        lines = {"address": "127.0.0.1:0", "max-connections": "1000000", **keys}
+        lines = {"address": "127.0.0.1:0", "max-connections": "1000000", **keys} if keys else {}
         config.write_text(
-            f"[server]\ncontrol = {self.control}\nlog-level = warning\ndrain-timeout = 1s\n"
-            f"{sections}[listener bench]\n"
-            + "".join(
-                f"{k} = {v}\n"
-                for k, values in lines.items()
-                for v in (values if isinstance(values, list) else [values])
-            )
+            f"[server]\ncontrol = {self.control}\nlog-level = warning\n{server}{sections}"
+            + "[listener bench]\n" * bool(lines)
+            + "".join(f"{k} = {v}\n" for k, vs in lines.items() for v in (vs if isinstance(vs, list) else [vs]))
         )
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(str(self.directory / "notify.sock"))
         environment = {**os.environ, "NOTIFY_SOCKET": notify.getsockname()}
         with notify, open(self.directory / "log", "wb") as log:
-            super().__init__(
-                name, [*prefix, program, "-c", config], cpus=cpus, env=environment,
-                stdout=subprocess.DEVNULL, stderr=log,
-            )
+            super().__init__(name, [program, "-c", config], cpus, niceness, env=environment, stdout=subprocess.DEVNULL,
+                             stderr=log)
             try:
                 self.wait_ready(notify)
             except BaseException:
@@ -180,19 +173,14 @@ class Daemon(Server):
                 return
         raise RuntimeError(f"{self.name}: {(self.directory / 'log').read_text()}")
 
-    def stats(self):
-        """GetStats's document of our listener."""
-        reply = varlink_client.call(self.control, "org.nbserved.Control.GetStats")
+    def stats(self, name=None):
+        """GetStats's document of the listener; of the first."""
+        reply = varlink_client.call(self.control, "org.nbserved.Control.GetStats", {"listeners": [name] if name else []})
         return reply["listeners"][0]
 
     def syscalls(self):
         """How often the worker has called the kernel, by name."""
         return self.stats()["cost"]["syscalls"]
-
-
-def process_cpu_ns(pid):
-    """CPU time of all of a process's threads (the clock of clock_getcpuclockid())."""
-    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 @contextlib.contextmanager

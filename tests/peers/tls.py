@@ -1,19 +1,18 @@
 #!/usr/bin/python3
 """What TLS costs: http, nbd and echo with `tls = user`, over each engine, beside other servers.
 
-    tls.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...]
+    tls.py [--help]
 
 nginx, haproxy, h2o, nbdkit, and stunnel before an echo without TLS, as far as they are installed; all have TLS 1.3,
 TLS_AES_128_GCM_SHA256, a certificate of P-256, no tickets, and one CPU; those that took another cipher are left out.
-Clients run on another CPU, and visit the servers in turn, in reverse order in every other round.  CPU time is that
-of the server's process (of stunnel also of the echo behind it), with the ratio to the first server in the same round.
+CPU time is that of the server's process (of stunnel also of the echo behind it).
 
 What differs besides: nginx and h2o say more in each reply, and have /bytes/1M as a file in the page cache; haproxy
 has no 1 MiB to send.  nbdcopy reads through GnuTLS, wrk and redis-benchmark through OpenSSL.
 """
 
-import argparse
 import contextlib
+import functools
 import getpass
 import os
 import pathlib
@@ -25,8 +24,8 @@ import subprocess
 import tempfile
 import time
 
-from report import Bench, quartiles, ratio, show_ratio
-from servers import ROOT, Daemon, Server, free_port, process_cpu_ns, run
+from report import compare, is_wanted, options_of
+from servers import Daemon, Server, free_port, run
 
 CIPHER = "TLS_AES_128_GCM_SHA256"
 MIB = 1 << 20
@@ -182,16 +181,12 @@ def cipher_of(server):
         return s.cipher()[0]
 
 
-def cpu_ns(server):
-    return sum(map(process_cpu_ns, getattr(server, "pids", [server.pid])))
-
-
 # ---- Loads: how many operations, or GB, and in how many seconds ----
 
 
 def wrk(path, connections, *headers):
     def visit(server, options):
-        said = run(["wrk", "-t1", f"-c{connections}", f"-d{options.seconds}", *headers,
+        said = run(["wrk", "-t1", f"-c{connections}", f"-d{round(options.seconds)}", *headers,
                     f"https://127.0.0.1:{server.port}{path}"])
         if "Non-2xx" in said:
             raise RuntimeError(f"{server.name}: {said}")
@@ -228,57 +223,24 @@ LOADS = {  # title: kind, what is counted, the load, who cannot
     "nbd: nbdcopy of 256 MiB": ("nbd", "GB", nbdcopy, ()),
     "echo: SET of 512 bytes, 50 connections": ("echo", "request", redis, ()),
 }
-GOALS = [  # load, the peer that is first there, the row that is judged, the most CPU to it
-    ("http: GET /, 50 connections", "nginx", "io_uring", 0.8),
-    ("http: GET /bytes/1M, 8 connections", "nginx", "io_uring", 1.0),
-    ("nbd: nbdcopy of 256 MiB", "nbdkit", "io_uring", 0.9),
-    ("echo: SET of 512 bytes, 50 connections", "stunnel", "io_uring", 0.5),
-]
 
 
-def compare(bench, options, title):
-    """The rates and CPU times of each server, a pair for each round."""
-    kind, unit, visit, without = LOADS[title]
-    with contextlib.ExitStack() as options.stack:
-        servers = [s for s in start(options, kind) if s.name not in without]
-        results = {s.name: [] for s in servers}
-        for i in range(options.rounds):
-            for server in servers if i % 2 == 0 else reversed(servers):
-                before = cpu_ns(server)
-                count, seconds = visit(server, options)
-                results[server.name].append((count / seconds, (cpu_ns(server) - before) / count))
-    first, scale, cpu_unit = next(iter(results.values())), *((1e3, "us") if unit == "request" else (1e6, "ms"))
-    rows = []
-    for name, seen in results.items():
-        rate, cpu = (quartiles(column)["median"] for column in zip(*seen))
-        versus = ratio([s[1] for s in seen], [f[1] for f in first])
-        rows.append([name, f"{rate:.4g}", f"{cpu / scale:.4g}", show_ratio(versus)])
-    bench.say(f"{title} ({options.rounds} rounds, load {os.getloadavg()[0]:.1f})")
-    bench.table(["", f"{unit}s/s", f"CPU {cpu_unit}/{unit}", "to the first"], rows)
-    return results
+def visit(load, options, server):
+    before = server.cpu_ns()
+    count, seconds = load(server, options)
+    return count / seconds, (server.cpu_ns() - before) / count, {}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--seconds", type=int, default=1)
-    parser.add_argument("--only", default="", help="loads whose title has one of these words")
-    options = parser.parse_args()
-    options.build = options.build.resolve()
-    bench, results = Bench(options.build), {}
+    options = options_of(__doc__, 11, 1)
     with tempfile.TemporaryDirectory(prefix="nbserved-tls-") as folder:
         options.folder = pathlib.Path(folder)
         make_files(options.folder)
-        for title in LOADS:
-            if any(word in title for word in options.only.split(",")):
-                results[title] = compare(bench, options, title)
-    for title, peer, name, limit in GOALS:
-        rows = results.get(title, {})
-        if peer in rows and name in rows:
-            value = ratio([v[1] for v in rows[name]], [f[1] for f in rows[peer]])["median"]
-            bench.target(f"{title}: CPU of {name} to {peer}", value, limit)
-    bench.print_targets()
+        for title, (kind, unit, load, without) in LOADS.items():
+            if is_wanted(title, options):
+                with contextlib.ExitStack() as options.stack:
+                    servers = [s for s in start(options, kind) if s.name not in without]
+                    compare(title, servers, options, functools.partial(visit, load, options), unit)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
-/* The yardsticks for datagrams: echo servers of one thread and one socket, as bare as can be.
- * `batch`: as many as have come by one recvmmsg(), back by one sendmmsg(); `plain`: one by one.  On
- * the loopback, or at ADDRESS. */
+/* The yardstick for datagrams: an echo server of one thread and one socket, as bare as can be: as
+ * many as have come by one recvmmsg(), back by one sendmmsg().  On the loopback, or at ADDRESS. */
 #include "bench.h"
 
 enum { BATCH = 64, DATAGRAM_MAX = 65536 };
@@ -10,7 +9,7 @@ static struct iovec iov[BATCH];
 static struct sockaddr_in names[BATCH];
 static uint8_t buffers[BATCH][DATAGRAM_MAX];
 
-static void echo_batch(int fd)
+static void echo(int fd)
 {
 	int count, sent;
 
@@ -31,18 +30,6 @@ static void echo_batch(int fd)
 	}
 }
 
-static void echo_plain(int fd)
-{
-	socklen_t name_bytes = sizeof(names[0]);
-	ssize_t n;
-
-	while ((n = recvfrom(fd, buffers[0], DATAGRAM_MAX, 0, (struct sockaddr *)&names[0],
-			     &name_bytes)) >= 0)
-		if (sendto(fd, buffers[0], (size_t)n, 0, (struct sockaddr *)&names[0], name_bytes) <
-		    0)
-			warn("sendto");
-}
-
 int main(int argc, char **argv)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET,
@@ -50,10 +37,12 @@ int main(int argc, char **argv)
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	socklen_t bytes = sizeof(sa);
 
-	if (argc == 4) {
-		if (inet_pton(AF_INET, argv[2], &sa.sin_addr) != 1)
-			errx(2, "expected an IPv4 address, got '%s'", argv[2]);
-		sa.sin_port = htons((uint16_t)option_uint("PORT", argv[3], 0, UINT16_MAX));
+	if (argc == 3) {
+		if (inet_pton(AF_INET, argv[1], &sa.sin_addr) != 1)
+			errx(2, "expected an IPv4 address, got '%s'", argv[1]);
+		sa.sin_port = htons((uint16_t)option_uint("PORT", argv[2], 0, UINT16_MAX));
+	} else if (argc != 1) {
+		errx(2, "usage: udp_echo [ADDRESS PORT]");
 	}
 	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, bytes) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&sa, &bytes) < 0)
@@ -61,11 +50,6 @@ int main(int argc, char **argv)
 	set_option(fd, SOL_SOCKET, SO_RCVBUF, 4 << 20);
 	printf("port %d\n", ntohs(sa.sin_port));
 	fflush(stdout);
-	if (argc > 1 && strcmp(argv[1], "batch") == 0)
-		echo_batch(fd);
-	else if (argc > 1 && strcmp(argv[1], "plain") == 0)
-		echo_plain(fd);
-	else
-		errx(2, "usage: udp_echo batch|plain [ADDRESS PORT]");
+	echo(fd);
 	err(1, "receive");
 }

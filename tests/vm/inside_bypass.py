@@ -166,7 +166,7 @@ ROWS = (
     ("nbserved, io_uring", lambda: daemon("engine = io_uring")),
     ("nbserved, af_xdp, copy", lambda: daemon(xdp_keys("copy"))),
     ("nbserved, af_xdp, zero-copy", lambda: daemon(xdp_keys("zero-copy"))),
-    ("recvmmsg, bare", lambda: program("udp_echo", "batch", SERVER, PORT)),
+    ("recvmmsg, bare", lambda: program("udp_echo", SERVER, PORT)),
     ("AF_XDP, copy, bare", lambda: program("xdp_echo", "copy", "card", PORT)),
     ("AF_XDP, zero-copy, bare", lambda: program("xdp_echo", "zero-copy", "card", PORT)),
 )
