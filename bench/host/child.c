@@ -15,16 +15,15 @@
 #include <unistd.h>
 
 #include "cpus.h"
-#include "descendants.h"
 #include "kept.h"
+#include "leftovers.h"
 #include "must.h"
 #include "process.h"
 #include "util.h"
 
-/* The command is a child of nbbench.  nbbench is also the reaper of orphans
- * (descendants_adopt()), so whatever the command starts stays a descendant, however often it
- * forks, and can be found and killed at the end.  If nbbench itself is killed, the kernel kills the
- * command (parent_end). */
+/* The command is a child of nbbench.  It is marked, so whatever it starts can be found and killed
+ * at the end, however often it forks.  If nbbench itself is killed, the kernel kills the command
+ * (parent_end), and the guard the rest. */
 
 enum {
 	CHILD_SAMPLE_MS = 50, /* interval of samples of its threads */
@@ -104,7 +103,8 @@ struct ends {
 };
 
 /* Acts on signals that have come and on the timeout: tells the command to end, and kills it with
- * all its descendants when it has not done so within CHILD_GRACE_MS, or upon a second signal. */
+ * all that it has started when it has not done so within CHILD_GRACE_MS, or upon a second signal.
+ */
 static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 {
 	uint64_t now_ns = clock_ns();
@@ -117,7 +117,7 @@ static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 	if ((interrupted || child->timed_out) && ends->kill_ns == UINT64_MAX)
 		ends->kill_ns = now_ns + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
 	if (forward == SIGKILL || now_ns > ends->kill_ns)
-		descendants_kill();
+		leftovers_kill();
 	else if (forward)
 		kill(pid, forward);
 	forward = 0;
@@ -429,8 +429,9 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	start_ns = clock_ns();
 	if (pass)
 		how.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	descendants_adopt();
+	leftovers_mark(true);
 	ret->status = process_start(argv, &how, &pid);
+	leftovers_mark(false);
 	if (how.in >= 0)
 		close(how.in);
 	if (out_write >= 0)
@@ -442,7 +443,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 		watch(pid, ret, &out, &err, timeout_ms, watcher);
 		running = 0;
 		reap(pid, ret, start_ns);
-		descendants_end(); /* they would load the listeners of the next visit */
+		leftovers_kill(); /* they would load the listeners of the next visit */
 	}
 	drain(&out);
 	drain(&err);

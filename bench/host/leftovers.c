@@ -22,8 +22,7 @@
 
 enum { ENVIRON_BYTES = 256 * 1024, KILL_ROUNDS = 40, KILL_STEP_MS = 25 };
 
-static char
-	mark[48]; /* "NBBENCH_RUN=0123456789abcdef", of this process's environment from then on */
+static char mark[48]; /* "NBBENCH_RUN=0123456789abcdef" */
 
 /* Is the variable in the environment that the process was started with? */
 static bool has_mark(const char *pid, char *text)
@@ -74,13 +73,13 @@ static bool kill_marked(char *text)
 	return any;
 }
 
-/* In the guard. */
-static void kill_leftovers(void)
+/* Also in the guard. */
+void leftovers_kill(void)
 {
 	struct timespec pause = { 0, KILL_STEP_MS * NS_PER_MS };
 	char *text = malloc(ENVIRON_BYTES);
 
-	for (unsigned i = 0; text && i < KILL_ROUNDS && kill_marked(text); i++)
+	for (unsigned i = 0; *mark && text && i < KILL_ROUNDS && kill_marked(text); i++)
 		nanosleep(&pause, NULL);
 	free(text);
 }
@@ -89,9 +88,18 @@ void leftovers_guard(char **argv)
 {
 	struct siphash_key random;
 
-	if (*mark || siphash_key_init(&random) < 0)
+	if (*mark)
 		return;
+	if (siphash_key_init(&random) < 0)
+		abort();
 	snprintf(mark, sizeof(mark), "NBBENCH_RUN=%016" PRIx64, random.words[0]);
-	if (guard_start(argv, kill_leftovers))
+	guard_start(argv, leftovers_kill);
+}
+
+void leftovers_mark(bool marked)
+{
+	if (marked)
 		putenv(mark);
+	else
+		unsetenv("NBBENCH_RUN");
 }

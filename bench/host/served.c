@@ -84,7 +84,7 @@ static bool wait_end(pid_t pid, unsigned ms, int *ret_status)
 
 	do {
 		if (waitpid(pid, ret_status, WNOHANG) != 0)
-			return true; /* it has ended; child_run() may have reaped it already */
+			return true;
 		poll(NULL, 0, 1);
 	} while (clock_ns() < end_ns);
 	return false;
@@ -100,7 +100,6 @@ static int failed_start(pid_t pid)
 		served_stop(pid);
 		return -ETIMEDOUT;
 	}
-	process_spare(0);
 	return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : -ECHILD;
 }
 
@@ -134,7 +133,6 @@ int served_start(const char *program, char *const *specs, const char *socket, in
 		close(notify);
 		return rc;
 	}
-	process_spare(pid); /* not a process that compare's command has left behind */
 	serves = await_serving(notify, pid);
 	close(notify);
 	if (!serves)
@@ -152,5 +150,4 @@ void served_stop(pid_t pid)
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
 	}
-	process_spare(0);
 }

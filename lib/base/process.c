@@ -76,18 +76,6 @@ int process_start(char *const *argv, const struct process_how *how, pid_t *ret_p
 	return -error;
 }
 
-static pid_t spared;
-
-void process_spare(pid_t pid)
-{
-	spared = pid;
-}
-
-pid_t process_spared(void)
-{
-	return spared;
-}
-
 char *process_program(const char *name)
 {
 	static const char *const folders[] = { "", "../sbin/", "../bin/" };

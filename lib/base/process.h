@@ -21,11 +21,6 @@ struct process_how {
  * we ignore stay ignored.  0 or -errno. */
 int process_start(char *const *argv, const struct process_how *how, pid_t *ret_pid);
 
-/* Sets the one child that a program must not kill when it kills all that it has started: ssh, or
- * the daemon of a measurement.  0: none. */
-void process_spare(pid_t pid);
-pid_t process_spared(void);
-
 /* The path of another program of ours: beside this one, as in the build tree, in the sbin or bin
  * beside its folder, or else the name, which execvp(3) looks up.  To be freed. */
 char *process_program(const char *name);

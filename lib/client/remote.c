@@ -81,7 +81,6 @@ int remote_open(const struct client_target *target, struct remote *r, int *ret_f
 	rc = r->errors < 0 ? -errno : process_start((char *const *)argv, &how, &r->pid);
 	close(fds[1]);
 	if (rc == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0) {
-		process_spare(r->pid); /* not a process that compare's command has left behind */
 		*ret_fd = fds[0];
 		return 0;
 	}
@@ -110,7 +109,6 @@ static int remote_status(struct remote *r)
 
 void remote_close(struct remote *r)
 {
-	process_spare(0);
 	if (r->pid > 0)
 		kill(r->pid, SIGTERM);
 	remote_status(r);
