@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #include "cpus.h"
-#include "kept.h"
 #include "leftovers.h"
 #include "must.h"
 #include "process.h"
+#include "text.h"
 #include "util.h"
 
 /* The command is a child of nbbench.  It is marked, so whatever it starts can be found and killed
@@ -287,7 +287,8 @@ struct sink {
 	bool show;                /* also print it on stdout */
 	const struct watcher *to; /* gets the output; NULL: it is kept here */
 	bool errors;              /* it is the command's stderr */
-	struct kept kept;
+	FILE *kept;               /* writes `text` */
+	char *text;
 };
 
 static void sink_read(struct sink *s)
@@ -304,8 +305,8 @@ static void sink_read(struct sink *s)
 	}
 	if (s->to)
 		s->to->output(s->to->context, s->errors, data, (size_t)n);
-	else
-		kept_add(&s->kept, data, (size_t)n);
+	else if (ftell(s->kept) < CHILD_OUTPUT_MAX)
+		fwrite(data, 1, (size_t)n, s->kept);
 	if (s->show) {
 		fwrite(data, 1, (size_t)n, stdout);
 		fflush(stdout);
@@ -372,7 +373,7 @@ static void drain(struct sink *s)
 		sink_read(s);
 	if (s->fd >= 0)
 		close(s->fd);
-	s->fd = -1;
+	fclose(s->kept);
 }
 
 /* Makes a pipe for the child's output; false: failed, and the child inherits our output. */
@@ -418,6 +419,8 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	pid_t pid;
 
 	*ret = (struct child){ 0 };
+	out.kept = text_open(&out.text);
+	err.kept = text_open(&err.text);
 	out.to = err.to = pass ? watcher : NULL;
 	err.errors = true;
 	if (hold || keep)
@@ -448,14 +451,14 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	drain(&out);
 	drain(&err);
 	if (show == CHILD_SHOW_ON_FAILURE && ret->status > 0 && !interrupted) {
-		fwrite(out.kept.text ? out.kept.text : "", 1, out.kept.bytes, stderr);
-		fwrite(err.kept.text ? err.kept.text : "", 1, err.kept.bytes, stderr);
+		fputs(out.text, stderr);
+		fputs(err.text, stderr);
 	}
-	free(err.kept.text);
+	free(err.text);
 	if (keep)
-		ret->output = kept_take(&out.kept);
+		ret->output = out.text;
 	else
-		free(out.kept.text);
+		free(out.text);
 }
 
 void child_free(struct child *child)

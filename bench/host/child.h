@@ -61,8 +61,8 @@ int child_interrupted(void);
 /* Has this child ended?  Does not wait for it: another does, with its status. */
 bool child_has_ended(pid_t pid);
 
-/* Runs argv to its end, and kills the processes that it leaves behind.  keep: ret->output gets up
- * to CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.  timeout_ms: the longest that it
+/* Runs argv to its end, and kills the processes that it leaves behind.  keep: ret->output gets some
+ * CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.  timeout_ms: the longest that it
  * may run; 0: no limit.  child_free(ret) afterwards, also if it could not be started. */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
 void child_run(char *const *argv, enum child_show show, bool keep, unsigned timeout_ms,

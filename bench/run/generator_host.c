@@ -12,7 +12,6 @@
 #include "field.h"
 #include "generator.h"
 #include "host.h"
-#include "kept.h"
 #include "must.h"
 #include "parse.h"
 #include "text.h"
@@ -127,104 +126,6 @@ char *generator_host_version(struct ctl *ctl)
 	return first;
 }
 
-/* ---- The output of a command on another host: shown as it comes, and kept ---- */
-
-struct far_output {
-	const char *host;    /* printed before each line; NULL: there is only one host */
-	bool show;           /* on stdout and stderr */
-	struct kept kept[2]; /* of its stdout, and of its stderr */
-	struct kept line[2]; /* the part of a line that is not shown until it is whole */
-};
-
-enum { LINE_BYTES_MAX = 64 * 1024 };
-
-/* Prints the line; if it overwrites itself with carriage returns, as a display of progress does,
- * the last part. */
-static void put_line(const char *host, struct kept *line, FILE *to)
-{
-	char *text = kept_take(line), *over;
-	size_t bytes = strlen(text);
-
-	if (bytes && text[bytes - 1] == '\r')
-		text[bytes - 1] = '\0';
-	over = strrchr(text, '\r');
-	fprintf(to, "%s: %s\n", host, over ? over + 1 : text);
-	free(text);
-}
-
-/* Prints the lines that are whole now. */
-static void put(const char *host, struct kept *line, const char *text, FILE *to)
-{
-	while (*text) {
-		size_t bytes = strcspn(text, "\n");
-		bool whole = text[bytes] == '\n';
-
-		kept_add(line, text, bytes);
-		if (whole || line->bytes > LINE_BYTES_MAX)
-			put_line(host, line, to);
-		text += bytes + whole;
-	}
-}
-
-static void put_rest(const char *host, struct kept *line, FILE *to)
-{
-	if (line->bytes)
-		put_line(host, line, to);
-}
-
-/* Keeps output of the command, and shows it.  errors: it is of stderr. */
-static void far_output_add(struct far_output *o, bool errors, const char *text)
-{
-	FILE *to = errors ? stderr : stdout;
-
-	kept_add(&o->kept[errors], text, strlen(text));
-	if (!o->show || !*text)
-		return;
-	if (o->host)
-		put(o->host, &o->line[errors], text, to);
-	else
-		fputs(text, to);
-	fflush(to);
-}
-
-/* Shows the last lines, which have no newline; no output follows. */
-static void far_output_end(struct far_output *o)
-{
-	put_rest(o->host, &o->line[false], stdout);
-	put_rest(o->host, &o->line[true], stderr);
-}
-
-/* The part of the command's standard output that is kept. */
-static const char *far_output_text(const struct far_output *o)
-{
-	return o->kept[false].text ? o->kept[false].text : "";
-}
-
-/* Prints what is kept, with the host before each line. */
-static void far_output_print(const struct far_output *o, bool errors, FILE *to)
-{
-	const char *text = o->kept[errors].text;
-	struct kept line = { 0 };
-
-	if (!text)
-		return;
-	if (o->host) {
-		put(o->host, &line, text, to);
-		put_rest(o->host, &line, to);
-	} else {
-		fputs(text, to);
-	}
-	free(line.text);
-}
-
-static void far_output_free(struct far_output *o)
-{
-	for (unsigned i = 0; i < 2; i++) {
-		free(o->kept[i].text);
-		free(o->line[i].text);
-	}
-}
-
 /* ---- A command that runs on other hosts, by their bridges; bench/bridge is the other end ---- */
 
 enum {
@@ -237,7 +138,9 @@ struct far {
 	struct ctl *on;
 	uint64_t active_ns, started_ns, ended_ns; /* 0: not yet */
 	struct use use;
-	struct far_output output;
+	FILE *kept[2]; /* of its stdout and of its stderr; they write text[] */
+	char *text[2];
+	bool show;    /* on our stdout and stderr, as it comes */
 	json_t *last; /* the last reply, or the text of an error; NULL: the command still runs */
 	bool lost;    /* its connection is lost, and the user was told */
 };
@@ -286,6 +189,19 @@ static void lose(struct far *far, int error)
 	far->lost = true;
 }
 
+/* Keeps output of the command, and shows it.  errors: it is of stderr. */
+static void add_output(struct far *far, bool errors, const char *text)
+{
+	FILE *to = errors ? stderr : stdout;
+
+	if (ftell(far->kept[errors]) < CHILD_OUTPUT_MAX)
+		fputs(text, far->kept[errors]);
+	if (!far->show || !*text)
+		return;
+	fputs(text, to);
+	fflush(to);
+}
+
 static void take_reply(struct far *far, json_t *reply, json_t *error, bool continues)
 {
 	const json_t *use = field_get(reply, "use");
@@ -295,8 +211,8 @@ static void take_reply(struct far *far, json_t *reply, json_t *error, bool conti
 		far->started_ns = far->active_ns;
 	if (use)
 		use_from_json(&far->use, use);
-	far_output_add(&far->output, false, field_text(reply, "output"));
-	far_output_add(&far->output, true, field_text(reply, "errors"));
+	add_output(far, false, field_text(reply, "output"));
+	add_output(far, true, field_text(reply, "errors"));
 	if (continues && !error)
 		return;
 	far->ended_ns = far->active_ns;
@@ -431,7 +347,7 @@ static void set_part(struct generator_part *part, const struct far *far, char *c
 					 .cpu_ns = far->use.cpu_ns,
 					 .busiest_ns = far->use.busiest_ns,
 					 .peak = far->use.peak };
-	generator_parse(command, far_output_text(&far->output), part->wall_ns, &part->result);
+	generator_parse(command, far->text[false], part->wall_ns, &part->result);
 }
 
 static void set_parts(struct generator_run *ret, const struct fars *all, char **const *commands)
@@ -444,13 +360,31 @@ static void set_parts(struct generator_run *ret, const struct fars *all, char **
 	}
 }
 
+/* Prints output of a host; of several hosts with its name before each line. */
+static void put_output(const struct fars *all, const struct far *far, bool errors, FILE *to)
+{
+	const char *text = far->text[errors];
+
+	if (all->count == 1)
+		fputs(text, to);
+	while (all->count > 1 && *text) {
+		size_t bytes = strcspn(text, "\n");
+		/* A display of progress overwrites itself: its last state. */
+		const char *over = memrchr(text, '\r', bytes);
+		const char *line = over && over + 1 < text + bytes ? over + 1 : text;
+
+		fprintf(to, "%s: %.*s\n", far->on->target.host, (int)(text + bytes - line), line);
+		text += bytes + (text[bytes] == '\n');
+	}
+}
+
 static char *join_outputs(const struct fars *all)
 {
 	char *text = NULL;
 	FILE *to = text_open(&text);
 
 	for (unsigned i = 0; i < all->count; i++)
-		far_output_print(&all->list[i].output, false, to);
+		put_output(all, &all->list[i], false, to);
 	fclose(to);
 	return text;
 }
@@ -487,15 +421,20 @@ static int result(const struct fars *all)
 	return rc;
 }
 
-static void tell_failure(const struct fars *all, enum child_show show)
+/* Lines of several hosts are shown when all have ended. */
+static void show_outputs(const struct fars *all, enum child_show show)
 {
 	const struct far *far = &all->list[MAX(all->failed, 0)];
 
+	for (unsigned i = 0; show == CHILD_SHOW && all->count > 1 && i < all->count; i++) {
+		put_output(all, &all->list[i], false, stdout);
+		put_output(all, &all->list[i], true, stderr);
+	}
 	if (all->failed < 0 || child_interrupted() || !json_is_object(far->last))
 		return;
 	if (show == CHILD_SHOW_ON_FAILURE) {
-		far_output_print(&far->output, false, stderr);
-		far_output_print(&far->output, true, stderr);
+		put_output(all, far, false, stderr);
+		put_output(all, far, true, stderr);
 	}
 	if (all->count > 1 && !field_bool(far->last, "timed_out"))
 		ctl_warn("it failed on %s, and was ended on the other hosts", far->on->target.host);
@@ -504,7 +443,8 @@ static void tell_failure(const struct fars *all, enum child_show show)
 static void free_all(struct fars *all)
 {
 	for (unsigned i = 0; i < all->count; i++) {
-		far_output_free(&all->list[i].output);
+		free(all->list[i].text[false]);
+		free(all->list[i].text[true]);
 		json_decref(all->list[i].last);
 	}
 	free(all->list);
@@ -524,19 +464,22 @@ static int far_run(struct ctl *ctl, char **const *commands, enum child_show show
 		struct far *far = &all.list[i];
 
 		far->on = &ctl->on[i];
-		far->output.host = all.count > 1 ? far->on->target.host : NULL;
-		far->output.show = show == CHILD_SHOW;
+		far->show = show == CHILD_SHOW && all.count == 1;
+		far->kept[false] = text_open(&far->text[false]);
+		far->kept[true] = text_open(&far->text[true]);
 		far->lost = !far->on->kept; /* in an earlier run, the reason was printed */
 	}
 	if (result(&all) == CTL_DONE) {
 		start(&all, commands, timeout_ms);
 		watch(&all);
 	}
-	for (unsigned i = 0; i < all.count; i++)
-		far_output_end(&all.list[i].output);
+	for (unsigned i = 0; i < all.count; i++) {
+		fclose(all.list[i].kept[false]);
+		fclose(all.list[i].kept[true]);
+	}
 	rc = result(&all);
 	if (rc == CTL_DONE) {
-		tell_failure(&all, show);
+		show_outputs(&all, show);
 		set_child(&ret->child, &all, keep);
 		ret->failed = all.failed;
 	}
