@@ -40,7 +40,7 @@ struct export
 	bool rotational;
 	bool block_device;
 	bool in_memory; /* a file of tmpfs or ramfs: no device is behind it */
-	bool holes;     /* replies to reads may describe zeros as holes */
+	bool holes;     /* zeros that are read are likely holes: counted as zero_reads */
 	int fd;         /* owned; -1: none */
 	void *memory;   /* `size` bytes; owned by the store `memory`, NULL with others */
 	/* errno of a failed flush: acknowledged writes may be lost, so every request fails until

@@ -26,7 +26,6 @@ struct worker;
 	X(flush)                                                                                   \
 	X(trim)         /* the bytes are no longer needed, and may read as anything */             \
 	X(write_zeroes) /* the bytes read as zeros from now on */                                  \
-	X(cache)        /* the bytes will be read soon */                                          \
 	X(block_status) /* which ranges are data, which are holes */
 enum io_kind {
 #define X(name) IO_##name,
@@ -39,7 +38,6 @@ extern const char *const io_kind_names[IO_KIND_COUNT + 1]; /* NULL-terminated */
 enum io_flags {
 	IO_FUA = 1 << 0,     /* its data, read or written, is on stable storage when it is done */
 	IO_NO_HOLE = 1 << 1, /* write_zeroes: allocate */
-	IO_FAST = 1 << 2,    /* write_zeroes: fail with -EOPNOTSUPP rather than write the zeros */
 };
 
 /* Errors that are counted by name: X(errno without E); all others count as `other`. */

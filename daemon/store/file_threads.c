@@ -185,7 +185,7 @@ static int thread_allocate(struct io *io)
 		return -errno;
 	if (io->kind == IO_trim)
 		return 0; /* a hint */
-	return io->flags & IO_FAST ? -EOPNOTSUPP : thread_zero(io);
+	return thread_zero(io);
 }
 
 static int thread_run(struct io *io)
@@ -202,10 +202,6 @@ static int thread_run(struct io *io)
 	case IO_flush:
 		io->calls++;
 		return fdatasync(io->mount->sync_fd) < 0 ? -errno : 0;
-	case IO_cache:
-		io->calls++;
-		posix_fadvise(e->fd, (off_t)io->offset, (off_t)io->length, POSIX_FADV_WILLNEED);
-		return 0; /* a hint */
 	case IO_block_status:
 		return file_extents(io, e->fd);
 	case IO_KIND_COUNT:

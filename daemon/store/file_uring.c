@@ -462,13 +462,10 @@ static void file_zero_done(struct op *op, int res, uint32_t flags)
 
 /* ---- Requests of a single operation ---- */
 
-/* IO_cache is a hint: any result is success. */
-static void file_last_done(struct op *op, int res, uint32_t flags)
+static void file_sync_done(struct op *op, int res, uint32_t flags)
 {
-	struct io *io = container_of(op, struct io, op);
-
 	(void)flags;
-	io_finish(io, io->kind == IO_cache ? 0 : MIN(res, 0));
+	io_finish(container_of(op, struct io, op), MIN(res, 0));
 }
 
 /* Flushes by the mount's own descriptor, so that the mount sees each failed write-back. */
@@ -477,7 +474,7 @@ static void file_sync(struct io *io)
 	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 
 	io_uring_prep_fsync(sqe, io->mount->sync_fd, IORING_FSYNC_DATASYNC);
-	io->op.done = file_last_done;
+	io->op.done = file_sync_done;
 	ring_op(sqe, &io->op);
 }
 
@@ -494,8 +491,6 @@ static void file_allocate_done(struct op *op, int res, uint32_t flags)
 		io_finish(io, res);
 	} else if (io->kind == IO_trim) {
 		io_finish(io, 0); /* a hint */
-	} else if (io->flags & IO_FAST) {
-		io_finish(io, -EOPNOTSUPP);
 	} else {
 		io->op.done = file_zero_done;
 		file_zero(io);
@@ -513,16 +508,6 @@ static void file_allocate(struct io *io)
 	io_uring_prep_fallocate(sqe, io->mount->export->fd, mode, (off_t)io->offset,
 				(off_t)io->length);
 	io->op.done = file_allocate_done;
-	ring_op(sqe, &io->op);
-}
-
-static void file_cache(struct io *io)
-{
-	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
-
-	io_uring_prep_fadvise(sqe, io->mount->export->fd, io->offset,
-			      (uint32_t)MIN(io->length, UINT32_MAX), POSIX_FADV_WILLNEED);
-	io->op.done = file_last_done;
 	ring_op(sqe, &io->op);
 }
 
@@ -546,9 +531,6 @@ static void file_uring_submit(struct io *io)
 	case IO_trim:
 	case IO_write_zeroes:
 		file_allocate(io);
-		break;
-	case IO_cache:
-		file_cache(io);
 		break;
 	case IO_block_status:
 		slices_submit(io);

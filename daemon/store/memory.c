@@ -124,7 +124,7 @@ static void memory_submit(struct io *io)
 		slices_submit(io);
 		return;
 	default:
-		break; /* flush, cache: nothing to do */
+		break; /* flush: nothing to do */
 	}
 	io_finish(io, 0);
 }

@@ -10,7 +10,6 @@ static int null_open(struct export *e, struct reason *reason)
 	e->size = e->options->size;
 	e->align = 1;
 	e->read_only = e->options->read_only;
-	e->holes = false; /* its zeros are sent like data, not described as holes */
 	return 0;
 }
 

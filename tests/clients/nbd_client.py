@@ -6,21 +6,19 @@ import struct
 from wire import Wire
 
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_STARTTLS, OPT_INFO, OPT_GO = 1, 2, 3, 5, 6, 7
-OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT, OPT_EXTENDED_HEADERS = 8, 10, 11
+OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
 REP_ACK, REP_SERVER, REP_INFO, REP_META_CONTEXT = 1, 2, 3, 4
 REP_ERR_UNSUP, REP_ERR_INVALID, REP_ERR_UNKNOWN, REP_ERR_TOO_BIG = (0x80000001, 0x80000003, 0x80000006, 0x80000009)
 INFO_BLOCK_SIZE = 3
-READ, WRITE, DISC, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS = range(8)
-FUA, NO_HOLE, DF, PAYLOAD_LEN = 1, 2, 4, 32
+READ, WRITE, DISC, FLUSH, TRIM, WRITE_ZEROES, BLOCK_STATUS = 0, 1, 2, 3, 4, 6, 7
+FUA, NO_HOLE = 1, 2
 EPERM, EIO, EINVAL, ENOSPC = 1, 5, 22, 28
 DONE = 1
-NONE, OFFSET_DATA, OFFSET_HOLE, STATUS, STATUS_EXT, ERROR = 0, 1, 2, 5, 6, 0x8000
+NONE, OFFSET_DATA, STATUS, ERROR = 0, 1, 5, 0x8000
 
 
 class Raw(Wire):
     """A connection after the greeting and the client's flags."""
-
-    extended = False  # headers of requests and replies
 
     def __init__(self, daemon, name, flags=3):
         super().__init__(daemon.connect(name))
@@ -48,11 +46,10 @@ class Raw(Wire):
         return self
 
     def speak(self, form):
-        """Chooses the form of requests and replies, "simple", "structured" or "extended", and of extents."""
-        self.extended = form == "extended"
+        """Chooses the form of requests and replies, "simple" or "structured", and of extents."""
         if form == "simple":
             return self
-        self.option(OPT_EXTENDED_HEADERS if self.extended else OPT_STRUCTURED_REPLY)
+        self.option(OPT_STRUCTURED_REPLY)
         assert self.option_replies() == [(REP_ACK, b"")]
         context = b"base:allocation"
         self.option(OPT_SET_META_CONTEXT, struct.pack(">III", 0, 1, len(context)) + context)
@@ -60,11 +57,7 @@ class Raw(Wire):
         return self
 
     def request(self, kind, offset=0, length=0, payload=b"", flags=0, cookie=7, magic=None):
-        if self.extended:
-            header = struct.pack(">IHHQQQ", magic or 0x21E41C71, flags | (PAYLOAD_LEN if payload else 0), kind,
-                                 cookie, offset, length)
-        else:
-            header = struct.pack(">IHHQQI", magic or 0x25609513, flags, kind, cookie, offset, length)
+        header = struct.pack(">IHHQQI", magic or 0x25609513, flags, kind, cookie, offset, length)
         self.send(header + payload)
 
     def message(self, lengths):
@@ -76,9 +69,9 @@ class Raw(Wire):
             if error:
                 return cookie, True, ERROR, struct.pack(">I", error)
             return cookie, True, NONE, self.read(lengths.get(cookie, 0))
-        assert magic == (0x6E8A278C if self.extended else 0x668E33EF), hex(magic)
+        assert magic == 0x668E33EF, hex(magic)
         flags, kind, cookie = struct.unpack(">HHQ", self.read(12))
-        (length,) = struct.unpack(">8xQ", self.read(16)) if self.extended else struct.unpack(">I", self.read(4))
+        (length,) = struct.unpack(">I", self.read(4))
         return cookie, flags == DONE, kind, self.read(length)
 
     def reply_of_one_piece(self, lengths):

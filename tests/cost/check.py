@@ -150,7 +150,6 @@ CASES = {  # name: client, its argument, requests in one piece, keys
        for make in (Nbd, Nvme) for word, kind in WORDS},
     **{f"nbd {word} memory": (Nbd, (kind, BLOCK), 1, {"engine": "epoll", "disk": MEMORY + "fill = yes\n"})
        for word, kind in WORDS},
-    "nbd read memory, holes": (Nbd, (READ, BLOCK), 1, {"engine": "epoll", "disk": MEMORY}),
 }
 
 

@@ -8,7 +8,7 @@
 
 extern const struct service service_nbd;
 
-static enum nbd_mode mode;
+static bool structured;
 
 /* ---- Of a client ---- */
 
@@ -33,10 +33,8 @@ static void say_option(struct client *c, uint32_t option, uint32_t bytes)
 static void say_hello(struct client *c)
 {
 	say(c, 3, 4);
-	if (mode == NBD_STRUCTURED)
+	if (structured)
 		say_option(c, NBD_OPT_STRUCTURED_REPLY, 0);
-	if (mode == NBD_EXTENDED)
-		say_option(c, NBD_OPT_EXTENDED_HEADERS, 0);
 	say_option(c, NBD_OPT_GO, 6);
 }
 
@@ -47,17 +45,15 @@ static void protocol_ask(struct disk *d, struct client *c, unsigned tag)
 					 [IO_trim] = NBD_CMD_TRIM,
 					 [IO_write_zeroes] = NBD_CMD_WRITE_ZEROES };
 	const struct asked *a = &c->asked[tag];
-	unsigned flags = a->kind == IO_write && mode == NBD_EXTENDED ? NBD_CMD_FLAG_PAYLOAD_LEN : 0;
 	static uint8_t payload[DISK_SIZE];
 
-	if (a->kind == IO_read && mode != NBD_SIMPLE && choose(d->in, 2))
-		flags = NBD_CMD_FLAG_DF;
-	say(c, mode == NBD_EXTENDED ? 0x21e41c71 : 0x25609513, 4);
-	say(c, flags, 2);
+	(void)d;
+	say(c, 0x25609513, 4);
+	say(c, 0, 2);
 	say(c, types[a->kind], 2);
 	say(c, tag, 8);
 	say(c, a->offset, 8);
-	say(c, a->length, mode == NBD_EXTENDED ? 8 : 4);
+	say(c, a->length, 4);
 	if (a->kind == IO_write) {
 		disk_write(payload, a, a->offset, a->offset + a->length);
 		stream_put(&c->says, payload + a->offset, a->length);
@@ -105,16 +101,16 @@ static size_t hear_simple(struct disk *d, struct client *c, const uint8_t *data,
 
 static size_t hear_chunk(struct disk *d, struct client *c, const uint8_t *data, size_t bytes)
 {
-	size_t header = mode == NBD_EXTENDED ? 32 : 20, length;
+	size_t header = 20, length;
 	uint16_t type;
 	unsigned tag;
 
 	if (bytes < header)
 		return 0;
-	length = mode == NBD_EXTENDED ? get_be64(data + 24) : get_be32(data + 16);
+	length = get_be32(data + 16);
 	if (bytes < header + length)
 		return 0;
-	assert(get_be32(data) == (mode == NBD_EXTENDED ? 0x6e8a278c : 0x668e33ef));
+	assert(get_be32(data) == 0x668e33ef);
 	type = get_be16(data + 6);
 	tag = (unsigned)MIN(get_be64(data + 8), (uint64_t)DISK_TAGS);
 	if (type == NBD_REPLY_TYPE_OFFSET_DATA)
@@ -131,7 +127,7 @@ static size_t protocol_hear(struct disk *d, struct client *c, const uint8_t *dat
 {
 	if (c->settled < 2)
 		return hear_hello(c, data, bytes);
-	return mode == NBD_SIMPLE ? hear_simple(d, c, data, bytes) : hear_chunk(d, c, data, bytes);
+	return structured ? hear_chunk(d, c, data, bytes) : hear_simple(d, c, data, bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -139,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	static struct disk d;
 	struct fuzz_input in = { data, bytes };
 
-	mode = (enum nbd_mode[]){ NBD_SIMPLE, NBD_STRUCTURED, NBD_EXTENDED }[choose(&in, 3)];
+	structured = choose(&in, 2);
 	disk_init(&d, &in, &service_nbd);
 	for (unsigned i = 0; i < DISK_CLIENTS; i++) {
 		conn_new(&d.worker, -1);

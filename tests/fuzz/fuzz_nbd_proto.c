@@ -36,15 +36,12 @@ static void check_option(const struct nbd_option *o, const uint8_t *data)
 	uint8_t reply[NBD_OPTION_REPLY_MAX];
 
 	assert(o->name.bytes <= NBD_NAME_MAX && o->name.bytes <= o->length);
-	assert(o->infos < 1U << NBD_INFO_COUNT);
 	if (o->name.bytes)
 		assert((const uint8_t *)o->name.data >= data &&
 		       (const uint8_t *)o->name.data + o->name.bytes <= data + o->length);
 	memcpy(name, o->name.data, o->name.bytes);
 	name[o->name.bytes] = 0;
 	assert(strlen(name) == o->name.bytes && nbd_string_is(o->name, name));
-	check_option_reply(reply, nbd_build_info_text(reply, o->type, NBD_INFO_NAME, name),
-			   o->type);
 	check_option_reply(reply, nbd_build_server(reply, name), NBD_OPT_LIST);
 	check_option_reply(reply, nbd_build_option_error(reply, o->type, NBD_REP_ERR_UNKNOWN, name),
 			   o->type);
@@ -70,72 +67,66 @@ static int take_option(struct stream *s, struct nbd_terms *terms)
 	data = next(s, o.length);
 	if (!data)
 		return -1;
-	if (o.refusal || nbd_parse_option_data(data, (enum nbd_mode)terms->mode, &o) != 0)
+	if (o.refusal || nbd_parse_option_data(data, terms->structured, &o) != 0)
 		return o.type == NBD_OPT_EXPORT_NAME ? -1 : 0;
 	check_option(&o, data);
 	if (o.type == NBD_OPT_STRUCTURED_REPLY)
-		terms->mode = NBD_STRUCTURED;
-	else if (o.type == NBD_OPT_EXTENDED_HEADERS)
-		terms->mode = NBD_EXTENDED;
+		terms->structured = true;
 	else if (o.type == NBD_OPT_SET_META_CONTEXT)
 		terms->block_status = o.allocation;
-	assert(!terms->block_status || terms->mode != NBD_SIMPLE);
+	assert(!terms->block_status || terms->structured);
 	return o.type == NBD_OPT_GO || o.type == NBD_OPT_EXPORT_NAME ? (int)o.type : 0;
 }
 
 /* ---- Requests ---- */
 
 /* A chunk, or a simple reply; `more` bytes of data belong to it. */
-static void check_reply(const uint8_t *reply, size_t bytes, enum nbd_mode mode,
+static void check_reply(const uint8_t *reply, size_t bytes, bool structured,
 			const struct nbd_request *r, size_t more)
 {
-	size_t header = mode == NBD_EXTENDED ? 32 : mode == NBD_STRUCTURED ? 20 : 16;
+	size_t header = structured ? 20 : 16;
 
 	assert(bytes >= header && get_be64(reply + 8) == r->cookie);
-	if (mode == NBD_SIMPLE)
-		assert(bytes == header);
-	else if (mode == NBD_STRUCTURED)
+	if (structured)
 		assert(get_be32(reply + 16) == bytes - header + more);
 	else
-		assert(get_be64(reply + 16) == r->offset &&
-		       get_be64(reply + 24) == bytes - header + more);
+		assert(bytes == header);
 }
 
-static void check_read(const struct nbd_request *r, enum nbd_mode mode)
+static void check_read(const struct nbd_request *r, bool structured)
 {
-	uint8_t chunk[NBD_CHUNK_MAX];
+	uint8_t header[NBD_DATA_HEADER_MAX];
 	uint32_t length = (uint32_t)r->length, half = length / 2;
 
-	check_reply(chunk, nbd_build_data(chunk, mode, r, r->offset, length, true), mode, r,
-		    length);
-	if (mode == NBD_SIMPLE || (r->flags & NBD_CMD_FLAG_DF) || half == 0)
+	check_reply(header, nbd_build_data(header, structured, r, r->offset, length, true),
+		    structured, r, length);
+	if (!structured || half == 0)
 		return;
-	check_reply(chunk, nbd_build_hole(chunk, mode, r, r->offset, half, false), mode, r, 0);
-	check_reply(chunk, nbd_build_data(chunk, mode, r, r->offset + half, length - half, true),
-		    mode, r, length - half);
+	check_reply(header, nbd_build_data(header, true, r, r->offset + half, half, false), true, r,
+		    half);
 }
 
 /* Of arbitrary extents, those that are said keep to the request. */
-static void check_status(const struct nbd_request *r, enum nbd_mode mode)
+static void check_status(const struct nbd_request *r)
 {
 	enum { COUNT = 8 };
 	struct nbd_extent extents[COUNT];
-	size_t room = NBD_STATUS_HEADER_MAX + COUNT * NBD_STATUS_EXTENT_MAX, bytes;
+	size_t room = NBD_STATUS_HEADER + COUNT * NBD_STATUS_EXTENT, bytes;
 	uint8_t *reply = malloc(room);
-	size_t header = mode == NBD_EXTENDED ? 40 : 24, each = mode == NBD_EXTENDED ? 16 : 8;
+	size_t header = NBD_STATUS_HEADER, each = NBD_STATUS_EXTENT;
 	uint64_t covered = 0, seed = r->cookie;
 
 	assert(reply);
 	for (unsigned i = 0; i < COUNT; i++, seed = seed >> 7 | seed << 57)
 		extents[i] = (struct nbd_extent){ 1 + (seed & (UINT64_MAX >> (seed % 60 + 4))),
 						  (uint32_t)(seed >> 60) & 3 };
-	bytes = nbd_build_block_status(reply, mode, r, extents, COUNT);
-	check_reply(reply, bytes, mode, r, 0);
+	bytes = nbd_build_block_status(reply, r, extents, COUNT);
+	check_reply(reply, bytes, true, r, 0);
 	assert(bytes > header && bytes <= room && (bytes - header) % each == 0);
 	if (r->flags & NBD_CMD_FLAG_REQ_ONE)
 		assert(bytes == header + each);
 	for (size_t at = header; at < bytes; at += each) {
-		uint64_t length = each == 16 ? get_be64(reply + at) : get_be32(reply + at);
+		uint64_t length = get_be32(reply + at);
 
 		assert(length > 0 && covered < r->length);
 		covered += length;
@@ -147,14 +138,13 @@ static void check_status(const struct nbd_request *r, enum nbd_mode mode)
 
 static void check_request(const struct nbd_request *r, const struct nbd_terms *t)
 {
-	enum nbd_mode mode = (enum nbd_mode)t->mode;
 	const char *reason = NULL;
 	uint32_t error = nbd_check_request(r, t, &reason);
 	uint8_t reply[NBD_REPLY_MAX];
-	size_t bytes = nbd_build_reply(reply, mode, r, error, reason);
+	size_t bytes = nbd_build_reply(reply, t->structured, r, error, reason);
 
 	assert((error != 0) == (reason != NULL));
-	check_reply(reply, bytes, mode, r, 0);
+	check_reply(reply, bytes, t->structured, r, 0);
 	if (error)
 		return;
 	assert(r->type <= NBD_CMD_BLOCK_STATUS);
@@ -167,21 +157,19 @@ static void check_request(const struct nbd_request *r, const struct nbd_terms *t
 	if (r->type == NBD_CMD_READ || r->type == NBD_CMD_WRITE)
 		assert(r->length <= NBD_PAYLOAD_MAX);
 	if (r->type == NBD_CMD_READ)
-		check_read(r, mode);
+		check_read(r, t->structured);
 	if (r->type == NBD_CMD_BLOCK_STATUS)
-		check_status(r, mode);
+		check_status(r);
 	if (r->type == NBD_CMD_WRITE || r->type == NBD_CMD_TRIM || r->type == NBD_CMD_WRITE_ZEROES)
 		assert(!(t->flags & NBD_FLAG_READ_ONLY));
 }
 
 static void take_requests(struct stream s, const struct nbd_terms *t)
 {
-	enum nbd_mode mode = (enum nbd_mode)t->mode;
 	const uint8_t *header;
 	struct nbd_request r;
 
-	while ((header = next(&s, nbd_request_bytes(mode))) &&
-	       nbd_parse_request(header, mode, &r) == 0) {
+	while ((header = next(&s, NBD_REQUEST)) && nbd_parse_request(header, &r) == 0) {
 		assert(r.payload <= NBD_DRAIN_MAX);
 		check_request(&r, t);
 		if (r.type == NBD_CMD_DISC || !next(&s, r.payload))
@@ -201,7 +189,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	};
 	struct stream s = { data, bytes };
 	const uint8_t *flags = next(&s, NBD_CLIENT_FLAGS);
-	struct nbd_terms terms = { .mode = NBD_SIMPLE };
+	struct nbd_terms terms = { .structured = false };
 	uint32_t client_flags;
 	int end = 0;
 
@@ -212,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	for (unsigned i = 0; i < ARRAY_SIZE(exports) && end > 0; i++) {
 		struct nbd_terms t = exports[i];
 
-		t.mode = terms.mode;
+		t.structured = terms.structured;
 		t.block_status = terms.block_status;
 		take_requests(s, &t);
 	}

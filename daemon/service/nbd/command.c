@@ -276,7 +276,8 @@ static bool command_reply(struct nbd_command *d, uint32_t error, const char *tex
 {
 	struct conn *c = d->conn;
 	uint8_t reply[NBD_REPLY_MAX];
-	size_t bytes = nbd_build_reply(reply, nbd_of(c)->terms.mode, &d->request, error, text);
+	size_t bytes =
+		nbd_build_reply(reply, nbd_of(c)->terms.structured, &d->request, error, text);
 
 	part_drop(d); /* freed first: this or another reply may wait for memory */
 	if (conn_write(c, reply, bytes) < 0)
@@ -300,15 +301,15 @@ static void read_start(struct nbd_command *d)
 		command_set(d, COMMAND_STALLED);
 		return;
 	}
-	part_room(d, d->done_bytes && d->one_header ? 0 : NBD_CHUNK_MAX,
+	part_room(d, d->done_bytes && !n->terms.structured ? 0 : NBD_DATA_HEADER_MAX,
 		  conn_read_share(c, (size_t)MIN(left, BLOCK_PART_MAX), n->mount->export->align));
 	if (d->data.bytes == 0) {
 		conn_wait_for_memory(c);
 		command_set(d, COMMAND_STALLED);
 		return;
 	}
-	if (d->one_header && d->data.bytes < left && n->alone != d) {
-		/* The parts of one reply must follow each other on the wire. */
+	if (!n->terms.structured && d->data.bytes < left && n->alone != d) {
+		/* A simple reply has one header: its parts must follow each other on the wire. */
 		if (n->busy > 1) {
 			part_drop(d);
 			command_set(d, COMMAND_STALLED);
@@ -320,36 +321,18 @@ static void read_start(struct nbd_command *d)
 	part_submit(d, IO_read, d->data.bytes);
 }
 
-static bool data_is_zero(const struct bufq *data)
-{
-	static const uint8_t zeros[16];
-
-	for (const struct view *v = data->head; v; v = v->next) {
-		size_t n = MIN(v->len, sizeof(zeros));
-
-		if (memcmp(v->data, zeros, n) != 0 || memcmp(v->data, v->data + n, v->len - n) != 0)
-			return false;
-	}
-	return true;
-}
-
-/* Queues the header, in the memory that part_room() reserved, and the
- * part, unless it is a hole. */
-static void read_send(struct nbd_command *d, bool hole, bool last)
+/* Queues the header, in the memory that part_room() reserved, and the part. */
+static void read_send(struct nbd_command *d, bool last)
 {
 	struct conn *c = d->conn;
-	enum nbd_mode mode = nbd_of(c)->terms.mode;
-	uint64_t offset = d->one_header ? d->request.offset : d->io.offset;
-	uint32_t length = (uint32_t)(d->one_header ? d->request.length : d->io.length);
+	bool structured = nbd_of(c)->terms.structured;
+	uint64_t offset = structured ? d->io.offset : d->request.offset;
+	uint32_t length = (uint32_t)(structured ? d->io.length : d->request.length);
 	bool apart = d->header != NULL;
 	struct view *v = apart ? d->header : d->data.head;
-	uint8_t header[NBD_CHUNK_MAX];
-	size_t bytes;
+	uint8_t header[NBD_DATA_HEADER_MAX];
+	size_t bytes = nbd_build_data(header, structured, &d->request, offset, length, last);
 
-	if (hole)
-		bytes = nbd_build_hole(header, mode, &d->request, offset, length, last);
-	else
-		bytes = nbd_build_data(header, mode, &d->request, offset, length, last);
 	if (apart) {
 		v->len = (uint32_t)bytes;
 		bufq_push(&c->tx, v);
@@ -360,11 +343,7 @@ static void read_send(struct nbd_command *d, bool hole, bool last)
 		d->data.bytes += bytes;
 	}
 	memcpy(v->data, header, bytes);
-	if (!hole)
-		bufq_splice(&c->tx, &d->data);
-	else if (!apart)
-		bufq_take(&c->worker->pool, &c->tx, &d->data, bytes);
-	part_drop(d);
+	bufq_splice(&c->tx, &d->data);
 }
 
 /* A part of a read has been read: sends it.  False: no memory for the reply now. */
@@ -374,7 +353,7 @@ static bool read_answer(struct nbd_command *d)
 	const struct nbd_conn *n = nbd_of(c);
 	bool first = d->done_bytes == 0, last;
 
-	if (d->result < 0 && d->one_header && !first) {
+	if (d->result < 0 && !n->terms.structured && !first) {
 		/* a success header has been sent already, so no error can follow. */
 		conn_close(c, CONN_END_ERROR);
 		return true;
@@ -383,10 +362,8 @@ static bool read_answer(struct nbd_command *d)
 		return command_reply(d, nbd_error_of(d->result), "reading the export failed");
 	d->done_bytes += d->io.length;
 	last = command_left(d) == 0;
-	if (!d->one_header)
-		read_send(d, n->mount->export->holes && data_is_zero(&d->data), last);
-	else if (first)
-		read_send(d, false, true);
+	if (n->terms.structured || first)
+		read_send(d, last || !n->terms.structured);
 	else
 		bufq_splice(&c->tx, &d->data);
 	if (!last) {
@@ -501,7 +478,7 @@ static bool write_answer(struct nbd_command *d)
 
 /* ---- Other commands ---- */
 
-enum { STATUS_REPLY_MAX = NBD_STATUS_HEADER_MAX + IO_EXTENTS_MAX * NBD_STATUS_EXTENT_MAX };
+enum { STATUS_REPLY_MAX = NBD_STATUS_HEADER + IO_EXTENTS_MAX * NBD_STATUS_EXTENT };
 
 /* Allocates one piece of memory for the extents, and later the reply. */
 static void status_start(struct nbd_command *d)
@@ -532,8 +509,8 @@ static bool status_answer(struct nbd_command *d)
 			.length = d->io.extents[i].length,
 			.state = d->io.extents[i].hole ? NBD_STATE_HOLE | NBD_STATE_ZERO : 0,
 		};
-	v->len = (uint32_t)nbd_build_block_status(v->data, nbd_of(c)->terms.mode, &d->request,
-						  extents, d->io.extent_count);
+	v->len =
+		(uint32_t)nbd_build_block_status(v->data, &d->request, extents, d->io.extent_count);
 	d->data.bytes = v->len;
 	bufq_splice(&c->tx, &d->data);
 	conn_op_reply(c, d->operation, d->start_ns);
@@ -555,7 +532,6 @@ static const struct {
 	[NBD_CMD_WRITE] = { IO_write, write_answer },
 	[NBD_CMD_FLUSH] = { IO_flush, other_answer },
 	[NBD_CMD_TRIM] = { IO_trim, other_answer },
-	[NBD_CMD_CACHE] = { IO_cache, other_answer },
 	[NBD_CMD_WRITE_ZEROES] = { IO_write_zeroes, other_answer },
 	[NBD_CMD_BLOCK_STATUS] = { IO_block_status, status_answer },
 };
@@ -587,10 +563,8 @@ static void command_start(struct nbd_command *d)
 	if (r->type < ARRAY_SIZE(nbd_commands) && nbd_commands[r->type].answer)
 		d->operation = (uint8_t)nbd_commands[r->type].kind;
 	d->refusal = nbd_check_request(r, &n->terms, &d->reason);
-	d->one_header = n->terms.mode == NBD_SIMPLE || (r->flags & NBD_CMD_FLAG_DF);
 	d->io.flags = (uint8_t)((r->flags & NBD_CMD_FLAG_FUA ? IO_FUA : 0) |
-				(r->flags & NBD_CMD_FLAG_NO_HOLE ? IO_NO_HOLE : 0) |
-				(r->flags & NBD_CMD_FLAG_FAST_ZERO ? IO_FAST : 0));
+				(r->flags & NBD_CMD_FLAG_NO_HOLE ? IO_NO_HOLE : 0));
 	if (d->refusal) {
 		command_fail(d, d->refusal, d->reason, r->payload);
 	} else if (r->type == NBD_CMD_WRITE) {
@@ -618,17 +592,16 @@ static bool command_drop_payload(struct nbd_command *d)
 static bool nbd_next_request(struct conn *c)
 {
 	struct nbd_conn *n = nbd_of(c);
-	size_t bytes = nbd_request_bytes(n->terms.mode);
-	uint8_t header[NBD_REQUEST_EXTENDED];
+	uint8_t header[NBD_REQUEST];
 	struct nbd_command *d;
 
-	if (c->rx.bytes < bytes || block_is_full(c))
+	if (c->rx.bytes < sizeof(header) || block_is_full(c))
 		return false;
 	d = command_get(c);
 	if (!d)
 		return false;
-	bufq_read(&c->worker->pool, &c->rx, header, bytes);
-	if (nbd_parse_request(header, n->terms.mode, &d->request) < 0)
+	bufq_read(&c->worker->pool, &c->rx, header, sizeof(header));
+	if (nbd_parse_request(header, &d->request) < 0)
 		nbd_end(c, CONN_END_PROTOCOL);
 	else if (d->request.type == NBD_CMD_DISC)
 		nbd_end(c, CONN_END_PEER);

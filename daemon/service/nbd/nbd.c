@@ -46,19 +46,17 @@ static struct mount *nbd_find(const struct conn *c, struct nbd_string name)
 	return NULL;
 }
 
-static uint16_t nbd_flags(const struct conn *c, const struct export *e)
+static uint16_t nbd_flags(const struct export *e)
 {
 	unsigned flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA |
-			 NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_SEND_CACHE;
+			 NBD_FLAG_CAN_MULTI_CONN;
 
 	if (e->read_only)
 		flags |= NBD_FLAG_READ_ONLY;
 	else
-		flags |= NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES | NBD_FLAG_SEND_FAST_ZERO;
+		flags |= NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES;
 	if (e->rotational)
 		flags |= NBD_FLAG_ROTATIONAL;
-	if (nbd_of(c)->terms.mode != NBD_SIMPLE)
-		flags |= NBD_FLAG_SEND_DF;
 	return (uint16_t)flags;
 }
 
@@ -70,7 +68,7 @@ static void nbd_serve(struct conn *c, struct mount *m)
 	n->mount = m;
 	n->terms.size = m->export->size;
 	n->terms.block_min = m->export->align;
-	n->terms.flags = nbd_flags(c, m->export);
+	n->terms.flags = nbd_flags(m->export);
 	n->terms.block_status = n->context == m;
 	n->phase = NBD_PHASE_TRANSMISSION;
 	if (nbd_commands_init(c) < 0)
@@ -87,7 +85,7 @@ static void nbd_do_export_name(struct conn *c, const struct nbd_option *o)
 		return;
 	}
 	nbd_write(c, reply,
-		  nbd_build_export(reply, m->export->size, nbd_flags(c, m->export),
+		  nbd_build_export(reply, m->export->size, nbd_flags(m->export),
 				   nbd_of(c)->client_flags));
 	nbd_serve(c, m);
 }
@@ -108,15 +106,13 @@ static void nbd_do_list(struct conn *c, const struct nbd_option *o)
 	nbd_ack(c, o);
 }
 
-/* Sends the information that the client asked for.  Block sizes are sent even without a request: a
- * client that does not know them might send requests for parts of a block, which are refused. */
+/* Block sizes are sent even without a request: a client that does not know them might send requests
+ * for parts of a block, which are refused. */
 static void nbd_write_infos(struct conn *c, const struct nbd_option *o, const struct export *e)
 {
 	uint8_t reply[NBD_OPTION_REPLY_MAX];
 
-	nbd_write(c, reply, nbd_build_info_export(reply, o->type, e->size, nbd_flags(c, e)));
-	if (o->infos & 1U << NBD_INFO_NAME)
-		nbd_write(c, reply, nbd_build_info_text(reply, o->type, NBD_INFO_NAME, e->name));
+	nbd_write(c, reply, nbd_build_info_export(reply, o->type, e->size, nbd_flags(e)));
 	nbd_write(c, reply,
 		  nbd_build_info_block_size(reply, o->type, e->align,
 					    MAX(e->align, NBD_BLOCK_PREFERRED), NBD_PAYLOAD_MAX));
@@ -143,15 +139,7 @@ static void nbd_do_info(struct conn *c, const struct nbd_option *o)
 
 static void nbd_do_structured_reply(struct conn *c, const struct nbd_option *o)
 {
-	struct nbd_conn *n = nbd_of(c);
-
-	n->terms.mode = MAX(n->terms.mode, NBD_STRUCTURED);
-	nbd_ack(c, o);
-}
-
-static void nbd_do_extended_headers(struct conn *c, const struct nbd_option *o)
-{
-	nbd_of(c)->terms.mode = NBD_EXTENDED;
+	nbd_of(c)->terms.structured = true;
 	nbd_ack(c, o);
 }
 
@@ -198,7 +186,6 @@ static void (*const nbd_options[])(struct conn *c, const struct nbd_option *o) =
 	[NBD_OPT_STRUCTURED_REPLY] = nbd_do_structured_reply,
 	[NBD_OPT_LIST_META_CONTEXT] = nbd_do_meta_context,
 	[NBD_OPT_SET_META_CONTEXT] = nbd_do_meta_context,
-	[NBD_OPT_EXTENDED_HEADERS] = nbd_do_extended_headers,
 };
 
 /* Answers an option whose data has arrived or was skipped. */
@@ -211,7 +198,7 @@ static void nbd_do_option(struct conn *c, struct nbd_option *o)
 		nbd_of(c)->context = NULL; /* reset even if the option is refused */
 	if (!refusal) {
 		nbd_read_partial(c, data, o->length);
-		refusal = nbd_parse_option_data(data, nbd_of(c)->terms.mode, o);
+		refusal = nbd_parse_option_data(data, nbd_of(c)->terms.structured, o);
 	}
 	if (refusal && o->type == NBD_OPT_EXPORT_NAME)
 		nbd_end(c, CONN_END_PROTOCOL);

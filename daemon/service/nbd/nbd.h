@@ -65,8 +65,6 @@ struct nbd_command {
 	uint32_t refusal;    /* enum nbd_error, if the request cannot be carried out */
 	const char *reason;  /* of the refusal, for a human */
 	uint8_t operation;   /* enum io_kind, or NBD_OPERATION_INVALID */
-	/* The reply has one header: no other reply may be sent between its parts. */
-	bool one_header;
 };
 
 struct nbd_conn {

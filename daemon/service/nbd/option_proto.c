@@ -84,18 +84,12 @@ static bool read_name(struct reader *r, struct nbd_option *o)
 	return take_string(r, r->left, &o->name);
 }
 
-/* Unknown or repeated information types are no error. */
+/* All that there is to know of an export is sent without a request for it. */
 static bool read_info(struct reader *r, struct nbd_option *o)
 {
-	const uint8_t *at;
-	unsigned count;
+	const uint8_t *count;
 
-	if (!take_counted(r, &o->name) || !(at = take(r, 2)))
-		return false;
-	for (count = get_be16(at); count > 0 && (at = take(r, 2)); count--)
-		if (get_be16(at) < NBD_INFO_COUNT)
-			o->infos |= 1U << get_be16(at);
-	return count == 0;
+	return take_counted(r, &o->name) && (count = take(r, 2)) && take(r, 2U * get_be16(count));
 }
 
 /* "Metadata querying": a query of another namespace or leaf finds nothing, and is no error.  A LIST
@@ -118,7 +112,7 @@ static bool read_contexts(struct reader *r, struct nbd_option *o)
 static const struct option {
 	const char *name;
 	bool (*read)(struct reader *r, struct nbd_option *o); /* NULL: not supported */
-	bool chunks; /* needs NBD_STRUCTURED or NBD_EXTENDED */
+	bool structured;                                      /* needs structured replies */
 } options[] = {
 	[NBD_OPT_EXPORT_NAME] = { "EXPORT_NAME", read_name, false },
 	[NBD_OPT_ABORT] = { "ABORT", read_all, false },
@@ -129,7 +123,6 @@ static const struct option {
 	[NBD_OPT_STRUCTURED_REPLY] = { "STRUCTURED_REPLY", read_nothing, false },
 	[NBD_OPT_LIST_META_CONTEXT] = { "LIST_META_CONTEXT", read_contexts, true },
 	[NBD_OPT_SET_META_CONTEXT] = { "SET_META_CONTEXT", read_contexts, true },
-	[NBD_OPT_EXTENDED_HEADERS] = { "EXTENDED_HEADERS", read_nothing, false },
 };
 
 /* NULL: unknown. */
@@ -177,7 +170,7 @@ int nbd_parse_option(const uint8_t header[static NBD_OPTION], enum nbd_tls tls,
 	return 0;
 }
 
-uint32_t nbd_parse_option_data(const uint8_t *data, enum nbd_mode mode, struct nbd_option *o)
+uint32_t nbd_parse_option_data(const uint8_t *data, bool structured, struct nbd_option *o)
 {
 	const struct option *option = option_find(o->type);
 	struct nbd_option read = { .type = o->type, .length = o->length, .name.data = "" };
@@ -186,13 +179,8 @@ uint32_t nbd_parse_option_data(const uint8_t *data, enum nbd_mode mode, struct n
 	assert(option && option->read && o->length <= NBD_OPTION_MAX);
 	if (!option->read(&r, &read) || r.left > 0)
 		return NBD_REP_ERR_INVALID;
-	if (option->chunks && mode == NBD_SIMPLE)
+	if (option->structured && !structured)
 		return NBD_REP_ERR_INVALID;
-	if (mode == NBD_EXTENDED && o->type == NBD_OPT_EXPORT_NAME)
-		return NBD_REP_ERR_INVALID; /* "EXTENDED_HEADERS": a client with extended headers
-					       must use GO */
-	if (mode == NBD_EXTENDED && o->type == NBD_OPT_STRUCTURED_REPLY)
-		return NBD_REP_ERR_EXT_HEADER_REQD;
 	*o = read;
 	return 0;
 }
@@ -250,15 +238,6 @@ size_t nbd_build_info_block_size(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32
 
 	at = put_be32(put_be16(at, NBD_INFO_BLOCK_SIZE), min);
 	return (size_t)(put_be32(put_be32(at, preferred), max) - to);
-}
-
-size_t nbd_build_info_text(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option,
-			   enum nbd_info info, const char *text)
-{
-	size_t bytes = strnlen(text, NBD_NAME_MAX);
-	uint8_t *at = put_option_reply(to, option, NBD_REP_INFO, 2 + bytes);
-
-	return (size_t)(put_text(put_be16(at, (uint16_t)info), text, bytes) - to);
 }
 
 size_t nbd_build_meta_context(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option)

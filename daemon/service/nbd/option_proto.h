@@ -33,7 +33,6 @@ enum nbd_opt {
 	NBD_OPT_STRUCTURED_REPLY = 8,
 	NBD_OPT_LIST_META_CONTEXT = 9,
 	NBD_OPT_SET_META_CONTEXT = 10,
-	NBD_OPT_EXTENDED_HEADERS = 11,
 };
 
 enum nbd_rep {
@@ -47,15 +46,11 @@ enum nbd_rep {
 	NBD_REP_ERR_TLS_REQD = 0x80000005,
 	NBD_REP_ERR_UNKNOWN = 0x80000006,
 	NBD_REP_ERR_TOO_BIG = 0x80000009,
-	NBD_REP_ERR_EXT_HEADER_REQD = 0x8000000a,
 };
 
 enum nbd_info {
 	NBD_INFO_EXPORT = 0,
-	NBD_INFO_NAME = 1,
-	NBD_INFO_DESCRIPTION = 2,
 	NBD_INFO_BLOCK_SIZE = 3,
-	NBD_INFO_COUNT
 };
 
 /* ---- Messages of the client in the handshake ---- */
@@ -80,7 +75,6 @@ struct nbd_option {
 
 	/* Parsed from the option's data, as far as its type has these fields. */
 	struct nbd_string name; /* of the export; "": the default one */
-	uint32_t infos;         /* bit NBD_INFO_x: INFO and GO ask for it */
 	bool allocation;        /* *_META_CONTEXT finds base:allocation */
 };
 
@@ -93,10 +87,11 @@ enum nbd_tls { NBD_TLS_ABSENT, NBD_TLS_REQUIRED, NBD_TLS_ON };
 int nbd_parse_option(const uint8_t header[static NBD_OPTION], enum nbd_tls tls,
 		     struct nbd_option *ret_option);
 
-/* An option's data, all o->length bytes; o->name then points into them.  `mode`: negotiated so far.
- * 0, or the NBD_REP_ERR_* to answer with, except to EXPORT_NAME: the connection must end instead.
- * A SET_META_CONTEXT replaces what an earlier one selected, even if it fails. */
-uint32_t nbd_parse_option_data(const uint8_t *data, enum nbd_mode mode, struct nbd_option *o);
+/* An option's data, all o->length bytes; o->name then points into them.  structured: replies are,
+ * as negotiated so far.  0, or the NBD_REP_ERR_* to answer with, except to EXPORT_NAME: the
+ * connection must end instead. A SET_META_CONTEXT replaces what an earlier one selected, even if it
+ * fails. */
+uint32_t nbd_parse_option_data(const uint8_t *data, bool structured, struct nbd_option *o);
 
 /* ---- Messages of the server in the handshake.  All return the number of bytes written. ---- */
 
@@ -117,9 +112,6 @@ size_t nbd_build_info_export(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t o
 			     uint64_t size, uint16_t flags);
 size_t nbd_build_info_block_size(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option,
 				 uint32_t min, uint32_t preferred, uint32_t max);
-/* info: NBD_INFO_NAME or NBD_INFO_DESCRIPTION. */
-size_t nbd_build_info_text(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option,
-			   enum nbd_info info, const char *text);
 
 /* base:allocation, for LIST_META_CONTEXT and SET_META_CONTEXT. */
 size_t nbd_build_meta_context(uint8_t to[static NBD_OPTION_REPLY_MAX], uint32_t option);

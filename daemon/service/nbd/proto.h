@@ -1,8 +1,7 @@
 /* NBD's requests and replies as a server sees them.  Pure: no I/O, no allocation; any thread.
  *
  * Source: doc/proto.md of https://github.com/NetworkBlockDevice/nbd, whose sections are named in
- * quotes, and its branch extension-ext-header for "EXTENDED_HEADERS".  Behaviour of clients was
- * observed with libnbd 1.14 and 1.22, and qemu 7.2 and 10.0. */
+ * quotes.  Behaviour of clients was observed with libnbd 1.14 and 1.22, and qemu 7.2 and 10.0. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,18 +20,10 @@ enum {
 
 	/* Bytes of messages. */
 	NBD_REQUEST = 28, /* a header; payload follows a WRITE */
-	NBD_REQUEST_EXTENDED = 32,
-	NBD_CHUNK_MAX = 32 + 12,                   /* a hole, or the header of data */
-	NBD_REPLY_MAX = 32 + 4 + 2 + NBD_TEXT_MAX, /* a reply without data */
-	NBD_STATUS_HEADER_MAX = 32 + 8,            /* bytes before extents */
-	NBD_STATUS_EXTENT_MAX = 16,
-};
-
-/* The form of the headers of requests and replies. */
-enum nbd_mode {
-	NBD_SIMPLE,
-	NBD_STRUCTURED, /* by the option STRUCTURED_REPLY */
-	NBD_EXTENDED,   /* by EXTENDED_HEADERS; then STRUCTURED_REPLY is refused */
+	NBD_DATA_HEADER_MAX = 20 + 8,
+	NBD_REPLY_MAX = 20 + 4 + 2 + NBD_TEXT_MAX, /* a reply without data */
+	NBD_STATUS_HEADER = 20 + 4,                /* bytes before extents */
+	NBD_STATUS_EXTENT = 8,
 };
 
 /* "Transmission flags" */
@@ -44,10 +35,7 @@ enum nbd_flag {
 	NBD_FLAG_ROTATIONAL = 1 << 4,
 	NBD_FLAG_SEND_TRIM = 1 << 5,
 	NBD_FLAG_SEND_WRITE_ZEROES = 1 << 6,
-	NBD_FLAG_SEND_DF = 1 << 7, /* must not be set in NBD_SIMPLE mode */
 	NBD_FLAG_CAN_MULTI_CONN = 1 << 8,
-	NBD_FLAG_SEND_CACHE = 1 << 10,
-	NBD_FLAG_SEND_FAST_ZERO = 1 << 11,
 };
 
 /* "Request types" */
@@ -57,7 +45,6 @@ enum nbd_cmd {
 	NBD_CMD_DISC = 2,
 	NBD_CMD_FLUSH = 3,
 	NBD_CMD_TRIM = 4,
-	NBD_CMD_CACHE = 5,
 	NBD_CMD_WRITE_ZEROES = 6,
 	NBD_CMD_BLOCK_STATUS = 7,
 };
@@ -66,19 +53,14 @@ enum nbd_cmd {
 enum nbd_cmd_flag {
 	NBD_CMD_FLAG_FUA = 1 << 0,
 	NBD_CMD_FLAG_NO_HOLE = 1 << 1,
-	NBD_CMD_FLAG_DF = 1 << 2, /* READ: one chunk, of data */
 	NBD_CMD_FLAG_REQ_ONE = 1 << 3,
-	NBD_CMD_FLAG_FAST_ZERO = 1 << 4,
-	NBD_CMD_FLAG_PAYLOAD_LEN = 1 << 5, /* extended: `length` bytes follow the header */
 };
 
 /* "Structured reply types" */
 enum nbd_reply_type {
 	NBD_REPLY_TYPE_NONE = 0,
 	NBD_REPLY_TYPE_OFFSET_DATA = 1,
-	NBD_REPLY_TYPE_OFFSET_HOLE = 2,
 	NBD_REPLY_TYPE_BLOCK_STATUS = 5,
-	NBD_REPLY_TYPE_BLOCK_STATUS_EXT = 6,
 	NBD_REPLY_TYPE_ERROR = 0x8001,
 };
 
@@ -94,7 +76,6 @@ enum nbd_error {
 	NBD_ENOMEM = 12,
 	NBD_EINVAL = 22,
 	NBD_ENOSPC = 28,
-	NBD_EOVERFLOW = 75,
 	NBD_ENOTSUP = 95,
 	NBD_ESHUTDOWN = 108,
 };
@@ -106,7 +87,7 @@ struct nbd_terms {
 	uint64_t size;      /* bytes of the export */
 	uint32_t block_min; /* offsets and lengths are multiples of it; a power of two */
 	uint16_t flags;     /* enum nbd_flag, as they were sent to the client */
-	uint8_t mode;       /* enum nbd_mode */
+	bool structured;    /* replies are: the option STRUCTURED_REPLY */
 	bool block_status;  /* base:allocation was selected for this export */
 };
 
@@ -116,18 +97,13 @@ struct nbd_request {
 	uint64_t cookie, offset, length;
 };
 
-static inline size_t nbd_request_bytes(enum nbd_mode mode)
-{
-	return mode == NBD_EXTENDED ? NBD_REQUEST_EXTENDED : NBD_REQUEST;
-}
-
-/* A header of nbd_request_bytes(mode).  0, or -EPROTO: wrong magic, or payload of more than
- * NBD_DRAIN_MAX; the connection must end. */
-int nbd_parse_request(const uint8_t *header, enum nbd_mode mode, struct nbd_request *ret_request);
+/* A header.  0, or -EPROTO: wrong magic, or payload of more than NBD_DRAIN_MAX; the connection must
+ * end. */
+int nbd_parse_request(const uint8_t header[static NBD_REQUEST], struct nbd_request *ret_request);
 
 /* 0, or the enum nbd_error to answer with after r->payload bytes were skipped, and *ret_reason for
  * a human.  0 means that the request can be carried out as it is: its flags are all known and
- * negotiated, offset and length lie in the export, and READ and WRITE are of at most
+ * allowed, offset and length lie in the export, and READ and WRITE are of at most
  * NBD_PAYLOAD_MAX.  DISC, which has no answer, always passes. */
 uint32_t nbd_check_request(const struct nbd_request *r, const struct nbd_terms *terms,
 			   const char **ret_reason);
@@ -135,22 +111,17 @@ uint32_t nbd_check_request(const struct nbd_request *r, const struct nbd_terms *
 /* The error for the client (enum nbd_error) of a result, 0 or -errno. */
 uint32_t nbd_error_of(int result);
 
-/* ---- Replies, whatever the mode.  All return the bytes they wrote. ---- */
+/* ---- Replies, structured or simple.  All return the bytes they wrote. ---- */
 
 /* Builds a reply without data, or the last chunk of a reply.  error: enum nbd_error, 0: success.
  * text: explains the error to a human, or NULL. */
-size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], enum nbd_mode mode,
+size_t nbd_build_reply(uint8_t to[static NBD_REPLY_MAX], bool structured,
 		       const struct nbd_request *r, uint32_t error, const char *text);
 
 /* The header of `length` > 0 bytes of a READ from `offset` of the export.  last: no further chunk
- * follows, so no later error can be reported.  In NBD_SIMPLE mode there is only one piece with all
- * of the data. */
-size_t nbd_build_data(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
-		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);
-
-/* Builds the header for zeros that are not sent.  Not in NBD_SIMPLE mode, not with NBD_CMD_FLAG_DF.
- */
-size_t nbd_build_hole(uint8_t to[static NBD_CHUNK_MAX], enum nbd_mode mode,
+ * follows, so no later error can be reported.  A simple reply has only one piece with all of the
+ * data. */
+size_t nbd_build_data(uint8_t to[static NBD_DATA_HEADER_MAX], bool structured,
 		      const struct nbd_request *r, uint64_t offset, uint32_t length, bool last);
 
 struct nbd_extent {
@@ -158,8 +129,8 @@ struct nbd_extent {
 	uint32_t state;  /* enum nbd_state */
 };
 
-/* The reply to a BLOCK_STATUS: count > 0 extents from r->offset on.  It contains as many
- * of them as r->flags and the mode allow.  `to` has room for NBD_STATUS_HEADER_MAX +
- * count * NBD_STATUS_EXTENT_MAX bytes. */
-size_t nbd_build_block_status(uint8_t *to, enum nbd_mode mode, const struct nbd_request *r,
+/* The reply to a BLOCK_STATUS: count > 0 extents from r->offset on.  It contains as many of them as
+ * r->flags and lengths of 32 bits allow.  `to` has room for NBD_STATUS_HEADER + count *
+ * NBD_STATUS_EXTENT bytes. */
+size_t nbd_build_block_status(uint8_t *to, const struct nbd_request *r,
 			      const struct nbd_extent *extents, unsigned count);

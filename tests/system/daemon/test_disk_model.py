@@ -13,8 +13,8 @@ import nvme_client
 import pytest
 from conftest import ENGINES, TIMEOUT, listener, wait_until
 from disk_model import Disk
-from nbd_client import (BLOCK_STATUS, CACHE, DF, DISC, ERROR, FLUSH, FUA, INFO_BLOCK_SIZE, NO_HOLE, NONE, OFFSET_DATA,
-                        OFFSET_HOLE, READ, STATUS, STATUS_EXT, TRIM, WRITE, WRITE_ZEROES, Raw, reset)
+from nbd_client import (BLOCK_STATUS, DISC, ERROR, FLUSH, FUA, INFO_BLOCK_SIZE, NO_HOLE, NONE, OFFSET_DATA, READ,
+                        STATUS, TRIM, WRITE, WRITE_ZEROES, Raw, reset)
 
 MINUTES = 1
 
@@ -23,7 +23,7 @@ SIZE = 40 * MIB
 IN_CAPSULE = 16 * KIB
 NQN = "nqn.2026-11.example.lab:model"
 SECONDS = 1  # of each case, and what it has begun by then
-FORMS = ["simple", "structured", "df", "extended"]
+FORMS = ["simple", "structured"]
 POOLS = [{}, {"buffers": 64, "buffer_size": "16K"}]
 PATHS = [(engine, store) for engine in ENGINES for store in ["io_uring", "threads", "memory", "direct"]]
 PATHS += [("epoll", "blocking"), ("io_uring", "blocking")]
@@ -142,16 +142,15 @@ class NbdWire(Posted, Raw):
 class NbdClient(Client):
     def __init__(self, daemon, disk, form, *terms):
         super().__init__(disk, *terms)
-        self.wire = NbdWire(daemon, "disk").speak({"df": "structured"}.get(form, form)).go().post()
+        self.wire = NbdWire(daemon, "disk").speak(form).go().post()
         self.form, self.cookie = form, 0
         (self.align,) = struct.unpack_from(">I", self.wire.infos.get(INFO_BLOCK_SIZE, b"\0\0\0\1"))
 
     def submit(self):
-        kinds = [READ] * 8 + [WRITE] * 8 + [WRITE_ZEROES, TRIM, FLUSH, CACHE] + [BLOCK_STATUS] * (self.form != "simple")
+        kinds = [READ] * 8 + [WRITE] * 8 + [WRITE_ZEROES, TRIM, FLUSH] + [BLOCK_STATUS] * (self.form != "simple")
         kind = self.random.choice(kinds)
         offset, length = (0, 0) if kind == FLUSH else self.choose(self.align, 32 * MIB)
         flags = {
-            READ: DF if self.form == "df" else 0,
             WRITE: self.random.choice([0, 0, FUA]),
             WRITE_ZEROES: self.random.choice([0, NO_HOLE]),
         }.get(kind, 0)
@@ -167,8 +166,8 @@ class NbdClient(Client):
         cookie, last, kind, data = self.wire.message(lengths)
         request = self.flying[cookie]
         assert not kind & ERROR, (request.kind, data)
-        if kind in (STATUS, STATUS_EXT):
-            self.check_extents(request, kind, data)
+        if kind == STATUS:
+            self.check_extents(request, data)
         elif request.kind == READ and (kind != NONE or self.form == "simple"):
             self.take(request, kind, data)
         if last:
@@ -179,17 +178,16 @@ class NbdClient(Client):
         offset = request.offset
         if kind != NONE:
             (offset,) = struct.unpack_from(">Q", data)
-            data = bytes(struct.unpack_from(">I", data, 8)[0]) if kind == OFFSET_HOLE else data[8:]
-        assert kind in (NONE, OFFSET_DATA, OFFSET_HOLE) and (self.form != "df" or len(data) == request.length)
+            data = data[8:]
+        assert kind in (NONE, OFFSET_DATA)
         assert request.offset <= offset and offset + len(data) <= request.offset + request.length
         request.data[offset - request.offset:offset - request.offset + len(data)] = data
         request.missing -= len(data)
 
-    def check_extents(self, request, kind, data):
+    def check_extents(self, request, data):
         """What is said to be zeros is."""
         at = request.offset
-        begin, extent = (4, ">II") if kind == STATUS else (8, ">QQ")
-        for length, state in struct.iter_unpack(extent, data[begin:]):
+        for length, state in struct.iter_unpack(">II", data[4:]):
             if state & 2:
                 self.disk.check(at, bytes(min(length, request.offset + request.length - at)))
             at += length
@@ -205,8 +203,6 @@ class NbdClient(Client):
         data = self.random.randbytes(length)
         if self.begin(0, Request(WRITE, offset, length, data), True):
             header = struct.pack(">IHHQQI", 0x25609513, 0, WRITE, 0, offset, length)
-            if self.form == "extended":
-                header = struct.pack(">IHHQQQ", 0x21E41C71, 32, WRITE, 0, offset, length)
             self.wire.send(header + data[:self.random.randrange(length)])
         if self.random.random() < 0.5:
             time.sleep(self.random.random() / 100)  # some of it is carried out, no matter how much

@@ -11,7 +11,7 @@
 #define REP "0003e889045565a9"
 
 /* Parses a whole option; the result of nbd_parse_option_data() for its data. */
-static uint32_t option(const char *hex, enum nbd_mode mode, struct nbd_option *o)
+static uint32_t option(const char *hex, bool structured, struct nbd_option *o)
 {
 	static struct bytes b; /* o->name points into it */
 
@@ -19,7 +19,7 @@ static uint32_t option(const char *hex, enum nbd_mode mode, struct nbd_option *o
 	assert_int_equal(nbd_parse_option(b.data, NBD_TLS_ABSENT, o), 0);
 	assert_int_equal(o->refusal, 0);
 	assert_int_equal(b.count, NBD_OPTION + o->length);
-	return nbd_parse_option_data(b.data + NBD_OPTION, mode, o);
+	return nbd_parse_option_data(b.data + NBD_OPTION, structured, o);
 }
 
 #define ALLOCATION "0000000f626173653a616c6c6f636174696f6e"
@@ -59,10 +59,9 @@ TEST(contexts_are_found)
 	struct nbd_option o;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(option(cases[i].hex, NBD_STRUCTURED, &o), 0);
+		assert_int_equal(option(cases[i].hex, true, &o), 0);
 		assert_int_equal(o.allocation, cases[i].found);
-		assert_int_equal(option(cases[i].hex, NBD_EXTENDED, &o), 0);
-		assert_int_equal(option(cases[i].hex, NBD_SIMPLE, &o), NBD_REP_ERR_INVALID);
+		assert_int_equal(option(cases[i].hex, false, &o), NBD_REP_ERR_INVALID);
 	}
 }
 
@@ -71,7 +70,6 @@ TEST(options_that_do_not_add_up_are_invalid)
 	static const char *const cases[] = {
 		OPT "000000030000000100",             /* LIST, and data */
 		OPT "000000080000000100",             /* STRUCTURED_REPLY */
-		OPT "0000000b0000000100",             /* EXTENDED_HEADERS */
 		OPT "00000001000000026400",           /* NUL in a name */
 		OPT "0000000700000000",               /* GO without anything */
 		OPT "00000007000000056400000000",     /* a name beyond the data */
@@ -118,7 +116,7 @@ TEST(options_that_do_not_add_up_are_invalid)
 		assert_int_equal(nbd_parse_option(b.data, NBD_TLS_ABSENT, &o), 0);
 		o.length = (uint32_t)(b.count - NBD_OPTION);
 		was = o;
-		assert_int_equal(nbd_parse_option_data(b.data + NBD_OPTION, NBD_STRUCTURED, &o),
+		assert_int_equal(nbd_parse_option_data(b.data + NBD_OPTION, true, &o),
 				 NBD_REP_ERR_INVALID);
 		assert_memory_equal(&o, &was, sizeof(o));
 	}
@@ -131,18 +129,18 @@ TEST(names_have_a_limit)
 	struct nbd_option o = { .type = NBD_OPT_EXPORT_NAME, .length = NBD_NAME_MAX };
 
 	memset(data, 'x', sizeof(data));
-	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), 0);
+	assert_int_equal(nbd_parse_option_data(data, false, &o), 0);
 	assert_int_equal(o.name.bytes, NBD_NAME_MAX);
 	o.length++;
-	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), NBD_REP_ERR_INVALID);
+	assert_int_equal(nbd_parse_option_data(data, false, &o), NBD_REP_ERR_INVALID);
 	o = (struct nbd_option){ .type = NBD_OPT_GO, .length = 4 + NBD_NAME_MAX + 1 + 2 };
 	memcpy(data, more, sizeof(more));
 	memset(data + 4 + NBD_NAME_MAX + 1, 0, 2);
-	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), NBD_REP_ERR_INVALID);
+	assert_int_equal(nbd_parse_option_data(data, false, &o), NBD_REP_ERR_INVALID);
 	o.length--;
 	memcpy(data, most, sizeof(most));
 	memset(data + 4 + NBD_NAME_MAX, 0, 2);
-	assert_int_equal(nbd_parse_option_data(data, NBD_SIMPLE, &o), 0);
+	assert_int_equal(nbd_parse_option_data(data, false, &o), 0);
 }
 
 TEST(options_are_refused_by_their_header)
@@ -155,7 +153,7 @@ TEST(options_are_refused_by_their_header)
 		{ OPT "0000000500000000", 0, NBD_REP_ERR_UNSUP }, /* STARTTLS */
 		{ OPT "0000000400000000", 0, NBD_REP_ERR_UNSUP }, /* the withdrawn PEEK_EXPORT */
 		{ OPT "0000000000000000", 0, NBD_REP_ERR_UNSUP },
-		{ OPT "0000000c00000000", 0, NBD_REP_ERR_UNSUP },
+		{ OPT "0000000b00000000", 0, NBD_REP_ERR_UNSUP }, /* EXTENDED_HEADERS */
 		{ OPT "ffffffff04000000", 0, NBD_REP_ERR_UNSUP },
 		{ OPT "0000000700002000", 0, 0 },
 		{ OPT "0000000700002001", 0, NBD_REP_ERR_TOO_BIG },
@@ -208,17 +206,11 @@ TEST(tls_comes_before_all_other_options)
 	}
 }
 
-TEST(extended_headers_take_precedence)
+TEST(the_data_of_abort_does_not_matter)
 {
 	struct nbd_option o;
 
-	assert_int_equal(option(OPT "0000000800000000", NBD_EXTENDED, &o),
-			 NBD_REP_ERR_EXT_HEADER_REQD);
-	assert_int_equal(option(OPT "00000001000000046469736b", NBD_EXTENDED, &o),
-			 NBD_REP_ERR_INVALID);
-	assert_int_equal(option(OPT "0000000b00000000", NBD_EXTENDED, &o), 0);
-	/* the data of ABORT does not matter */
-	assert_int_equal(option(OPT "0000000200000002ffff", NBD_EXTENDED, &o), 0);
+	assert_int_equal(option(OPT "0000000200000002ffff", true, &o), 0);
 }
 
 /* As nbdkit and qemu-nbd answer the same. */
@@ -234,8 +226,6 @@ TEST(handshake_replies_are_those_of_real_servers)
 		     REP "000000030000000200000008000000046469736b");
 	assert_bytes(b, nbd_build_info_export(b, NBD_OPT_INFO, 1 << 20, 0x05ed),
 		     REP "00000006000000030000000c0000000000000010000005ed");
-	assert_bytes(b, nbd_build_info_text(b, NBD_OPT_INFO, NBD_INFO_NAME, "disk"),
-		     REP "00000006000000030000000600016469736b");
 	assert_bytes(b, nbd_build_info_block_size(b, NBD_OPT_GO, 1, 4096, NBD_PAYLOAD_MAX),
 		     REP "00000007000000030000000e0003000000010000100004000000");
 	assert_bytes(b, nbd_build_meta_context(b, NBD_OPT_SET_META_CONTEXT),
@@ -254,8 +244,6 @@ TEST(handshake_replies_are_those_of_real_servers)
 	/* texts that are too long are cut */
 	memset(name, 'x', sizeof(name) - 1);
 	assert_int_equal(nbd_build_server(b, name), NBD_OPTION_REPLY_MAX);
-	assert_int_equal(nbd_build_info_text(b, NBD_OPT_GO, NBD_INFO_DESCRIPTION, name),
-			 20 + 2 + NBD_NAME_MAX);
 	assert_int_equal(nbd_build_option_error(b, 1, NBD_REP_ERR_UNKNOWN, name),
 			 20 + NBD_TEXT_MAX);
 }
