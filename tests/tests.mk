@@ -63,10 +63,7 @@ VM_CLIENTS := $(patsubst tests/vm/%.c,$(BUILD)/vm/%,$(wildcard tests/vm/*.c))
 $(VM_CLIENTS): $(BUILD)/vm/%: tests/vm/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS_ALL) $(INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.a,$^) \
-		$(if $(filter %.a,$^),$(PKG_LIBS) -lm,-lrdmacm -libverbs)
-$(BUILD)/vm/remote_server: $(BUILD)/libnbserved.a $(BUILD)/libnb.a
-$(BUILD)/vm/remote_server: INC := $(TEST_INC)
+	$(Q)$(CC) $(CFLAGS_ALL) $(INC) $(LDFLAGS_ALL) -o $@ $< -lrdmacm -libverbs
 
 # The daemon once more, with verbs that fail when a test says so.
 $(BUILD)/tests/vm/faults/faults.o: INC :=

@@ -13,13 +13,7 @@
 struct conn;
 struct worker;
 
-enum remote_kind {
-	REMOTE_READ,
-	REMOTE_WRITE,
-	/* a write that also consumes a receive of the client, which notifies it; not over iWARP */
-	REMOTE_WRITE_IMMEDIATE,
-	REMOTE_KIND_COUNT
-};
+enum remote_kind { REMOTE_READ, REMOTE_WRITE, REMOTE_KIND_COUNT };
 
 /* Embedded in its owner's request, which must stay valid until done() is called. */
 struct remote {
@@ -31,8 +25,7 @@ struct remote {
 	enum remote_kind kind;
 	uint32_t key; /* the client's key of its memory at address */
 	uint64_t address;
-	uint32_t immediate; /* REMOTE_WRITE_IMMEDIATE: the value that the client receives */
-	struct bufq data;   /* local memory, not empty; must not change until done() */
+	struct bufq data; /* local memory, not empty; must not change until done() */
 
 	/* Used by the engine only. */
 	STAILQ_ENTRY(remote) link;

@@ -290,12 +290,6 @@ def test_local_lets_only_this_host_in(start_daemon):
         must("ip", "netns", "delete", "other")  # and the interfaces with it
 
 
-def test_private_data_before_messages(start_daemon, device):
-    daemon = start_daemon(section(device))
-    for size in {"rxe": (0, 1, 55, 56), "siw": (0, 1, 57, 251)}[device]:
-        assert client(daemon, "private", size) == "ok 1\n"
-
-
 def test_more_messages_than_receives(start_daemon, device):
     """RoCE makes the client wait; iWARP ends its connection, and no other."""
     daemon = start_daemon(section(device, buffers=16, buffer_size="4K"))

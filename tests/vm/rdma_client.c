@@ -6,8 +6,6 @@
  *   rdma_client latency ADDRESS PORT BYTES COUNT spin|sleep
  *       COUNT messages, one after the other; `spin`: without sleeping until they come back.  Prints
  *       the median of the round trips in nanoseconds.
- *   rdma_client private ADDRESS PORT BYTES
- *       Connects with BYTES bytes of private data, and has one message echoed.
  *   rdma_client greet ADDRESS PORT HEX READS [MESSAGE COUNT]
  *       Connects with this private data, and allows READS reads of its memory in flight.  Prints
  *       `accepted HEX` or `refused HEX`: the private data of the answer.  Then sends MESSAGE (in
@@ -355,7 +353,6 @@ int main(int argc, char **argv)
 	bool is_send = argc > 1 && !strcmp(argv[1], "send");
 	bool is_latency = argc == 7 && !strcmp(argv[1], "latency");
 	bool is_talk = argc > 1 && !strcmp(argv[1], "talk");
-	bool is_private;
 	unsigned count;
 
 	if (argc < 5)
@@ -365,10 +362,7 @@ int main(int argc, char **argv)
 		      argc == 8 ? (unsigned)atoi(argv[7]) : 0);
 		return 0;
 	}
-	is_private = !strcmp(argv[1], "private");
-	if (is_private)
-		private_bytes = (uint8_t)atoi(argv[4]);
-	count = is_send || is_private || is_latency || is_talk ? 1 : (unsigned)atoi(argv[4]);
+	count = is_send || is_latency || is_talk ? 1 : (unsigned)atoi(argv[4]);
 	if (count > CONNECTIONS_MAX)
 		return 2;
 	raise_descriptors();
@@ -387,8 +381,6 @@ int main(int argc, char **argv)
 		talk(clients, argv + 4);
 	else if (is_send && argc == 6)
 		send_only(clients, argv + 4);
-	else if (is_private)
-		echo(clients, 1, (char *[]){ "100", "1", "1" });
 	else
 		return 2;
 	for (unsigned i = 0; i < count; i++)

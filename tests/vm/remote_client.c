@@ -7,8 +7,6 @@
  *       Half a ping, then one whose WHAT is wrong: `key`, `size` (beyond what is registered),
  * `sink` (its key), `length` (17 bytes of message), `none` (connects and is silent).  Prints
  *       `connected`, and `disconnected` when the server has ended the connection.
- *   remote_client immediate ADDRESS PORT BYTES
- *       Has remote_server write BYTES bytes here and report it.  Prints `ok BYTES`.
  *   remote_client private ADDRESS PORT
  *       Connects with private data of every length that can be asked for, 0 to 255 bytes.  Prints
  *       `carries 0 to BYTES`: with more it could not.
@@ -307,26 +305,6 @@ static void do_beyond(char **words)
 
 /* ---- Others ---- */
 
-static void do_immediate(char **words)
-{
-	uint32_t bytes = (uint32_t)strtoul(words[0], NULL, 10);
-	struct ibv_wc wc;
-
-	advertise(sink, sink_mr->rkey, bytes, PING_MESSAGE);
-	check(rdma_get_recv_comp(id, &wc), &wc, "reply");
-	if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM || be32toh(wc.imm_data) != bytes) {
-		fprintf(stderr, "opcode %d, immediate %u\n", wc.opcode, be32toh(wc.imm_data));
-		exit(3);
-	}
-	for (uint32_t i = 0; i <= bytes; i++)
-		if (sink[i] != (i < bytes ? (uint8_t)i : 0)) {
-			fprintf(stderr, "byte %u differs\n", i);
-			exit(3);
-		}
-	printf("ok %u\n", bytes);
-	rdma_disconnect(id);
-}
-
 static int do_private(const char *address, const char *port)
 {
 	int carried = -1;
@@ -357,8 +335,7 @@ static const struct {
 } modes[] = { { "rping", 2, do_rping },
 	      { "wrong", 1, do_wrong },
 	      { "region", 2, do_region },
-	      { "beyond", 1, do_beyond },
-	      { "immediate", 1, do_immediate } };
+	      { "beyond", 1, do_beyond } };
 
 int main(int argc, char **argv)
 {

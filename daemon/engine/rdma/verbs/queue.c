@@ -575,7 +575,6 @@ static const struct {
 } rdma_remote_kinds[REMOTE_KIND_COUNT] = {
 	[REMOTE_READ] = { IBV_WR_RDMA_READ, RDMA_REQUEST_READ },
 	[REMOTE_WRITE] = { IBV_WR_RDMA_WRITE, RDMA_REQUEST_WRITE },
-	[REMOTE_WRITE_IMMEDIATE] = { IBV_WR_RDMA_WRITE_WITH_IMM, RDMA_REQUEST_WRITE },
 };
 
 void rdma_remote_submit(struct remote *remote)
@@ -603,7 +602,6 @@ static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 		rdma_send_chain_add(chain, r, rdma_remote_kinds[remote->kind].kind);
 
 	wr->opcode = rdma_remote_kinds[remote->kind].opcode;
-	wr->imm_data = htobe32(remote->immediate);
 	wr->wr.rdma.rkey = remote->key;
 	wr->wr.rdma.remote_addr = remote->address + remote->progress;
 	/* Room for the request was reserved; the entries of the chain's scatter/gather list
@@ -616,8 +614,6 @@ static void rdma_remote_add_one(struct rdma_conn *r, struct remote *remote,
 		remote->unposted = remote->unposted->next;
 	}
 	assert(wr->num_sge > 0);
-	if (remote->unposted && remote->kind == REMOTE_WRITE_IMMEDIATE)
-		wr->opcode = IBV_WR_RDMA_WRITE; /* only the last request notifies the client */
 }
 
 bool rdma_remote_add(struct rdma_conn *r, struct rdma_send_chain *chain)
