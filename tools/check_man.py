@@ -2,8 +2,8 @@
 """check_man.py BUILD [--update]: are the man pages true?
 
 The table of keys in nbserved.ini(5) is what the daemon prints, every option and command of the
-programs is in their pages, and every name of the control interface is in nbserved-control(7), and
-the other way round.  --update writes the table of keys.
+programs is in their pages, every figure in nbbench(1) with the heading of its column, and every
+name of the control interface is in nbserved-control(7), and the other way round.  --update writes the table of keys.
 """
 import json
 import re
@@ -18,8 +18,6 @@ TOP = Path(__file__).resolve().parents[1]
 MAN = TOP / "man"
 BEGIN = '.\\" The keys: written by tools/check_man.py --update, checked by make lint.\n'
 END = '.\\" End of the keys.\n'
-COLUMNS_BEGIN = '.\\" The columns: written by tools/check_man.py --update, checked by make lint.\n'
-COLUMNS_END = '.\\" End of the columns.\n'
 CONFIG = """[server]
 control = {socket}
 [listener all]
@@ -34,33 +32,29 @@ def output(*command):
                           text=True).stdout
 
 
-def column_list(nbbench):
-    """The columns of `compare` as a list of mdoc."""
-    header, *rows = output(nbbench, "compare", "--columns", "help").splitlines()
-    at = header.index("column"), header.index("meaning")
-    lines = [".Bl -tag -width Ds"]
-    for row in rows:
-        name, heading, meaning = row[:at[0]], row[at[0]:at[1]], row[at[1]:]
-        lines += [f".It Va {name.strip()} Pq {heading.strip()}", f"{meaning[0].upper()}{meaning[1:]}."]
-    return "\n".join(lines + [".El"]) + "\n"
+def update(daemon):
+    page = MAN / "nbserved.ini.5"
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(before + BEGIN + output(daemon, "--dump-keys") + END + rest.split(END)[1])
 
 
-def tables(daemon, nbbench):
-    """The parts of the pages that the programs print: page, first line, last line, content."""
-    yield MAN / "nbserved.ini.5", BEGIN, END, output(daemon, "--dump-keys")
-    yield MAN / "nbbench.1", COLUMNS_BEGIN, COLUMNS_END, column_list(nbbench)
+def check_keys(daemon):
+    if (MAN / "nbserved.ini.5").read_text().split(BEGIN)[1].split(END)[0] != output(daemon, "--dump-keys"):
+        yield "nbserved.ini.5: its table has changed: run tools/check_man.py BUILD --update"
 
 
-def update(daemon, nbbench):
-    for page, begin, end, table in tables(daemon, nbbench):
-        before, rest = page.read_text().split(begin)
-        page.write_text(before + begin + table + end + rest.split(end)[1])
-
-
-def check_tables(daemon, nbbench):
-    for page, begin, end, table in tables(daemon, nbbench):
-        if page.read_text().split(begin)[1].split(end)[0] != table:
-            yield f"{page.name}: its table has changed: run tools/check_man.py BUILD --update"
+def check_figures():
+    """As the macros of the list make them: "cpu_ns" "_per_request"."""
+    text = output("cc", "-E", "-P", "-xc", "-DFIGURE(id, formula, ...)=__VA_ARGS__;", TOP / "lib/rows/figure_list.h")
+    figures = set()
+    for figure in re.findall(r"\.name = .*?;", text, re.S):
+        name, title, unit = ("".join(re.findall(r'"(.*?)"', re.search(rf'\.{member} = ((?:"[^"]*"\s*)+)', figure)[1]))
+                             for member in ("name", "title", "unit"))
+        figures.add(f"{name} ({title}{'' if unit.startswith('/') or not unit else ' '}{unit})")
+    page = (MAN / "nbbench.1").read_text().split(".Sh COLUMNS")[1].split(".Sh RESULT")[0]
+    documented = {f"{name} ({heading})" for name, heading in re.findall(r"^\.It Va (\S+) Pq (.*)", page, re.M)}
+    notes = {"listener (listener)", "engine (engine)", "vs (vs 1st)", "verdict (verdict)"}
+    yield from check_names("nbbench(1)", "figure", documented - notes, figures)
 
 
 def options_in_help(text):
@@ -167,8 +161,8 @@ def main():
     build = Path(sys.argv[1])
     daemon, nbctl, nbbench = build / "nbserved", build / "nbctl", build / "nbbench"
     if "--update" in sys.argv:
-        update(daemon, nbbench)
-    problems = [*check_tables(daemon, nbbench), *check_daemon(daemon), *check_program(nbctl), *check_program(nbbench),
+        update(daemon)
+    problems = [*check_keys(daemon), *check_figures(), *check_daemon(daemon), *check_program(nbctl), *check_program(nbbench),
                 *check_control(daemon)]
     print("\n".join(problems), end="\n" if problems else "")
     return 1 if problems else 0

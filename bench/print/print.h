@@ -4,23 +4,10 @@
 #include "render.h"
 #include "result.h"
 
-/* Columns of the table; COLUMNS_ANSWER: those that answer the question, within 100 columns. */
-typedef uint64_t column_set;
-#define COLUMNS_ANSWER ((column_set)0)
-#define COLUMNS_ALL    UINT64_MAX
-
-/* Adds the column of that name, which is `bytes` long; false: there is none. */
-bool print_columns_add(column_set *set, const char *name, size_t bytes);
-/* The names, one after the other; NULL behind the last one.  The meaning is a part of a sentence.
- */
-const char *print_column_name(unsigned i);
-struct human print_column_heading(unsigned i); /* "CPU/op us" */
-const char *print_column_meaning(unsigned i);
-
-/* Prints the groups, of each row those of the `wanted` columns that have room and content, with the
- * warnings; names the listeners without operations, which only m knows. */
-void print_result(struct output *out, const struct result *r, const struct measures *m,
-		  column_set wanted);
+/* Prints the groups with the warnings, and names the listeners without operations, which only m
+ * knows.  The columns are those that answer the question, within 100 characters; wide: all that
+ * have room and content. */
+void print_result(struct output *out, const struct result *r, const struct measures *m, bool wide);
 /* The sentences at the end of a run; nothing, if nothing is judged. */
 void print_answer(struct output *out, const struct result *r);
 /* The gates, which decide the exit status. */

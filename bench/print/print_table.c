@@ -1,7 +1,6 @@
 /* See print.h. */
 #include "print.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,78 +24,26 @@ enum {
 	COLUMN_VERDICT,
 	COLUMN_COUNT
 };
-static_assert(COLUMN_COUNT <= 64, "a bit of a column set each");
 
 enum { NARROW = 100 }; /* columns, unless --wide */
 
-static const struct text_column {
-	const char *name, *meaning;
-	struct column column;
-} text_columns[COLUMN_COUNT] = {
-	[COLUMN_LISTENER] = { "listener", "the row's name", { .title = "listener", .left = true } },
-	[COLUMN_ENGINE] = { "engine",
-			    "its engine, with the features that the configuration asks for",
-			    { .title = "engine", .left = true, .rank = 1 } },
-	[COLUMN_AGAINST] = { "vs",
-			     "the estimated change of the cost against the first row of the group, "
-			     "by the ratios in the same rounds",
-			     { .title = "vs 1st", .optional = true, .apart = true } },
-	[COLUMN_VERDICT] = { "verdict",
-			     "the interval of the change, and what it decides",
-			     { .title = "verdict", .optional = true, .left = true } },
-};
-
-static const struct figure_info *figure_of(unsigned column)
-{
-	return column >= COLUMN_FIGURES && column < COLUMN_AGAINST
-		       ? &figures[column - COLUMN_FIGURES]
-		       : NULL;
-}
-
 static struct column column_at(unsigned i)
 {
-	const struct figure_info *f = figure_of(i);
+	static const struct column texts[COLUMN_COUNT] = {
+		[COLUMN_LISTENER] = { .title = "listener", .left = true },
+		[COLUMN_ENGINE] = { .title = "engine", .left = true, .rank = 1 },
+		[COLUMN_AGAINST] = { .title = "vs 1st", .optional = true, .apart = true },
+		[COLUMN_VERDICT] = { .title = "verdict", .optional = true, .left = true },
+	};
+	const struct figure_info *f = &figures[i - COLUMN_FIGURES];
 
-	return f ? (struct column){ .title = f->title,
-				    .unit = f->unit,
-				    .optional = true,
-				    .apart = f->apart,
-				    .rank = f->rank }
-		 : text_columns[i].column;
-}
-
-const char *print_column_name(unsigned i)
-{
-	if (i >= COLUMN_COUNT)
-		return NULL;
-	return figure_of(i) ? figure_of(i)->name : text_columns[i].name;
-}
-
-struct human print_column_heading(unsigned i)
-{
-	struct column c = column_at(i);
-	struct human text;
-
-	snprintf(text.text, sizeof(text.text), "%s%s%s", c.title,
-		 c.unit && *c.unit != '/' ? " " : "", c.unit ? c.unit : "");
-	return text;
-}
-
-const char *print_column_meaning(unsigned i)
-{
-	return figure_of(i) ? figure_of(i)->meaning : text_columns[i].meaning;
-}
-
-bool print_columns_add(column_set *set, const char *name, size_t bytes)
-{
-	const char *column;
-
-	for (unsigned i = 0; (column = print_column_name(i)); i++)
-		if (strlen(column) == bytes && !strncmp(column, name, bytes)) {
-			*set |= UINT64_C(1) << i;
-			return true;
-		}
-	return false;
+	if (i < COLUMN_FIGURES || i >= COLUMN_AGAINST)
+		return texts[i];
+	return (struct column){ .title = f->title,
+				.unit = f->unit,
+				.optional = true,
+				.apart = f->apart,
+				.rank = f->rank };
 }
 
 /* ---- Cells ---- */
@@ -161,11 +108,12 @@ static void add_group_heading(struct table *t, const struct result_group *g)
 	free(tls);
 }
 
-/* The columns that answer the question, and others in place of those that have no content. */
-static column_set answers(const struct result *r, const char *service)
+/* Shows the columns that answer the question, and others in place of those that have no content. */
+static void omit_others(struct table *t, const struct result *r, const char *service)
 {
-	bool shown[COLUMN_COUNT] = { [COLUMN_AGAINST] = true, [COLUMN_VERDICT] = true };
-	column_set set = 0;
+	bool shown[COLUMN_COUNT] = {
+		[COLUMN_LISTENER] = true, [COLUMN_AGAINST] = true, [COLUMN_VERDICT] = true
+	};
 
 	for (unsigned i = 0; i < FIGURE_COUNT; i++)
 		shown[COLUMN_FIGURES + i] = figures[i].answer;
@@ -186,20 +134,12 @@ static column_set answers(const struct result *r, const char *service)
 		shown[COLUMN_FIGURES + at.group->rate] = true;
 	}
 	for (unsigned i = 0; i < COLUMN_COUNT; i++)
-		set |= (column_set)shown[i] << i;
-	return set;
-}
-
-static void take_columns(struct table *t, column_set set)
-{
-	set |= UINT64_C(1) << COLUMN_LISTENER;
-	for (unsigned i = 0; i < COLUMN_COUNT; i++)
-		if (!(set >> i & 1))
+		if (!shown[i])
 			table_omit(t, i);
 }
 
 static void render_service(struct output *out, const struct result *r, const char *service,
-			   column_set wanted)
+			   bool wide)
 {
 	struct column columns[COLUMN_COUNT];
 	struct table *t;
@@ -207,7 +147,8 @@ static void render_service(struct output *out, const struct result *r, const cha
 	for (unsigned i = 0; i < COLUMN_COUNT; i++)
 		columns[i] = column_at(i);
 	t = table_new(columns, COLUMN_COUNT);
-	take_columns(t, wanted == COLUMNS_ANSWER ? answers(r, service) : wanted);
+	if (!wide)
+		omit_others(t, r, service);
 	for (unsigned i = 0; i < r->group_count; i++) {
 		const struct result_group *g = &r->groups[i];
 
@@ -338,12 +279,11 @@ void print_answer(struct output *out, const struct result *r)
 			r->comparisons, plural(r->comparisons), r->by_chance);
 }
 
-void print_result(struct output *out, const struct result *r, const struct measures *m,
-		  column_set wanted)
+void print_result(struct output *out, const struct result *r, const struct measures *m, bool wide)
 {
 	unsigned width = out->width;
 
-	if (wanted == COLUMNS_ANSWER && (width == 0 || width > NARROW))
+	if (!wide && (width == 0 || width > NARROW))
 		out->width = NARROW;
 	render_warnings(out, r, true);
 	for (unsigned i = 0; i < r->group_count; i++) {
@@ -353,7 +293,7 @@ void print_result(struct output *out, const struct result *r, const struct measu
 			first++;
 		if (first != i)
 			continue;
-		render_service(out, r, r->groups[i].service, wanted);
+		render_service(out, r, r->groups[i].service, wide);
 		putc('\n', out->file);
 	}
 	print_hosts(out, r);

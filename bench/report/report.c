@@ -428,9 +428,9 @@ void report_html(FILE *to, const struct result *r, const struct measures *m)
 		put_then(&out, r);
 	put_curves(to, r);
 	fputs("<section><h2>Figures</h2>\n", to);
-	print_result(&out, r, m, COLUMNS_ANSWER);
+	print_result(&out, r, m, false);
 	fputs("<details><summary>All figures</summary>\n", to);
-	print_result(&out, r, m, COLUMNS_ALL);
+	print_result(&out, r, m, true);
 	fputs("</details>\n", to);
 	fputs("</section>\n", to);
 	put_conditions(&out, m);

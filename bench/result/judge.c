@@ -75,23 +75,10 @@ enum figure judge_cost_figure(struct measure *const *rows, unsigned count)
  * are judged where no row has all. */
 static void choose_figures(struct result_group *g)
 {
-	static const struct {
-		enum figure cost, host, calls, switches, instructions, user_instructions, cycles,
-			rate;
-	} divided[] = {
-		{ FIGURE_CPU_PER_REQUEST, FIGURE_HOST_PER_REQUEST, FIGURE_SYSCALLS_PER_REQUEST,
-		  FIGURE_SWITCHES_PER_REQUEST, FIGURE_INSTRUCTIONS_PER_REQUEST,
-		  FIGURE_USER_INSTRUCTIONS_PER_REQUEST, FIGURE_CYCLES_PER_REQUEST,
-		  FIGURE_REQUEST_RATE },
-		{ FIGURE_CPU_PER_BYTE, FIGURE_HOST_PER_BYTE, FIGURE_SYSCALLS_PER_BYTE,
-		  FIGURE_SWITCHES_PER_BYTE, FIGURE_INSTRUCTIONS_PER_BYTE,
-		  FIGURE_USER_INSTRUCTIONS_PER_BYTE, FIGURE_CYCLES_PER_BYTE, FIGURE_BANDWIDTH },
-		{ FIGURE_CPU_PER_OP, FIGURE_HOST_PER_OP, FIGURE_SYSCALLS_PER_OP,
-		  FIGURE_SWITCHES_PER_OP, FIGURE_INSTRUCTIONS_PER_OP,
-		  FIGURE_USER_INSTRUCTIONS_PER_OP, FIGURE_CYCLES_PER_OP, FIGURE_RATE },
-	};
+	/* In the order of TIME_PER() and COUNT_PER(), see figure_list.h. */
+	static const enum figure rates[] = { FIGURE_REQUEST_RATE, FIGURE_RATE, FIGURE_BANDWIDTH };
 	struct measure **rows = must(calloc(g->count, sizeof(*rows)));
-	unsigned by = 0;
+	unsigned by;
 	bool counts, all = false, user_alone = false;
 
 	for (unsigned i = 0; i < g->count; i++) {
@@ -101,19 +88,19 @@ static void choose_figures(struct result_group *g)
 	}
 	g->figures[JUDGED_COST] = judge_cost_figure(rows, g->count);
 	free(rows);
-	while (divided[by].cost != g->figures[JUDGED_COST])
-		by++;
-	counts = divided[by].cost != FIGURE_CPU_PER_OP || !g->rows[0].row->batch;
-	g->figures[JUDGED_CALLS] = counts ? divided[by].calls : FIGURE_COUNT;
-	g->figures[JUDGED_SWITCHES] = counts ? divided[by].switches : FIGURE_COUNT;
-	g->figures[JUDGED_INSTRUCTIONS] =
-		user_alone && !all ? divided[by].user_instructions : divided[by].instructions;
-	g->figures[JUDGED_CYCLES] = divided[by].cycles;
+	by = g->figures[JUDGED_COST] - FIGURE_CPU_PER_REQUEST;
+	counts = g->figures[JUDGED_COST] != FIGURE_CPU_PER_OP || !g->rows[0].row->batch;
+	g->figures[JUDGED_CALLS] = counts ? FIGURE_SYSCALLS_PER_REQUEST + by : FIGURE_COUNT;
+	g->figures[JUDGED_SWITCHES] = counts ? FIGURE_SWITCHES_PER_REQUEST + by : FIGURE_COUNT;
+	g->figures[JUDGED_INSTRUCTIONS] = (user_alone && !all ? FIGURE_USER_INSTRUCTIONS_PER_REQUEST
+							      : FIGURE_INSTRUCTIONS_PER_REQUEST) +
+					  by;
+	g->figures[JUDGED_CYCLES] = FIGURE_CYCLES_PER_REQUEST + by;
 	g->figures[JUDGED_RATE] = FIGURE_REQUEST_RATE;
 	g->figures[JUDGED_TRIP50] = FIGURE_TRIP50;
 	g->figures[JUDGED_TRIP99] = FIGURE_TRIP99;
-	g->host = divided[by].host;
-	g->rate = divided[by].rate;
+	g->host = FIGURE_HOST_PER_REQUEST + by;
+	g->rate = rates[by];
 }
 
 /* Counts that are so few that no one could feel them are not judged: a server that polls makes one

@@ -22,7 +22,6 @@ static const struct {
 	{ "p50", { .figure = FIGURE_P50, .judged = JUDGED_COUNT, .samples = 20 } },
 	{ "p99", { .figure = FIGURE_P99, .judged = JUDGED_COUNT, .samples = 1000 } },
 	{ "p99.9", { .figure = FIGURE_P99_9, .judged = JUDGED_COUNT, .samples = 10000 } },
-	{ "p99.99", { .figure = FIGURE_P99_99, .judged = JUDGED_COUNT, .samples = 100000 } },
 	{ "trip50", { .figure = FIGURE_TRIP50, .judged = JUDGED_COUNT } },
 	{ "trip99", { .figure = FIGURE_TRIP99, .judged = JUDGED_COUNT } },
 };
@@ -55,7 +54,7 @@ static bool find_figure(const char *name, struct limit *l, char error[LIMIT_ERRO
 		}
 		text_append(error, LIMIT_ERROR_BYTES, " %s,", aliases[i].name);
 	}
-	text_append(error, LIMIT_ERROR_BYTES, " and those that --columns help explains");
+	text_append(error, LIMIT_ERROR_BYTES, " and those of nbbench(1), COLUMNS");
 	for (l->figure = 0; l->figure < FIGURE_COUNT; l->figure++)
 		if (!strcmp(name, figures[l->figure].name))
 			return true;

@@ -59,7 +59,7 @@ static void show(struct ctl *ctl, const struct compare *c, const struct result *
 		json_decref(document);
 		beside.file = stderr;
 	} else {
-		print_result(&ctl->out, r, m, ctl->values[VALUE_WIDE] ? COLUMNS_ALL : c->columns);
+		print_result(&ctl->out, r, m, ctl->values[VALUE_WIDE]);
 		show_rounds(&ctl->out, &c->rounds, r->within);
 		print_answer(&ctl->out, r);
 		reasons_render(&ctl->out, m->unavailable);
@@ -202,31 +202,6 @@ static int load_option(const char *path, struct measures *m)
 	return rc;
 }
 
-static int explain_columns(struct ctl *ctl)
-{
-	static const struct column columns[] = {
-		{ .title = "name", .left = true },
-		{ .title = "column", .left = true },
-		{ .title = "meaning", .left = true },
-	};
-	struct table *t = table_new(columns, ARRAY_SIZE(columns));
-
-	for (unsigned i = 0; print_column_name(i); i++) {
-		table_cell(t, STYLE_BOLD, "%s", print_column_name(i));
-		table_text(t, print_column_heading(i).text);
-		table_text(t, print_column_meaning(i));
-	}
-	table_finish(t, &ctl->out, 0);
-	return CTL_DONE;
-}
-
-static bool asks_for_columns(const struct ctl *ctl)
-{
-	const char *columns = ctl->values[VALUE_COLUMNS];
-
-	return columns && !strcmp(columns, "help");
-}
-
 /* Standard output gets the page in place of the table: show(). */
 static int open_output(struct rows_file *ret, const char *path)
 {
@@ -239,8 +214,6 @@ static int run_with(struct ctl *ctl, bool loaded)
 	struct compare c = { .loaded = loaded };
 	int rc;
 
-	if (asks_for_columns(ctl))
-		return explain_columns(ctl);
 	rc = compare_options(ctl, &c);
 	if (rc == CTL_DONE)
 		rc = load_option(ctl->values[VALUE_AGAINST], &c.before);
@@ -264,7 +237,7 @@ static int run_with(struct ctl *ctl, bool loaded)
 
 static int run_compare(struct ctl *ctl)
 {
-	if (!ctl->rest && !asks_for_columns(ctl))
+	if (!ctl->rest)
 		return ctl_usage(ctl,
 				 "compare runs a command, behind `--`; without one `nbctl stats "
 				 "--watch` shows what listeners do, and `nbbench show FILE` "
@@ -339,7 +312,7 @@ static int run_run(struct ctl *ctl)
 
 static int run_show(struct ctl *ctl)
 {
-	if (ctl->word_count == 0 && !asks_for_columns(ctl))
+	if (ctl->word_count == 0)
 		return ctl_usage(ctl, "expected: nbbench show FILE...");
 	return run_with(ctl, true);
 }

@@ -29,9 +29,8 @@ struct compare {
 	struct rows_file save, html, svg; /* of the options */
 	struct serve *serve;              /* NULL: a daemon runs already */
 	bool loaded;                      /* saved rows are shown: nothing is measured */
-	column_set columns;
-	struct measures before;   /* rows of --against, merged */
-	struct limit *limit_list; /* of --fail-if */
+	struct measures before;           /* rows of --against, merged */
+	struct limit *limit_list;         /* of --fail-if */
 	unsigned limit_count;
 	struct points points;
 	struct host_list hosts; /* of the generator; none: it runs here */

@@ -13,7 +13,6 @@ OPTION(WITHIN, WORDS | RUN | COMPARE | SHOW, "within", OPTION_VALUE, "PERCENT", 
 OPTION(HTML, WORDS | RUN | COMPARE | SHOW, "html", OPTION_VALUE, "FILE", "write a page with pictures")
 OPTION(SVG, SHOW, "svg", OPTION_VALUE, "FILE", "write the picture of the costs alone")
 OPTION(WIDE, WORDS | RUN | COMPARE | SHOW, "wide", OPTION_FLAG, NULL, "show all columns, not only the most important ones")
-OPTION(COLUMNS, WORDS | RUN | COMPARE | SHOW, "columns", OPTION_VALUE, "NAME,...", "show these, by their names in JSON")
 OPTION(ON, RUN | COMPARE, "on", OPTION_VALUE, "HOST,...", "run COMMAND on these hosts at once, over ssh")
 OPTION(QUIET, WORDS | RUN | COMPARE, "quiet", OPTION_FLAG, NULL, "hide COMMAND's output unless it fails")
 OPTION(BUILD, WORDS | RUN, "build", OPTION_MANY, "NAME=PATH", "measure with two builds of nbserved or more, and judge the later ones by the first")

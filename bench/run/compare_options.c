@@ -44,38 +44,6 @@ static int check_time(struct ctl *ctl, struct compare *c)
 	return CTL_DONE;
 }
 
-static int unknown_column(struct ctl *ctl, const char *name, size_t bytes)
-{
-	char *all = NULL;
-	FILE *to = text_open(&all);
-
-	for (unsigned i = 0; print_column_name(i); i++)
-		fprintf(to, "%s%s", i ? ", " : "", print_column_name(i));
-	fclose(to);
-	ctl_usage(ctl, "--columns: there is no '%.*s'; there are %s (--columns help explains them)",
-		  (int)bytes, name, all);
-	free(all);
-	return CTL_USAGE;
-}
-
-static int check_columns(struct ctl *ctl, struct compare *c)
-{
-	const char *name = ctl->values[VALUE_COLUMNS];
-
-	if (name && ctl->values[VALUE_WIDE])
-		return ctl_usage(ctl, "--wide shows all columns: leave out --columns");
-	if (name && ctl->out.json)
-		return ctl_usage(ctl, "--columns is about the table: --json has all figures");
-	while (name) {
-		size_t bytes = strcspn(name, ",");
-
-		if (!print_columns_add(&c->columns, name, bytes))
-			return unknown_column(ctl, name, bytes);
-		name = name[bytes] ? name + bytes + 1 : NULL;
-	}
-	return CTL_DONE;
-}
-
 static int check_seed(struct ctl *ctl, struct compare *c)
 {
 	const char *text = ctl->values[VALUE_SEED];
@@ -225,8 +193,7 @@ int compare_options(struct ctl *ctl, struct compare *c)
 	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
 		return ctl_usage(ctl, "--force is about --against");
 	if (check_limits(ctl, c) || check_served(ctl, c) || check_seed(ctl, c) ||
-	    check_columns(ctl, c) || check_within(ctl, c) || check_timeout(ctl, c) ||
-	    check_time(ctl, c))
+	    check_within(ctl, c) || check_timeout(ctl, c) || check_time(ctl, c))
 		return CTL_USAGE;
 	return check_repeat(ctl, c);
 }

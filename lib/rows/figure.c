@@ -145,8 +145,6 @@ static double net_joules(const struct measure *row)
 #define PER_REQUEST(part) ratio((double)(part), row->generator.result.requests)
 #define PER_OP(part)      RATIO(part, row->listener_count)
 #define MACHINE(part_ns)  machine_share(row, (double)(part_ns))
-/* Rows of earlier releases have no context switches; a listener that served had some. */
-#define OF_SWITCHES(value) (row->switches ? (value) : NAN)
 /* A value that is known only with enough clock ticks. */
 #define OF_TICKS(value) (has_fine_parts(row) ? (value) : NAN)
 

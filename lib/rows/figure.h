@@ -1,5 +1,5 @@
-/* The figures of a row: one table from which the terminal's table, JSON, the page, `top` and
- * the manual take names, units and values; its entries are in figure_list.h. */
+/* The figures of a row: one table from which the terminal's table, JSON, the page and `top` take
+ * names, units and values; its entries are in figure_list.h.  nbbench(1) says what each means. */
 #pragma once
 #include <stdbool.h>
 
@@ -20,10 +20,9 @@ enum figure {
 enum figure_form { FORM_NUMBER, FORM_PERCENT, FORM_RATIO };
 
 struct figure_info {
-	const char *name;         /* in JSON and --columns, with the unit of the value */
-	const char *title, *unit; /* the two lines of a column's heading */
-	const char *words;        /* its name in a sentence and in the page */
-	const char *meaning;      /* a sentence for the manual */
+	const char *name;                           /* in JSON, with the unit of the value */
+	const char *title, *unit;                   /* the two lines of a column's heading */
+	const char *words;                          /* its name in a sentence and in the page */
 	double (*value)(const struct measure *row); /* NaN: unknown */
 	double scale;                               /* from the value to the column's unit */
 	enum figure_form form;

@@ -89,12 +89,6 @@ def test_too_few_rounds_decide_nothing(tmp_path):
     assert done.returncode == INCOMPARABLE and "1 not comparable" in " ".join(done.stdout.split())
 
 
-def test_columns_that_are_named_are_shown(tmp_path):
-    done = run(tmp_path, "run", "echo,engine=epoll", "--columns", "cpu_share,syscalls_per_operation", "--repeat", 1,
-               "--", *redis())
-    assert ["listener", "calls", "CPU"] in [line.split() for line in done.stdout.splitlines()], done.stdout
-
-
 def test_a_seed_gives_the_same_order(tmp_path):
     def order(seed):
         rows = tmp_path / f"rows{seed}"
@@ -115,8 +109,6 @@ def test_a_seed_gives_the_same_order(tmp_path):
     (["--build", "a=/nonexistent/nbserved", "--build", f"b={NBSERVED}"], "/nonexistent/nbserved: No such file"),
     (["--build", f"a={NBSERVED}", "--build", f"a={NBSERVED}"], "two of the name 'a'"),
     (["--seed", "x"], "--seed: expected a number"),
-    (["--columns", "p50_ns,nope"], "there is no 'nope'; there are listener, engine, requests_per_s, "),
-    (["--columns", "p50_ns", "--json"], "--columns is about the table"),
 ])  # fmt: skip
 def test_wrong_usage_is_refused(tmp_path, arguments, why):
     done = run(tmp_path, "run", "echo,engine=epoll", *arguments, "--repeat", 1, "--", *redis())

@@ -77,7 +77,7 @@ def test_a_visit_has_its_joules_less_those_of_idle(daemon, tree, tmp_path, far):
     assert spent["uj"]["package-0"] > EXTRA_UJ and idle["uj"]["package-0"] > 0
     assert row["values"]["joules_per_request"]["median"] == pytest.approx(net_uj / 1e6 / REQUESTS)
     show = [NBBENCH, "show", saved]
-    assert f"{net_uj / 1e3 / REQUESTS:.2f}" in subprocess.check_output([*show, "--columns", "joules_per_request"], text=True)
+    assert f"{net_uj / 1e3 / REQUESTS:.2f}" in subprocess.check_output([*show, "--wide"], text=True)
     page = subprocess.check_output([*show, "--html", "-"], text=True)
     assert "J/1000<br/>req" in page and "package-0" in page
 

@@ -57,8 +57,8 @@ static inline char *rendered(const struct measures *m)
 {
 	struct result *r = judged(m);
 	struct output out = { .width = 200 };
-	char *text = WRITTEN(to, out.file = to; print_result(&out, r, m, COLUMNS_ALL);
-			     print_answer(&out, r));
+	char *text =
+		WRITTEN(to, out.file = to; print_result(&out, r, m, true); print_answer(&out, r));
 
 	result_free(r);
 	return text;

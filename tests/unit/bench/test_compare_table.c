@@ -262,7 +262,7 @@ TEST(a_host_that_contradicts_the_threads_is_said)
 		assert_int_equal(warned(r, "host_otherwise") != NULL, cases[i].is_otherwise);
 		assert_int_equal(warned(r, "host_with_generator") != NULL, cases[i].has_generator);
 		out.file = open_memstream(&text, &bytes);
-		print_result(&out, r, &m, COLUMNS_ANSWER);
+		print_result(&out, r, &m, false);
 		fclose(out.file);
 		assert_int_equal(strstr(kept(text), " host") != NULL, cases[i].is_shown);
 	}

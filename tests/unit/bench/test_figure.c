@@ -51,12 +51,10 @@ TEST(parts_of_cpu_time_are_unknown_below_a_second)
 		row->cpu_ns = 100 * NS_PER_MS;
 		row->cpu_user_ns = i % 2 ? 0 : 20 * NS_PER_MS;
 		row->cpu_system_ns = row->cpu_ns - row->cpu_user_ns;
-		assert_true(isnan(figure_value(row, FIGURE_USER_PER_OP)));
-		assert_true(isnan(figure_value(row, FIGURE_SYSTEM_PER_OP)));
+		assert_true(isnan(figure_value(row, FIGURE_USER_SHARE)));
 	}
 	measures_merge(&m);
-	assert_float_equal(measure_median(m.rows[0], FIGURE_USER_PER_OP), 10000, 1);
-	assert_float_equal(measure_median(m.rows[0], FIGURE_SYSTEM_PER_OP), 90000, 1);
+	assert_float_equal(measure_median(m.rows[0], FIGURE_USER_SHARE), 0.1, 1e-6);
 }
 
 static json_t *document(unsigned open)
