@@ -99,7 +99,7 @@ struct daemon {
 	struct server server;
 	struct control control;
 	struct run_mode *run; /* NULL: without --run */
-	unsigned terminated;  /* signals to end that have been received */
+	unsigned terminated;  /* SIGTERM and SIGINT received so far */
 };
 
 static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *context)

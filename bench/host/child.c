@@ -348,8 +348,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		if (ended)
 			break;
 		pass_signal(pid, &ends, child);
-		if (!fds[3].revents) /* input for the watcher comes often: no reason to read /proc
-				      */
+		if (!fds[3].revents) /* the watcher's input may come too often for /proc */
 			look_at(pid, look);
 		answer = watcher->look(watcher->context, &look->use);
 		if (answer == WATCH_IDLE)

@@ -213,7 +213,8 @@ static enum doubt doubt_on_visit(const struct result_group *g, const struct resu
 		       : DOUBT_NONE;
 }
 
-/* What a request takes in the server is a part of its round trip. */
+/* Is p50 in the server above the generator's round trip, of which it is a part?  Then one of the
+ * two is wrong. */
 static bool takes_longer_inside(const struct result_row *row)
 {
 	const struct value *inside = &row->values[FIGURE_P50], *trip = &row->values[FIGURE_TRIP50];

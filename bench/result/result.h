@@ -80,13 +80,13 @@ struct result_row {
 	struct verdict verdicts[JUDGED_COUNT]; /* against the group's first row, which has none */
 	double change; /* of the cost, where nothing is judged, too; NaN: unknown */
 	enum doubt doubt;
-	unsigned doubted,
-		failed; /* visits that are not judged; of them, or beside them, failed ones */
+	unsigned doubted;              /* visits that are not judged */
+	unsigned failed;               /* visits in which COMMAND failed */
 	const struct result_row *user; /* of the same engine with `tls = user`; NULL: none */
 	struct verdict against_user;
 	bool generator_limit, link_limit; /* the rate is theirs, not the server's */
 	struct then *then;                /* NULL: not asked for, or no saved row */
-	enum gate gate;                   /* of a pair; else passed */
+	enum gate gate;                   /* of --pair and --build; of other rows: passed */
 };
 
 struct result_group {

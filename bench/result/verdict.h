@@ -14,9 +14,9 @@
  * comparisons each gets an equal share of it (Bonferroni), so all intervals of a group "hold
  * together": with this chance at most, one of them misses the true value. */
 #define VERDICT_ALPHA 0.05
-/* The part of it that an interval by rounds uses.  The rest pays for deciding after each look at
- * the intervals whether to stop (see rounds_enough()): an interval that is narrow by chance, upon
- * which rounds end, is wrong more often than others. */
+/* The part of VERDICT_ALPHA that intervals of rounds use.  The rest allows for the stopping rule:
+ * rounds end when the intervals are narrow (rounds_enough()), and one that is narrow by chance is
+ * wrong more often than others. */
 #define VERDICT_ALPHA_ROUNDS 0.04
 
 enum verdict_is {

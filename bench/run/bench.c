@@ -71,7 +71,8 @@ struct bench {
 	"netperf -H {host} -p {port} -t TCP_RR -l -20000 -j -- -k "                                \
 	"THROUGHPUT,THROUGHPUT_UNITS,LOCAL_SEND_CALLS,P50_LATENCY,P90_LATENCY,P99_LATENCY"
 
-/* One file for all, which the first one makes; a host without io_uring has the other two. */
+/* All three serve one file, which the first listener makes.  Optional: a host without io_uring
+ * measures the other two. */
 #define DISK(store) "nbd,store=" store ",export={file},optional=yes,name=nbd-" store
 
 static const struct bench benches[] = {
@@ -476,7 +477,8 @@ static int run_words(struct ctl *ctl)
 
 /* ---- nbbench list ---- */
 
-/* "redis-benchmark, valkey-benchmark"; those that are installed, or the others. */
+/* Prints names as in "redis-benchmark, valkey-benchmark": of the generators that are installed, or
+ * of those that are not. */
 static void print_generators(FILE *to, const struct bench *b, bool installed)
 {
 	const char *before = "";

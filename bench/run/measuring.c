@@ -128,9 +128,10 @@ static void set_shared_cpus(const struct visit *v, struct measure *row, const cp
 
 /* ---- Visits in which COMMAND failed ---- */
 
-enum { FAILING_MAX = 3 }; /* one after the other, of one listener */
+enum { FAILING_MAX = 3 }; /* visits of a listener in a row that may fail */
 
-/* Of a point of the sweep, by the label of its rows, and a row; owned by the caller. */
+/* The key under which failed visits are counted: a point of the sweep (its label) and a row.  The
+ * caller frees it. */
 static char *failed_key(const char *label, const char *row)
 {
 	return text_new("%s\t%s", label, row);

@@ -19,7 +19,7 @@ struct serve {
 	} builds[SERVE_BUILDS_MAX];
 	unsigned build_count;
 	const struct sweeps *sweeps; /* whose values the specs take; NULL: none */
-	unsigned combination;        /* of them */
+	unsigned combination;        /* which of them */
 	pid_t pid;                   /* of the daemon that serves; 0: none */
 	bool there;                  /* it serves on the other host, with -H */
 };

@@ -227,7 +227,8 @@ static bool is_visited(const json_t *listener)
 	return is_serving(listener) && !strcmp(field_text(listener, "transport"), "tcp");
 }
 
-/* Selects all listeners that serve; an error if one command cannot be for all of them. */
+/* Selects all listeners that serve.  An error if their services differ: one command cannot load
+ * them. */
 static int targets_all(struct targets *t, const struct way *ways)
 {
 	json_t *listener;

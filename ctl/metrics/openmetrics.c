@@ -54,7 +54,7 @@ static const struct scope scopes[] = {
 struct metric {
 	const struct scope *scope;
 	const struct statistic *row;
-	const char *optional; /* the object without which an owner has no such metric; NULL: none */
+	const char *optional; /* an owner without this object has no such metric; NULL: all have */
 	const char *map;      /* path applies to each object of this map; NULL: to the owner */
 	char path[96];
 };

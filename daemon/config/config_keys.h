@@ -42,7 +42,7 @@ struct config_type {
 	/* Describes the valid values other than words, `a number from 1 to 64`. */
 	void (*expect)(const struct config_key *key, char text[static CONFIG_TEXT_MAX]);
 	const char *expects; /* the same for all keys; both NULL: only words are valid */
-	/* Writes why value was refused, as config_key_hint() does, or nothing; may be NULL. */
+	/* Writes why value was refused, or nothing: the nearest word is suggested.  May be NULL. */
 	void (*hint)(const char *value, char text[static CONFIG_TEXT_MAX]);
 	/* The valid words by index, each with the field's value; NULL after the last. */
 	const char *(*word)(const struct config_key *key, unsigned index, uint64_t *ret_value);

@@ -116,7 +116,8 @@ static void conn_take_place(struct conn *c)
 	c->wait.place_in = c->bytes_in;
 }
 
-/* Sets the place of the first connection that waits for the pool alone, not for its peer, too. */
+/* Sets pressure.first: the place of the first connection that waits for chunks alone, and not for
+ * its peer as well. */
 static void worker_set_first(struct worker *w)
 {
 	const struct conn *service = w->pressure.queues[WAIT_SERVICE].first;

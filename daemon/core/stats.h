@@ -22,8 +22,8 @@ struct stats {
 			    STATISTICS_ROWS)
 #undef KEPT
 #undef SPAN
-	_Atomic uint64_t batch_delay_ns; /* the batch delay in force (see batch.h); summed up over
-					    workers as the maximum */
+	_Atomic uint64_t batch_delay_ns; /* the batch delay in force (see batch.h); of a listener
+					    the largest of its workers' */
 	struct operation_stats operations[SERVICE_OPERATIONS_MAX];
 };
 

@@ -98,7 +98,7 @@ struct io {
 	uint64_t progress; /* bytes transferred so far */
 	int result;
 	unsigned calls;   /* system calls made for it so far */
-	unsigned retries; /* after EAGAIN and EINTR, since it last made progress */
+	unsigned retries; /* attempts that ended with EAGAIN or EINTR since a byte was moved */
 };
 
 /* Features of a store that a mount uses: X(name), as in GetStats. */

@@ -29,7 +29,7 @@ enum {
 	WORKER_TURN_MAX = 256, /* events one turn handles */
 	/* Bytes that one turn moves, divided among its connections. */
 	WORKER_TURN_BYTES = 1024 * 1024,
-	/* Bytes of that for one connection, even if there are many. */
+	/* Least bytes of a turn for one connection, however many there are. */
 	WORKER_SHARE_MIN = 16 * 1024,
 	WORKER_QUEUED_MAX = 4096, /* connections a drain accepts before it stops listening */
 	WORKER_BACKLOG = 4096,    /* length of the kernel's queue, for listen(2) */

@@ -43,7 +43,7 @@ static int worker_init(struct worker *w, struct reason *reason)
 				"that this process may use",
 				strerror(rc));
 	}
-	/* Before the first thread that inherits them. */
+	/* Before any thread is started: only later ones inherit the counters. */
 	rc = counters_open(&w->counters, reason);
 	if (rc < 0)
 		return rc;

@@ -62,7 +62,7 @@ pid_t ring_kernel_tid(void)
 	for (unsigned i = 0; i < ATTEMPTS && !number; i++) {
 		number = ring_maker();
 		if (number && number != ring_maker())
-			number = 0; /* one of the two was the number of the ring's own thread */
+			number = 0; /* one of the reads had the id of the ring's own thread */
 	}
 	sched_setaffinity(0, sizeof(before), &before);
 	return number;

@@ -42,7 +42,8 @@ static int memory_open(struct export *e, struct reason *reason)
 	if (memory == MAP_FAILED)
 		return reason_set(reason, -ENOMEM, "cannot map %llu bytes; lower `size`",
 				  (unsigned long long)e->options->size);
-	madvise(memory, size, MADV_NOHUGEPAGE); /* the same on all hosts */
+	/* The host's setting of transparent huge pages must not change a result. */
+	madvise(memory, size, MADV_NOHUGEPAGE);
 	e->memory = memory;
 	e->size = size;
 	e->align = 1;

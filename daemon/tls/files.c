@@ -37,7 +37,8 @@ void tls_file_wipe(struct tls_file *f)
 	f->text = NULL;
 }
 
-/* The service's account is trusted as well where root checks its configuration. */
+/* Files may belong to root or to the daemon's user.  Where root checks the configuration, that user
+ * is the account nbserved. */
 static bool is_trusted(uid_t owner)
 {
 	struct passwd service, *found = NULL;

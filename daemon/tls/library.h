@@ -39,7 +39,8 @@ struct tls_context;
 struct tls_session;
 
 struct tls_library {
-	const char *absent; /* why this build lacks it; then nothing else is set.  NULL: it has */
+	const char *absent; /* why this build has no such library, and nothing else is set; NULL: it
+			       has one */
 	const char *(*name)(void);
 	/* end_ns: see tls_stage_new().  alpn: the only protocol that clients may choose by ALPN, a
 	 * constant; NULL: ALPN is ignored.  *ret_certificate is all 0 before.  NULL with a reason

@@ -5,7 +5,8 @@
 
 enum { HOST_CPUS_MAX = 16 * CPU_SETSIZE /* twice as many as Linux can be built for */ };
 
-/* The kernel refuses room for fewer CPUs than the machine may have. */
+/* sched_getaffinity() fails with EINVAL when the set is smaller than the kernel's own CPU mask, so
+ * it gets the largest one. */
 int cpus_of(pid_t thread, cpu_set_t *ret_cpus)
 {
 	cpu_set_t all[HOST_CPUS_MAX / CPU_SETSIZE];

@@ -64,7 +64,7 @@ const char *runtime_folder(const char *other)
 	return folder && *folder ? folder : other;
 }
 
-/* Does unix(7) take the path of a socket? */
+/* Does a path of that length fit into sockaddr_un? */
 static bool is_short(size_t length)
 {
 	return length < sizeof(((struct sockaddr_un *)NULL)->sun_path);
@@ -103,7 +103,8 @@ int runtime_choose_socket(char **argv, char *path, size_t bytes,
 	}
 	guard_start(argv, NULL);
 	if (take_own(path, bytes, directory)) {
-		if (*directory) /* else the next start replaces a socket that is left there */
+		/* A folder that was there stays: the next start replaces a socket in it. */
+		if (*directory)
 			guard_remove(directory);
 		return 0;
 	}

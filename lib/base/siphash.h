@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/random.h>
 
-/* The secret of a table. */
+/* The key of a hash table, random so that clients cannot predict buckets. */
 struct siphash_key {
 	uint64_t words[2];
 };

@@ -79,7 +79,8 @@ struct ctl {
 	char **lists[COMMAND_OPTIONS_MAX]; /* of OPTION_MANY all values, NULL-terminated; or NULL */
 	char **words;
 	unsigned word_count;
-	char **specs; /* of the daemons that the command starts, NULL-terminated; NULL: one runs */
+	char **specs; /* `run`: what its daemons serve, NULL-terminated; NULL: a running daemon is
+			 asked */
 	char **argv;  /* all that this process was started with, NULL-terminated */
 	char **rest;  /* the arguments after `--`, NULL-terminated; NULL without `--` */
 };

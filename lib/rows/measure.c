@@ -333,8 +333,8 @@ void measures_take_unavailable(struct measures *m)
 	m->count = kept;
 }
 
-/* The rows of a listener's operations stand together and share its document, by which the first of
- * them is known. */
+/* Rows of one listener follow each other and share its document: another document begins the next
+ * listener. */
 void measures_drop_idle(struct measures *m)
 {
 	const json_t *last = NULL;

@@ -345,8 +345,9 @@ static int rdma_pair_to_rts(struct rdma_conn *r)
 				      (agreed->type == PAIR_RC ? reliable : 0));
 }
 
-/* The step that looks for the client's Ethernet address.  A queue pair for datagrams is ready when
- * it was made; it needs the way to its client. */
+/* Resolves the client's Ethernet address, which may take a second: on a thread (step.c).  The
+ * kernel does it in the step to RTR, for a queue pair of datagrams when their address handle is
+ * created. */
 static int rdma_pair_route(struct rdma_conn *r)
 {
 	struct ibv_ah_attr way = rdma_pair_way(r);

@@ -63,7 +63,7 @@ struct http_conn {
 	uint8_t end;          /* in PHASE_CLOSE: enum conn_end */
 	bool dates;           /* replies have a date */
 	bool head_sent;       /* the reply's head has been queued */
-	bool frame_sent;      /* and the framing of its first chunk */
+	bool frame_sent;      /* the size line of its first chunk has been queued */
 	bool close;           /* close after this reply */
 	bool lost;            /* later input is neither parsed nor answered */
 };

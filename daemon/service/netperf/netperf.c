@@ -522,7 +522,7 @@ static void data_left_locked(struct netperf_conn *n)
 		session_call(t->session.control);
 }
 
-/* For session_leave() and session_part(): the member has left its test. */
+/* The callback left() of session_leave() and session_part(): tells the others of the test. */
 static void left_locked(struct session_member *member)
 {
 	struct netperf_conn *n = container_of(member, struct netperf_conn, of);

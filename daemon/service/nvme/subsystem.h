@@ -49,8 +49,8 @@ struct nvme_member {
 
 /* The keys of service nvme. */
 struct nvme_options {
-	char nqn[NVME_NQN_MAX]; /* of the subsystem; "": derived from names */
-	uint64_t block_size;    /* of its namespaces, bytes; 0: auto */
+	char nqn[NVME_NQN_MAX]; /* NQN of the subsystem; "": derived from host and listener */
+	uint64_t block_size;    /* least block size of its namespaces, bytes; 0: auto */
 };
 extern const struct key_table nvme_key_table;
 
@@ -158,7 +158,7 @@ bool nvme_ports_many(const struct nvme_ports *ports);
 
 /* What a host asks for of a Discovery log. */
 struct nvme_log_query {
-	/* The address at which it has reached us, which stands for a wildcard's. */
+	/* The local address of its connection: the discovery log has it in place of a wildcard. */
 	struct sockaddr_storage local;
 	bool rdma, tls; /* its connection's */
 	uint64_t offset;

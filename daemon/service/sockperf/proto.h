@@ -19,7 +19,7 @@ enum sockperf_flags {
 };
 
 enum sockperf_fate {
-	SOCKPERF_IGNORE, /* not from a client, or its warm-up */
+	SOCKPERF_IGNORE, /* no message of a client, or one of its warm-up */
 	SOCKPERF_COUNT,
 	SOCKPERF_PONG, /* to be returned with the client flag cleared */
 };

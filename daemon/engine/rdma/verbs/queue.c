@@ -79,7 +79,7 @@ unsigned rdma_queue_chunks(const struct pool *p, const struct connect_data *conn
 	return MAX((connect_data->receives + in_one - 1) / in_one, (unsigned)RDMA_RECVS_MIN);
 }
 
-/* Receives without which a client is refused. */
+/* The number of receives that must have room, or the client is refused. */
 static unsigned rdma_queue_needed(const struct connect_data *connect_data)
 {
 	return connect_data->receives > 0 ? connect_data->receives : (unsigned)RDMA_RECVS_MIN;

@@ -106,13 +106,13 @@ struct rdma_conn {
 	/* Agreed on over a socket: the identifier only knows the route.  NULL: the connection is
 	 * the connection manager's. */
 	struct rdma_pair *pair;
-	enum ibv_qp_type type; /* of its queue pair; another than RC: a pair's */
-	/* The pair has datagrams (IBV_QPT_UD): the way to the client, and its number; else NULL. */
+	enum ibv_qp_type type; /* of its queue pair; always RC if pair is NULL */
+	/* IBV_QPT_UD: the client's address handle and queue pair number; else NULL. */
 	struct ibv_ah *pair_way;
 	uint32_t pair_number;
 	struct rdma_step *step; /* a thread makes a call for it: it is not torn down; NULL: none */
 	struct rdma_device *device;
-	const struct engine_device *port; /* its port; NULL: more ports than a worker lists */
+	const struct engine_device *port; /* its port; NULL: the worker's list of ports is full */
 	struct rdma_conn *wanting_next, *ending_next;
 	uint32_t number;            /* number of its queue pair (QPN) */
 	unsigned entries;           /* entries of the completion queue reserved for it */

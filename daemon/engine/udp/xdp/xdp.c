@@ -127,7 +127,8 @@ static int explain(const struct xdp *x, int error, const char *what, struct reas
 
 /* ---- The interface ---- */
 
-/* 1: it is one of the listener's; 0: it is not, or no address of IP; -E2BIG. */
+/* Adds an address of the interface.  1: the listener listens on it; 0: it does not, or it is no IP
+ * address; -E2BIG: too many. */
 static int add_own(struct xdp *x, const struct sockaddr *sa)
 {
 	struct sockaddr_storage storage = { .ss_family = sa ? sa->sa_family : AF_UNSPEC };

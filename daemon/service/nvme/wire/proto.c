@@ -131,7 +131,8 @@ static uint16_t check_transfer(const struct nvme_sqe *sqe, const struct nvme_nam
 	return ret->length == sqe->sgl.length ? NVME_SUCCESS : NVME_SGL_LENGTH_INVALID | NVME_DNR;
 }
 
-/* Checks a Dataset Management's data length; Linux always sends room for all ranges. */
+/* Checks the data length of Dataset Management.  It may be longer than its ranges: Linux always
+ * sends 256 of them. */
 static uint16_t check_ranges(const struct nvme_sqe *sqe)
 {
 	return sqe->sgl.length >= nvme_dsm_ranges(sqe) * NVME_DSM_RANGE &&
