@@ -335,10 +335,12 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		struct pollfd fds[] = { { pidfd, POLLIN, 0 },
 					{ out->fd, POLLIN, 0 },
 					{ err->fd, POLLIN, 0 },
-					{ watcher->fd(watcher->context), POLLIN, 0 } };
+					{ watcher ? watcher->fd(watcher->context) : -1, POLLIN,
+					  0 } };
 
 		poll(fds, ARRAY_SIZE(fds),
-		     MIN(CHILD_SAMPLE_MS, watcher->wait_ms(watcher->context)));
+		     MIN(CHILD_SAMPLE_MS,
+			 watcher ? watcher->wait_ms(watcher->context) : CHILD_SAMPLE_MS));
 		/* There is no pidfd_open() before Linux 5.3. */
 		ended = pidfd < 0 ? child_has_ended(pid) : fds[0].revents != 0;
 		if (fds[1].revents)
@@ -350,7 +352,7 @@ static void watch(pid_t pid, struct child *child, struct sink *out, struct sink 
 		pass_signal(pid, &ends, child);
 		if (!fds[3].revents) /* the watcher's input may come too often for /proc */
 			look_at(pid, look);
-		answer = watcher->look(watcher->context, &look->use);
+		answer = watcher ? watcher->look(watcher->context, &look->use) : WATCH_GO;
 		if (answer == WATCH_IDLE)
 			look_forget(look);
 		else if (answer == WATCH_END)
@@ -429,7 +431,7 @@ void child_run(char *const *argv, enum child_show show, bool keep, unsigned time
 	how.out = out_write;
 	how.err = err_write;
 	start_ns = clock_ns();
-	if (pass)
+	if (pass || show == CHILD_HIDE)
 		how.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	leftovers_mark(true);
 	ret->status = process_start(argv, &how, &pid);

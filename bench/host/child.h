@@ -34,6 +34,7 @@ struct watcher {
 enum child_show {
 	CHILD_SHOW,            /* its output goes to our stdout and stderr */
 	CHILD_SHOW_ON_FAILURE, /* its output is shown on stderr only if it fails */
+	CHILD_HIDE,            /* its output is not shown, and its stdin is empty */
 	CHILD_PASS,            /* its output goes to the watcher, and its stdin is empty */
 };
 
@@ -63,7 +64,8 @@ bool child_has_ended(pid_t pid);
 
 /* Runs argv to its end, and kills the processes that it leaves behind.  keep: ret->output gets some
  * CHILD_OUTPUT_MAX bytes of its stdout, also if that is shown.  timeout_ms: the longest that it
- * may run; 0: no limit.  child_free(ret) afterwards, also if it could not be started. */
+ * may run; 0: no limit.  watcher NULL: none.  child_free(ret) afterwards, also if it could not be
+ * started. */
 enum { CHILD_OUTPUT_MAX = 4 * 1024 * 1024 };
 void child_run(char *const *argv, enum child_show show, bool keep, unsigned timeout_ms,
 	       const struct watcher *watcher, struct child *ret);
