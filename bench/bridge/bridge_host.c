@@ -12,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <sys/types.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "bridge.h"
@@ -383,22 +381,12 @@ static json_t *describe(struct host_bridge *b, const json_t *parameters)
 {
 	const char *connection = getenv("SSH_CONNECTION");
 	char network[HOST_NETWORK_BYTES];
-	struct utsname name;
 
-	(void)parameters;
-	uname(&name);
-	host_network(network);
-	return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s}", "host", name.nodename, "version",
-			 NB_VERSION, "kernel", name.release, "cpus", get_nprocs(), "socket",
-			 b->bridge.target.socket, "network", network, "ssh_connection",
-			 connection ? connection : "");
-}
-
-/* For `compare`, which without -H reads the same of its own host. */
-static json_t *conditions(struct host_bridge *b, const json_t *parameters)
-{
 	(void)b, (void)parameters;
-	return host_describe();
+	host_network(network);
+	return json_pack("{s:s, s:s, s:s, s:o}", "version", NB_VERSION, "network", network,
+			 "ssh_connection", connection ? connection : "", "conditions",
+			 host_describe());
 }
 
 static json_t *read_host(struct host_bridge *b, const json_t *parameters)
@@ -452,9 +440,11 @@ static bool answer(struct bridge *bridge, const struct varlink_request *call, co
 	static const struct {
 		const char *name;
 		json_t *(*answer)(struct host_bridge *b, const json_t *parameters);
-	} methods[] = { { "Describe", describe }, { "Conditions", conditions },
-			{ "Version", version },   { "Serve", serve_here },
-			{ "Unserve", end_here },  { "Read", read_host } };
+	} methods[] = { { "Describe", describe },
+			{ "Version", version },
+			{ "Serve", serve_here },
+			{ "Unserve", end_here },
+			{ "Read", read_host } };
 
 	if (!strcmp(method, "Run"))
 		return run_command(&b->bridge.reader, call);

@@ -21,16 +21,7 @@
 
 /* ---- The host of the daemon: this one, or with -H another, whose bridge is asked ---- */
 
-/* Exit codes, with a new reference in *ret after CTL_DONE. */
-static int describe_host(struct ctl *ctl, json_t **ret)
-{
-	if (ctl->target.host)
-		return ctl_call(ctl, "Host.Conditions", NULL, ret);
-	*ret = host_describe();
-	return CTL_DONE;
-}
-
-/* threads: ids, or NULL. */
+/* An exit code, with a new reference in *ret after CTL_DONE.  threads: ids, or NULL. */
 static int read_host(struct ctl *ctl, pid_t pid, json_t *threads, json_t **ret)
 {
 	if (ctl->target.host)
@@ -116,7 +107,7 @@ int conditions_ask(struct conditions *c, struct ctl *ctl)
 	if (rc == CTL_DONE)
 		rc = ctl_call(ctl, "GetConfig", NULL, &c->config);
 	if (rc == CTL_DONE)
-		rc = describe_host(ctl, &host);
+		rc = generator_host_ask(ctl->target.host ? ctl : NULL, &host);
 	if (rc == CTL_DONE) {
 		c->interfaces = json_incref(field_get(host, "interfaces"));
 		json_object_del(host, "interfaces");

@@ -78,16 +78,21 @@ bool generator_is_elsewhere(const struct ctl *ctl)
 	return false;
 }
 
+int generator_host_ask(struct ctl *bridge, json_t **ret)
+{
+	json_t *reply = NULL;
+	int rc = bridge ? ctl_call(bridge, "Host.Describe", NULL, &reply) : CTL_DONE;
+
+	*ret = bridge ? json_incref(field_get(reply, "conditions")) : host_describe();
+	json_decref(reply);
+	return rc;
+}
+
 int generator_host_describe(struct ctl *ctl, unsigned host, json_t **ret)
 {
-	int rc = CTL_DONE;
+	int rc = generator_host_ask(ctl->on ? &ctl->on[host] : NULL, ret);
 
-	if (!ctl->on) {
-		*ret = host_describe();
-		return CTL_DONE;
-	}
-	rc = ctl_call(&ctl->on[host], "Host.Conditions", NULL, ret);
-	if (rc == CTL_DONE)
+	if (rc == CTL_DONE && ctl->on)
 		json_object_set_new(*ret, "name", json_string(ctl->on[host].target.host));
 	return rc;
 }

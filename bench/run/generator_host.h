@@ -20,7 +20,10 @@ void generator_host_name(const struct ctl *ctl, unsigned host, char name[HOST_NA
 /* Does the generator run on another host than the daemon? */
 bool generator_is_elsewhere(const struct ctl *ctl);
 
-/* The description of one of its hosts, as host_describe() makes it; an exit code. */
+/* The description of this host, or of that of a bridge, as host_describe() makes it; an exit code.
+ */
+int generator_host_ask(struct ctl *bridge, json_t **ret);
+/* The same of one of the generator's hosts, with its name. */
 int generator_host_describe(struct ctl *ctl, unsigned host, json_t **ret);
 
 /* The version of the generator, as version_of() finds it on its hosts; the user is warned if they
