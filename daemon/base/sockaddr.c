@@ -30,29 +30,9 @@ void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port)
 		((struct sockaddr_in *)sa)->sin_port = htons(port);
 }
 
-static void *interface_of(const struct sockaddr_storage *sa)
-{
-	if (sa->ss_family == AF_INET6)
-		return &((struct sockaddr_in6 *)sa)->sin6_scope_id;
-	return sa->ss_family == AF_INET ? ((struct sockaddr_in *)sa)->sin_zero : NULL;
-}
-
 uint32_t sockaddr_interface(const struct sockaddr_storage *sa)
 {
-	const void *at = interface_of(sa);
-	uint32_t interface = 0;
-
-	if (at)
-		memcpy(&interface, at, sizeof(interface));
-	return interface;
-}
-
-void sockaddr_set_interface(struct sockaddr_storage *sa, uint32_t interface)
-{
-	void *at = interface_of(sa);
-
-	if (at)
-		memcpy(at, &interface, sizeof(interface));
+	return sa->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)sa)->sin6_scope_id : 0;
 }
 
 bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)

@@ -18,10 +18,8 @@ bool sockaddr_is_multicast(const struct sockaddr_storage *sa);
 bool sockaddr_is_wildcard(const struct sockaddr_storage *sa); /* IPv4 or IPv6 */
 void sockaddr_set_port(struct sockaddr_storage *sa, uint16_t port);
 
-/* The index of the interface on which a multicast group is joined; 0: none was chosen.  IPv6 has a
- * field for it; for IPv4 this program uses sin_zero, which Linux does not read and returns as 0. */
+/* The index of the interface of a link-local address; 0: it has none. */
 uint32_t sockaddr_interface(const struct sockaddr_storage *sa);
-void sockaddr_set_interface(struct sockaddr_storage *sa, uint32_t interface);
 
 /* Do both have the same address, port and interface, or for Unix sockets the same name? */
 bool sockaddr_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);

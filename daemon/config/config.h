@@ -11,7 +11,6 @@
 #include <stdio.h>
 
 #include "export.h"
-#include "multicast.h"
 #include "network.h"
 #include "parse.h"
 #include "tls.h"
@@ -21,8 +20,7 @@ enum {
 	CONFIG_NAME_MAX = 64,       /* bytes of a section's name with the NUL */
 	CONFIG_PATH_MAX = 108,      /* sun_path */
 	CONFIG_ADDRESSES_MAX = 16,  /* `address` lines of one listener */
-	CONFIG_SOCKETS_MAX = 256,   /* ports of all of these together, again for each group */
-	CONFIG_GROUPS_MAX = 20,     /* entries of one `groups` */
+	CONFIG_SOCKETS_MAX = 256,   /* ports of all of these together */
 	CONFIG_NETWORKS_MAX = 64,   /* entries of one `allow` */
 	CONFIG_LISTENERS_MAX = 256, /* sections */
 	CONFIG_EXPORTS_MAX = 256,   /* sections, and names in one `exports` */
@@ -85,9 +83,6 @@ struct listener_config {
 	uint64_t max_connections; /* for the whole listener; 0: no limit */
 	uint64_t keepalive_ns;    /* see socket_set_keepalive() */
 	struct network allow[CONFIG_NETWORKS_MAX];
-	struct multicast_group groups[CONFIG_GROUPS_MAX];
-	struct config_origin group_origins[CONFIG_GROUPS_MAX];
-	unsigned group_count;
 	unsigned allow_count;                           /* 0: everyone */
 	struct export_name exports[CONFIG_EXPORTS_MAX]; /* the first is the default export */
 	unsigned export_count;

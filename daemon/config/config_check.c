@@ -120,9 +120,6 @@ static bool is_idle(const struct config_key *key, const void *section, struct re
 	if (key->streams && l->transport->messages)
 		return reason_set(ret_needs, true, "transport = tcp (transport is %s)",
 				  l->transport->name);
-	if (key->datagrams && !l->transport->datagrams)
-		return reason_set(ret_needs, true, "transport = udp (transport is %s)",
-				  l->transport->name);
 	if (key->table && l->service && key->table != l->service->keys) {
 		config_table_owners(key->table, owners, sizeof(owners));
 		return reason_set(ret_needs, true, "service = %s (service is %s)", owners,
@@ -209,6 +206,20 @@ static void check_sockets(struct config_report *r, struct listener_config *l)
 			      CONFIG_SOCKETS_MAX, format_address(a, text));
 		return;
 	}
+}
+
+/* Groups are not served, although Linux binds a socket to one. */
+static void check_hosts(struct config_report *r, struct listener_config *l)
+{
+	char text[ADDRESS_TEXT_MAX];
+
+	for (unsigned i = 0; i < l->address_count; i++)
+		if (sockaddr_is_multicast(&l->addresses[i].sa))
+			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
+				      "address",
+				      "expected the address of a host, got the multicast group "
+				      "'%s'",
+				      format_address(&l->addresses[i], text));
 }
 
 /* Do both receive connections to the same address and port, or Unix socket? [::] does not include
@@ -467,109 +478,6 @@ static void check_listener_exports(struct config_report *r, struct listener_conf
 	}
 }
 
-/* ---- The key `groups` ---- */
-
-static bool is_same_port(const struct address *a, const struct address *b)
-{
-	return a->port_first && b->port_first && a->port_first <= b->port_last &&
-	       b->port_first <= a->port_last;
-}
-
-static bool have_same_port(const struct listener_config *a, const struct listener_config *b)
-{
-	for (unsigned i = 0; i < a->address_count; i++)
-		for (unsigned j = 0; j < b->address_count; j++)
-			if (is_same_port(&a->addresses[i], &b->addresses[j]))
-				return true;
-	return false;
-}
-
-/* The group that an address names; false: none. */
-static bool group_of(const struct address *a, struct multicast_group *ret_group)
-{
-	*ret_group = (struct multicast_group){ .sa = a->sa };
-	return sockaddr_is_multicast(&a->sa);
-}
-
-/* Is the group an address of l, or one of the first `end` of its groups?  Each socket in a group
- * gets a copy of every datagram, so two would answer twice. */
-static bool serves(const struct listener_config *l, const struct multicast_group *group,
-		   unsigned end)
-{
-	struct multicast_group named;
-
-	for (unsigned i = 0; i < l->address_count; i++)
-		if (group_of(&l->addresses[i], &named) && multicast_overlaps(&named, group))
-			return true;
-	for (unsigned i = 0; i < end; i++)
-		if (multicast_overlaps(&l->groups[i], group))
-			return true;
-	return false;
-}
-
-static void check_group(struct config_report *r, struct listener_config *of, unsigned index)
-{
-	char text[MULTICAST_TEXT_MAX];
-
-	for (unsigned i = 0; i < r->config->listener_count; i++) {
-		const struct listener_config *l = &r->config->listeners[i];
-		unsigned end = l < of ? l->group_count : l == of ? index : 0;
-
-		if (l->transport != of->transport || (l != of && !have_same_port(l, of)) ||
-		    !serves(l, &of->groups[index], end))
-			continue;
-		config_report(r, of->group_origins[index], SECTION_TEXT(CONFIG_LISTENER, of),
-			      "groups",
-			      "'%s' is already served at that port by [%s] (%s:%u), and each "
-			      "datagram would be answered twice",
-			      multicast_format(&of->groups[index], text),
-			      SECTION_TEXT(CONFIG_LISTENER, l), l->section.file, l->section.line);
-		return;
-	}
-}
-
-static void check_count(struct config_report *r, struct listener_config *l)
-{
-	unsigned ports = 0;
-
-	for (unsigned i = 0; i < l->address_count; i++)
-		ports += 1U + l->addresses[i].port_last - l->addresses[i].port_first;
-	if (ports <= CONFIG_SOCKETS_MAX && ports * (1 + l->group_count) > CONFIG_SOCKETS_MAX)
-		config_report(r, l->group_origins[0], SECTION_TEXT(CONFIG_LISTENER, l), "groups",
-			      "expected at most %u for %u ports (%u sockets in a listener), got %u",
-			      CONFIG_SOCKETS_MAX / ports - 1, ports, CONFIG_SOCKETS_MAX,
-			      l->group_count);
-}
-
-/* Nobody can connect to a group, although Linux binds a TCP socket to one of IPv4. */
-static void check_hosts(struct config_report *r, struct listener_config *l)
-{
-	char text[ADDRESS_TEXT_MAX];
-
-	for (unsigned i = 0; i < l->address_count; i++)
-		if (sockaddr_is_multicast(&l->addresses[i].sa))
-			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
-				      "address",
-				      "expected the address of a host, got the multicast group "
-				      "'%s', to which clients of %s cannot connect",
-				      format_address(&l->addresses[i], text), l->transport->name);
-}
-
-/* Reports groups of l that it or a listener before it already serves at the same port.  Also
- * replaces the entry `none`, see parse_entry() in config_types.c, by no entry. */
-static void check_groups(struct config_report *r, struct listener_config *l)
-{
-	if (l->group_count == 1 && l->groups[0].sa.ss_family == AF_UNSPEC)
-		l->group_count = 0;
-	if (!l->transport->datagrams) { /* groups are reported already */
-		check_hosts(r, l);
-		return;
-	}
-	check_count(r, l);
-	for (unsigned i = 0; i < l->group_count; i++)
-		check_group(r, l, i);
-}
-
 /* ---- Listeners that serve as one, such as the ports of an NVMe subsystem: as a key of their
  * service has the same value, clients take their exports for the same disks ---- */
 
@@ -673,7 +581,7 @@ void config_check(struct config_report *r)
 		check_sockets(r, l);
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
-		check_groups(r, l);
+		check_hosts(r, l);
 		check_transport(r, l);
 		if (l->options.buffer_size == 0) /* auto */
 			l->options.buffer_size =

@@ -61,9 +61,6 @@ static const struct config_key own_keys[] = {
 
 	LISTENER("address", addresses, addresses, NULL, REPLACE,
 		 "where to listen; a list; port 0: the kernel chooses"),
-	LISTENER("groups", groups, groups, "none", REPLACE,
-		 "multicast groups that are served as well, each on one interface; a list",
-		 .word = "none", .datagrams = true),
 	LISTENER("transport", transport, transport, "tcp", REPLACE,
 		 "what carries the bytes"),
 	LISTENER("engine", engine, engine, "auto", REPLACE,
@@ -323,6 +320,7 @@ static const struct {
 	{ CONFIG_LISTENER, "in-capsule", "delete the line; it is 16K" },
 	{ CONFIG_LISTENER, "max-connections-per-address",
 	  "use `allow` and `max-connections`, or `ct count` of nftables" },
+	{ CONFIG_LISTENER, "groups", "delete the line; multicast groups are not served" },
 	{ CONFIG_EXPORT, "registered", "delete the line; what limits allow is registered" },
 	{ CONFIG_EXPORT, "iopoll", "use `direct = poll`" },
 };

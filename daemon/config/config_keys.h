@@ -57,7 +57,7 @@ struct config_type {
 extern const struct config_type config_uint, config_size, config_duration, config_bool,
 	config_choice, config_log_level, config_transport, config_engine, config_service,
 	config_store, config_path, config_name, config_text, config_cpu, config_cpus,
-	config_addresses, config_groups, config_networks, config_exports, config_features;
+	config_addresses, config_networks, config_exports, config_features;
 
 struct config_key {
 	KEY_HEAD; /* preset NULL: the key is mandatory */
@@ -69,8 +69,6 @@ struct config_key {
 	/* may differ only with services that have these keys: the key's owners */
 	const struct key_table *table;
 	const struct key *of; /* as the owner describes it; NULL: a key of this folder */
-	/* may differ only with transport udp */
-	bool datagrams;
 	bool of_files;        /* export key, for files only */
 	bool of_tls;          /* listener key, with `tls` only */
 	uint32_t of_services; /* listener key, for services with this flag only */

@@ -458,7 +458,7 @@ static void format_entry(const struct config_key *key, const void *section, unsi
 		list->write(entry, text);
 }
 
-/* How an entry is read and written: parse.h, network.h, multicast.h. */
+/* How an entry is read and written: parse.h, network.h. */
 #define ENTRY(name, parse, format)                                                                 \
 	static int read_##name(const char *text, void *entry)                                      \
 	{                                                                                          \
@@ -470,7 +470,6 @@ static void format_entry(const struct config_key *key, const void *section, unsi
 	}
 ENTRY(address, parse_address, format_address)
 ENTRY(network, network_parse, network_format)
-ENTRY(group, multicast_parse, multicast_format)
 
 static int read_export(const char *text, void *entry)
 {
@@ -533,16 +532,6 @@ const struct config_type config_networks = {
 	.list = &(const struct config_list){ read_network, write_network, "networks",
 					     AT(allow_count), AT(allow), SIZE(allow[0]),
 					     CONFIG_NETWORKS_MAX, 0, 0 },
-};
-
-const struct config_type config_groups = {
-	.parse = parse_entry,
-	.format = format_entry,
-	.expects = "a multicast group and its interface such as 239.1.2.3%eth0 or ff05::1%eth0",
-	.word = config_word,
-	.list = &(const struct config_list){ read_group, write_group, "groups", AT(group_count),
-					     AT(groups), SIZE(groups[0]), CONFIG_GROUPS_MAX,
-					     AT(group_origins), SIZE(group_origins[0]) },
 };
 
 const struct config_type config_exports = {

@@ -18,7 +18,6 @@
 #include "energy.h"
 #include "exports.h"
 #include "listener.h"
-#include "listener_multicast.h"
 #include "reason.h"
 #include "registry.h"
 #include "ring.h"
@@ -452,8 +451,6 @@ static json_t *check_listener(const struct listener_config *lc, const json_t *ch
 			      &reason);
 	json_t *item;
 
-	if (rc == 0)
-		rc = listener_multicast_probe(lc, &reason);
 	if (rc == 0 && tls_in_kernel(lc->tls.mode))
 		rc = tls_kernel_probe(lc->tls.mode, lc->tls.cipher, &reason);
 	item = json_pack("{s:s, s:s, s:o, s:b, s:b}", "name", lc->name, "engine", engine->name,

@@ -12,7 +12,6 @@
 
 #include "listener.h"
 #include "listener_address.h"
-#include "listener_multicast.h"
 #include "listeners.h"
 #include "log.h"
 #include "util.h"
@@ -179,18 +178,11 @@ static void explain_unit(const struct fdstore *f, const struct sockaddr_storage 
 			   unit->name);
 }
 
-/* The number of sockets for an address.  A multicast group has one, as each socket would get a copy
- * of every datagram. */
-static unsigned sockets_wanted(const struct listener *l, const struct sockaddr_storage *sa)
-{
-	return sockaddr_is_multicast(sa) ? 1 : l->worker_count;
-}
-
 static int bind_rest(struct binding *sockets, struct listener *l, unsigned have, bool joins,
 		     const struct sockaddr_storage *wanted, struct reason *reason)
 {
 	struct bound *bound = &l->addresses[l->address_count];
-	unsigned count = sockets_wanted(l, wanted) - have;
+	unsigned count = l->worker_count - have;
 	struct worker_socket *list = calloc(count, sizeof(*list));
 	int type = l->config->transport->socket_type, rc;
 
@@ -216,7 +208,7 @@ static int take_over(struct binding *sockets, struct listener *l, const int *fds
 	bool share = !can_join(fds[0], sa);
 	int rc = 0;
 
-	socket_text(sa, bound->text);
+	format_sockaddr(sa, bound->text);
 	bound->sa = *sa;
 	bound->joins = true;
 	for (unsigned i = 0; rc == 0 && i < count; i++)
@@ -225,7 +217,7 @@ static int take_over(struct binding *sockets, struct listener *l, const int *fds
 		rc = add_duplicates(sockets, l, fds, count, share);
 	if (rc < 0)
 		return reason_set(reason, rc, "%s: %s", bound->text, strerror(-rc));
-	if (!share && count < sockets_wanted(l, sa))
+	if (!share && count < l->worker_count)
 		rc = bind_rest(sockets, l, count, true, sa, reason);
 	return rc;
 }
@@ -309,35 +301,6 @@ static int open_address(struct binding *sockets, struct listener *l,
 	return rc;
 }
 
-/* A group that the listener already has on that port is left out: two addresses may share the port,
- * and a group without an interface may be one that names it. */
-static bool is_open(const struct listener *l, const struct sockaddr_storage *sa)
-{
-	for (unsigned i = 0; i < l->address_count; i++)
-		if (sockaddr_is_same(&l->addresses[i].sa, sa))
-			return true;
-	return false;
-}
-
-/* Opens a socket for each multicast group, on the port of each of the first `count` addresses,
- * which are already bound. */
-static int open_groups(struct binding *sockets, struct listener *l, unsigned count,
-		       struct listener *const *going, struct reason *reason)
-{
-	struct sockaddr_storage sa;
-	int rc = 0;
-
-	for (unsigned i = 0; rc == 0 && i < l->config->group_count; i++) {
-		rc = listener_multicast_resolve(&l->config->groups[i], &sa, reason);
-		for (unsigned j = 0; rc == 0 && j < count; j++) {
-			sockaddr_set_port(&sa, sockaddr_port(&l->addresses[j].sa));
-			if (!is_open(l, &sa))
-				rc = open_address(sockets, l, &sa, going, reason);
-		}
-	}
-	return rc;
-}
-
 int binding_open(struct binding *sockets, struct listener *l, struct listener *const *going,
 		 struct reason *reason)
 {
@@ -346,7 +309,7 @@ int binding_open(struct binding *sockets, struct listener *l, struct listener *c
 
 	for (unsigned i = 0; rc == 0 && listener_address_at(l->config, i, &wanted); i++)
 		rc = open_address(sockets, l, &wanted, going, reason);
-	return rc < 0 ? rc : open_groups(sockets, l, l->address_count, going, reason);
+	return rc;
 }
 
 int binding_start(const struct listener *l, struct reason *reason)
@@ -371,7 +334,7 @@ void binding_undo(const struct listener *l, struct listener *const *going)
 {
 	for (; going && *going; going++)
 		for (unsigned i = 0; i < (*going)->address_count; i++)
-			for (unsigned j = 0; l->addresses && j < listener_address_max(l->config);
+			for (unsigned j = 0; l->addresses && j < listener_address_count(l->config);
 			     j++)
 				if ((*going)->addresses[i].heir == &l->addresses[j])
 					(*going)->addresses[i].heir = NULL;

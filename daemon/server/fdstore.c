@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "listener_address.h"
-#include "listener_multicast.h"
 #include "listeners.h"
 #include "log.h"
 #include "notify.h"
@@ -72,8 +71,6 @@ static const char *fdstore_refuse(struct fdstore_socket *s)
 	    (s->sa.ss_family != AF_INET && s->sa.ss_family != AF_INET6 &&
 	     (s->sa.ss_family != AF_UNIX || type != SOCK_STREAM)))
 		return "is of an unknown family";
-	if (sockaddr_is_multicast(&s->sa)) /* getsockname() does not return the interface */
-		sockaddr_set_interface(&s->sa, sockaddr_interface(&s->name.wanted));
 	return has_file(s) ? NULL : "has lost its file";
 }
 
@@ -91,8 +88,6 @@ static bool fdstore_has_use(const struct fdstore_socket *s, const struct config 
 		for (unsigned j = 0; listener_address_at(lc, j, &wants.wanted); j++)
 			if (socket_name_fits(&wants, &s->name, &s->sa))
 				return true;
-		if (wants.type == s->name.type && listener_multicast_has(lc, &s->sa))
-			return true;
 	}
 	return false;
 }

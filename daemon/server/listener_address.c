@@ -15,11 +15,6 @@ unsigned listener_address_count(const struct listener_config *config)
 	return count;
 }
 
-unsigned listener_address_max(const struct listener_config *config)
-{
-	return listener_address_count(config) * (1 + config->group_count);
-}
-
 bool listener_address_at(const struct listener_config *config, unsigned index,
 			 struct sockaddr_storage *ret_sa)
 {

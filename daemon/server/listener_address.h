@@ -12,8 +12,6 @@ struct sockaddr_storage;
 unsigned listener_address_count(const struct listener_config *config);
 bool listener_address_at(const struct listener_config *config, unsigned index,
 			 struct sockaddr_storage *ret_sa);
-/* The same with its multicast groups, which are at each port. */
-unsigned listener_address_max(const struct listener_config *config);
 
 /* The sockets of that address of l, which serves or keeps them (binding_keep()), each once.  The
  * caller frees the array; NULL: no memory. */

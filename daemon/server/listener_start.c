@@ -256,7 +256,7 @@ static int listener_allocate(struct listener *l, struct reason *reason)
 	if (l->workers)
 		memset(l->workers, 0, l->worker_count * sizeof(struct worker));
 	l->costs = calloc(l->worker_count, sizeof(*l->costs));
-	l->addresses = calloc(listener_address_max(l->config), sizeof(*l->addresses));
+	l->addresses = calloc(listener_address_count(l->config), sizeof(*l->addresses));
 	l->admission = admission_new(l->config);
 	if (!l->workers || !l->costs || !l->addresses || !l->admission || listener_mount(l) < 0)
 		return reason_set(reason, -ENOMEM, "no memory");

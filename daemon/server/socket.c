@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -14,7 +13,6 @@
 #include <unistd.h>
 
 #include "log.h"
-#include "multicast.h"
 #include "parse.h"
 #include "sockaddr.h"
 #include "watchdog.h"
@@ -38,20 +36,6 @@ static void udp_socket_refuse_groups(int fd, int family)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof(off));
 	else
 		setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
-}
-
-/* Joins the group of sa on its interface; without one, on that of the route. */
-static int join_group(int fd, const struct sockaddr_storage *sa)
-{
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
-	struct ipv6_mreq six = { .ipv6mr_multiaddr = in6->sin6_addr,
-				 .ipv6mr_interface = in6->sin6_scope_id };
-	struct ip_mreqn four = { .imr_multiaddr = ((const struct sockaddr_in *)sa)->sin_addr,
-				 .imr_ifindex = (int)sockaddr_interface(sa) };
-
-	if (sa->ss_family == AF_INET6)
-		return setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &six, sizeof(six));
-	return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &four, sizeof(four));
 }
 
 /* Sets the options of a UDP socket.  Not SO_REUSEADDR: two UDP sockets with it share a port
@@ -112,15 +96,12 @@ static int made(int fd, int rc)
 	return rc < 0 ? rc : fd;
 }
 
-static int bind_and_join(int fd, const struct sockaddr_storage *sa)
+static int bind_to(int fd, const struct sockaddr_storage *sa)
 {
-	if (bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) < 0 ||
-	    (sockaddr_is_multicast(sa) && join_group(fd, sa) < 0))
-		return -errno;
-	return 0;
+	return bind(fd, (const struct sockaddr *)sa, sockaddr_size(sa)) < 0 ? -errno : 0;
 }
 
-/* Makes a socket bound to sa, and for a multicast address joins the group.  first: binds without
+/* Makes a socket bound to sa.  first: binds without
  * SO_REUSEPORT, and so fails if the address is in use, even by another nbserved; the workers' other
  * sockets then share it.  For TCP the kernel looks here only for sockets that listen:
  * socket_listen() asks it again.  Returns the descriptor or -errno. */
@@ -133,7 +114,7 @@ static int open_and_bind(const struct sockaddr_storage *sa, int type, bool first
 	if (!first)
 		rc = share(fd);
 	if (rc == 0)
-		rc = bind_and_join(fd, sa);
+		rc = bind_to(fd, sa);
 	if (rc == 0 && first)
 		rc = share(fd);
 	return made(fd, rc);
@@ -153,8 +134,8 @@ static int try_bind(const struct sockaddr_storage *sa)
 	if ((sa->ss_family == AF_INET6 && !sockaddr_is_wildcard(sa)) ||
 	    setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &nowhere, sizeof(nowhere)) < 0)
 		sockaddr_set_port(&at, 0);
-	if (rc == 0 && bind(fd, (const struct sockaddr *)&at, sockaddr_size(&at)) < 0)
-		rc = -errno;
+	if (rc == 0)
+		rc = bind_to(fd, &at);
 	close(fd);
 	return rc;
 }
@@ -167,25 +148,6 @@ static int udp_socket_prepare(const struct sockaddr_storage *sa)
 	int rc = try_bind(sa), fd = rc < 0 ? rc : make(sa->ss_family, SOCK_DGRAM);
 
 	return fd < 0 ? fd : made(fd, share(fd));
-}
-
-/* Advice to append to an error from joining a multicast group; "" if there is none. */
-static const char *udp_socket_group_advice(int error, const struct sockaddr_storage *sa)
-{
-	switch (error) {
-	case ENODEV:
-		if (sockaddr_interface(sa))
-			return sa->ss_family == AF_INET
-				       ? "; that interface has no IPv4 (ip address add ...)"
-				       : "; that interface has no IPv6";
-		return "; no route says by which device the group is reached (ip route add "
-		       "239.0.0.0/8 dev DEV, or its own network)";
-	case ENOBUFS:
-		return "; the host limits groups (sysctl net.ipv4.igmp_max_memberships for a "
-		       "socket, net.core.optmem_max for all of them)";
-	default:
-		return "";
-	}
 }
 
 enum { BIND_PAUSE_NS = 10 * NS_PER_MS };
@@ -215,28 +177,13 @@ static bool wait_for_address(struct address_wait *w, const struct sockaddr_stora
 	return true;
 }
 
-char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX])
-{
-	uint32_t index = sockaddr_is_multicast(sa) ? sockaddr_interface(sa) : 0;
-	struct multicast_group group = { .sa = *sa };
-	char host[MULTICAST_TEXT_MAX];
-
-	if (!index)
-		return format_sockaddr(sa, text);
-	if (!if_indextoname(index, group.interface))
-		snprintf(group.interface, sizeof(group.interface), "%u", index);
-	snprintf(text, ADDRESS_TEXT_MAX, sa->ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u",
-		 multicast_format(&group, host), sockaddr_port(sa));
-	return text;
-}
-
 static int refuse_bind(const struct sockaddr_storage *sa, int error, const char *advice,
 		       struct reason *reason)
 {
 	char text[ADDRESS_TEXT_MAX];
 
-	return reason_set(reason, -error, "bind %s: %s%s", socket_text(sa, text), strerror(error),
-			  advice);
+	return reason_set(reason, -error, "bind %s: %s%s", format_sockaddr(sa, text),
+			  strerror(error), advice);
 }
 
 /* Any socket of the port may be in the way: also a connection to elsewhere that has it as its local
@@ -257,7 +204,7 @@ static int refuse_port(const struct sockaddr_storage *sa, int type, struct reaso
 /* ---- IP: a socket for each worker, over which the kernel spreads its clients ---- */
 
 /* Advice to append to an error of ip_bind(); "": none. */
-static const char *ip_advice(int error, int type, const struct sockaddr_storage *sa)
+static const char *ip_advice(int error)
 {
 	switch (error) {
 	case EADDRNOTAVAIL:
@@ -265,7 +212,7 @@ static const char *ip_advice(int error, int type, const struct sockaddr_storage 
 	case EACCES:
 		return "; ports below 1024 need CAP_NET_BIND_SERVICE";
 	default:
-		return type == SOCK_DGRAM ? udp_socket_group_advice(error, sa) : "";
+		return "";
 	}
 }
 
@@ -274,9 +221,7 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 {
 	for (unsigned i = 0; i < count; i++) {
 		socklen_t len = sizeof(*sa);
-		/* A group's socket may share the port: each gets a copy of every datagram. */
-		bool group = sockaddr_is_multicast(sa) && sockaddr_interface(sa);
-		bool first = i == 0 && !join && !group;
+		bool first = i == 0 && !join;
 		int fd;
 
 		do
@@ -285,7 +230,7 @@ static int ip_bind(struct sockaddr_storage *sa, struct worker_socket *sockets, u
 		if (fd == -EADDRINUSE)
 			return refuse_port(sa, wait->type, reason);
 		if (fd < 0)
-			return refuse_bind(sa, -fd, ip_advice(-fd, wait->type, sa), reason);
+			return refuse_bind(sa, -fd, ip_advice(-fd), reason);
 		sockets[i].fd = fd;
 		if (i == 0 && !sockaddr_port(sa))
 			getsockname(fd, (struct sockaddr *)sa, &len); /* the actual port, if 0 */
@@ -356,8 +301,7 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 {
 	struct address_wait wait = { .type = type, .end_ns = end_ns };
 	struct sockaddr_storage sa = *wanted;
-	/* A group's socket takes no clients of others: each socket in a group gets a copy. */
-	bool late = join && type == SOCK_DGRAM && !sockaddr_interface(wanted);
+	bool late = join && type == SOCK_DGRAM;
 	int rc;
 
 	if (sa.ss_family == AF_UNIX)
@@ -369,13 +313,13 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 	for (unsigned i = 0; late && i < count; i++)
 		sockets[i].late = &ret_bound->sa;
 	if (rc == 0)
-		socket_text(&sa, ret_bound->text);
+		format_sockaddr(&sa, ret_bound->text);
 	return rc;
 }
 
 int socket_start(int fd, const struct sockaddr_storage *late)
 {
-	int rc = late ? bind_and_join(fd, late) : 0;
+	int rc = late ? bind_to(fd, late) : 0;
 
 	if (rc == 0 && listen(fd, WORKER_BACKLOG) < 0 && errno != EOPNOTSUPP)
 		rc = -errno;
@@ -401,7 +345,7 @@ int socket_listen(int fd, bool first, const struct sockaddr_storage *sa, uint64_
 		rc = -errno;
 	if (rc == -EADDRINUSE)
 		return refuse_port(sa, SOCK_STREAM, reason);
-	return rc < 0 ? reason_set(reason, rc, "listen %s: %s", socket_text(sa, text),
+	return rc < 0 ? reason_set(reason, rc, "listen %s: %s", format_sockaddr(sa, text),
 				   strerror(-rc))
 		      : 0;
 }

@@ -40,9 +40,6 @@ int socket_bind(const struct sockaddr_storage *wanted, int type, struct worker_s
 		unsigned count, bool join, uint64_t end_ns, struct bound *ret_bound,
 		struct reason *reason);
 
-/* format_sockaddr(), for a multicast group with the name of its interface. */
-char *socket_text(const struct sockaddr_storage *sa, char text[static ADDRESS_TEXT_MAX]);
-
 /* Binds fd to `late` if that is not NULL, see struct worker_socket, and calls listen(2), which has
  * no effect on UDP sockets: they receive as soon as they are bound.  0 or -errno. */
 int socket_start(int fd, const struct sockaddr_storage *late);

@@ -19,13 +19,10 @@ static void replace(char *text, char from, char to)
 char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX])
 {
 	char address[ADDRESS_TEXT_MAX], where[36] = "";
-	uint32_t interface = sockaddr_interface(&name->wanted);
 
 	if (name->file.inode)
 		snprintf(where, sizeof(where), "@%llx.%llx", (unsigned long long)name->file.device,
 			 (unsigned long long)name->file.inode);
-	else if (interface)
-		snprintf(where, sizeof(where), "%%%x", interface);
 	snprintf(text, SOCKET_NAME_TEXT_MAX, "%s%s=%s", name->listener, where,
 		 format_sockaddr(&name->wanted, address));
 	replace(text, ':', ' ');
@@ -55,17 +52,6 @@ static int parse_file(const char *text, struct file_id *ret_file)
 	return 0;
 }
 
-/* An index is positive as an int (ip-link(8) shows it). */
-static int parse_interface(const char *text, uint32_t *ret_interface)
-{
-	unsigned long long interface;
-
-	if (!parse_hex(&text, '=', &interface) || !interface || interface > INT32_MAX)
-		return -EINVAL;
-	*ret_interface = (uint32_t)interface;
-	return 0;
-}
-
 static bool has_file(const struct sockaddr_storage *sa)
 {
 	return sa->ss_family == AF_UNIX && ((const struct sockaddr_un *)sa)->sun_path[0];
@@ -73,27 +59,23 @@ static bool has_file(const struct sockaddr_storage *sa)
 
 int socket_name_parse(const char *text, struct socket_name *ret_name)
 {
-	size_t bytes = strcspn(text, "=@%"), to_address = strcspn(text, "=");
+	size_t bytes = strcspn(text, "=@"), to_address = strcspn(text, "=");
 	char address_text[ADDRESS_TEXT_MAX];
 	struct socket_name name = { .type = SOCK_STREAM };
 	struct address address;
-	uint32_t interface = 0;
 
 	if (text[to_address] != '=' || bytes >= sizeof(name.listener) ||
 	    strlen(text + to_address + 1) >= sizeof(address_text) || strchr(text, ':') ||
-	    (text[bytes] == '@' && parse_file(text + bytes + 1, &name.file) < 0) ||
-	    (text[bytes] == '%' && parse_interface(text + bytes + 1, &interface) < 0))
+	    (text[bytes] == '@' && parse_file(text + bytes + 1, &name.file) < 0))
 		return -EINVAL;
 	memcpy(name.listener, text, bytes);
 	strcpy(address_text, text + to_address + 1);
 	replace(address_text, ' ', ':');
 	if (!config_name_valid(name.listener) || parse_address(address_text, &address) < 0 ||
 	    address.port_first != address.port_last ||
-	    has_file(&address.sa) != (name.file.inode != 0) ||
-	    (interface && !sockaddr_is_multicast(&address.sa)))
+	    has_file(&address.sa) != (name.file.inode != 0))
 		return -EINVAL;
 	name.wanted = address.sa;
-	sockaddr_set_interface(&name.wanted, interface);
 	sockaddr_set_port(&name.wanted, address.port_first);
 	*ret_name = name;
 	return 0;

@@ -13,15 +13,15 @@
 /* A listener's address as configured: port 0 stays 0. */
 struct socket_name {
 	char listener[CONFIG_NAME_MAX]; /* "": of no listener */
-	struct sockaddr_storage wanted; /* with the interface of a multicast group */
+	struct sockaddr_storage wanted;
 	/* SOCK_STREAM or SOCK_DGRAM; taken from the socket, not from the text. */
 	int type;
 	struct file_id file; /* for a Unix socket with a file: the file that it was bound to */
 };
 
-/* `LISTENER=ADDRESS`; for a Unix socket with a file `LISTENER@DEVICE.INODE=ADDRESS`; for a
- * multicast group on an interface `LISTENER%INDEX=ADDRESS`.  Colons, which separate LISTEN_FDNAMES,
- * are replaced by spaces, which addresses do not contain.  systemd allows 255 bytes. */
+/* `LISTENER=ADDRESS`; for a Unix socket with a file `LISTENER@DEVICE.INODE=ADDRESS`.  Colons, which
+ * separate LISTEN_FDNAMES, are replaced by spaces, which addresses do not contain.  systemd allows
+ * 255 bytes. */
 enum { SOCKET_NAME_TEXT_MAX = CONFIG_NAME_MAX + ADDRESS_TEXT_MAX + 34 };
 char *socket_name_format(const struct socket_name *name, char text[static SOCKET_NAME_TEXT_MAX]);
 

@@ -52,7 +52,6 @@ def configurations():
     all_["nbd-tls"] = DISK + "store = memory\n" + listener("l", "nbd", "io_uring", exports="disk", tls="user")
     all_["iperf3-twins"] = (listener("l", "iperf3", "epoll", address="{twin}")
                             + listener("u", "iperf3", "epoll", address="{twin}", transport="udp", buffers=64))
-    all_["groups"] = listener("l", "echo", "epoll", transport="udp", buffers=64, groups="239.1.2.3%lo")
     all_["workers"] = listener("l", "echo", "epoll", workers=2)
     all_["range"] = listener("l", "echo", "epoll", address="{loopback}:20000-20003, [::1]:0")
     all_["abstract"] = listener("l", "http", "epoll", address="unix:@nbserved-oracle-{dir}")
@@ -99,7 +98,7 @@ def dump(config_path, directory, control):
 
 def connection(daemon, name):
     """What ListConnections tells of a connection to listener l, where a stream or a Unix socket has one."""
-    if re.search("udp|tls|groups", name):
+    if re.search("udp|tls", name):
         return {}
     address = daemon.addresses("l")[0]
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as s:

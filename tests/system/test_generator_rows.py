@@ -20,7 +20,6 @@ TESTS = {
     "socat UDP:127.0.0.1:7008": "system/daemon/test_clients.py::test_fio_and_socat_with_datagrams",
     "sockperf --tcp ping-pong -i": "system/daemon/test_sockperf.py::test_ping_pong",
     "sockperf ping-pong 127.0.0.1": "system/daemon/test_udp.py::test_sockperf",
-    "sockperf --mc-tx-if ping-pong -i": "system/daemon/test_groups.py::test_sockperf_of_a_group",
     "iperf3 -P": "system/daemon/test_iperf3.py::test_many_streams",
     "iperf3 -u": "system/daemon/test_iperf3_udp.py::test_iperf3s_options",
     "wrk": "system/daemon/test_http.py::test_wrk",

@@ -377,7 +377,7 @@ static void udp_socket_init(struct udp *u, struct udp_socket *s, struct acceptor
 		getsockname(a->fd, (struct sockaddr *)&sa, &bytes);
 	s->port = sockaddr_port(&sa);
 	udp_port_taken(s->port, true);
-	s->pktinfo = sockaddr_is_wildcard(&sa) || sockaddr_is_multicast(&sa);
+	s->pktinfo = sockaddr_is_wildcard(&sa);
 	if (s->pktinfo && sa.ss_family == AF_INET6)
 		setsockopt(a->fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on));
 	else if (s->pktinfo)
@@ -597,8 +597,7 @@ static bool control_is(const struct msghdr *msg, const struct cmsghdr *c, int le
 	       (size_t)(end - (const char *)c) >= CMSG_LEN(bytes);
 }
 
-/* The local address that the datagram was sent to, for a multicast group our own address.  False:
- * the control data does not tell it. */
+/* The local address that the datagram was sent to.  False: the control data does not tell it. */
 static bool udp_local(struct msghdr *msg, struct in6_addr *ret_local)
 {
 	struct cmsghdr *c;
@@ -615,8 +614,7 @@ static bool udp_local(struct msghdr *msg, struct in6_addr *ret_local)
 			struct in6_pktinfo info;
 
 			memcpy(&info, CMSG_DATA(c), sizeof(info));
-			if (!IN6_IS_ADDR_MULTICAST(&info.ipi6_addr))
-				*ret_local = info.ipi6_addr;
+			*ret_local = info.ipi6_addr;
 			return true;
 		}
 	}

@@ -78,9 +78,6 @@ class Datagrams:
     def __init__(self, kind, address):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.settimeout(TIMEOUT)
-        if kind.group:
-            self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
-            address = (kind.group, address[1])
         self.address, self.round = address, 0
 
     def exchange(self):
@@ -188,7 +185,6 @@ class Kind:
         self.client, self.service, self.more, self.given, self.twin = client, service, more, given, twin
         self.keys = keys
         self.tls = "tls" in keys
-        self.group = keys.get("groups", "").split("%")[0]
         self.udp = keys.get("transport") == "udp"
         self.exact = keys.get("address") != "127.0.0.1:0"
         if self.tls:
@@ -207,7 +203,6 @@ KINDS |= {
     "tls": Kind(engine="io_uring", tls="user"),
     "nbd": Kind(Nbd, "nbd", DISK, engine="io_uring", exports="disk"),
     "nvme": Kind(Nvme, "nvme", DISK, engine="io_uring", exports="disk", nqn=NQN),
-    "groups": Kind(Datagrams, engine="epoll", transport="udp", groups="239.192.16.77%lo"),
     "range": Kind(engine="io_uring", address="{host}:{port}-{last}"),
     "port-0": Kind(engine="io_uring", address="127.0.0.1:0"),
     "workers": Kind(engine="io_uring", workers=2),
@@ -377,7 +372,7 @@ class Walker:
             if not self.kind.udp:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                s.bind((self.kind.group or place[0], place[1]))
+                s.bind(place)
             except OSError as error:
                 assert error.errno == errno.EADDRINUSE
                 return False

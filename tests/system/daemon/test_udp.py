@@ -185,6 +185,26 @@ def test_no_reflector_is_answered(start_daemon, engine):
     assert daemon.stats("one")["connections"]["accepted"] == 0
 
 
+def test_groups_of_other_sockets_are_not_received(start_daemon, engine):
+    """A socket on a wildcard would get them by default, one for each worker."""
+    group = "239.192.16.8"
+    daemon = start_daemon(udp("echo", engine=engine, address="0.0.0.0:0", workers=2))
+    port = daemon.port("echo")
+    with client(("127.0.0.1", port)) as s, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as member, socket.socket(
+        socket.AF_INET, socket.SOCK_DGRAM
+    ) as sender:
+        member.settimeout(TIMEOUT)
+        member.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        member.bind((group, port))
+        member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, struct.pack("4s4si", socket.inet_aton(group), b"", socket.if_nametoindex("lo")))
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        sender.sendto(b"for others", (group, port))
+        assert member.recv(64) == b"for others"
+        s.send(b"for us")
+        assert s.recv(64) == b"for us"
+        assert settled(daemon, "echo")["in"] == 1
+
+
 def test_allow(start_daemon, engine):
     daemon = start_daemon(udp("shut", engine=engine, allow="10.0.0.0/8"))
     with client(daemon.addresses("shut")[0]) as s:
