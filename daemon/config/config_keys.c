@@ -141,8 +141,6 @@ static const struct config_key own_keys[] = {
 	       "requests of one connection that are in flight at a time", RANGE(1, 1024)),
 	EXPORT("threads", uint, threads, "16",
 	       "number of threads of each worker, for store = threads", RANGE(1, 64), .of_files = true),
-	EXPORT("sync-writes", bool, sync_writes, "no",
-	       "every write is on stable storage before it is answered", .of_files = true),
 };
 /* clang-format on */
 
@@ -323,6 +321,8 @@ static const struct {
 	{ CONFIG_LISTENER, "groups", "delete the line; multicast groups are not served" },
 	{ CONFIG_EXPORT, "registered", "delete the line; what limits allow is registered" },
 	{ CONFIG_EXPORT, "iopoll", "use `direct = poll`" },
+	{ CONFIG_EXPORT, "sync-writes",
+	  "have clients send FUA or flush, or mount the file system with -o sync" },
 };
 
 const char *config_key_removed(enum config_section section, const char *name)

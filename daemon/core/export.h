@@ -25,7 +25,7 @@ struct export_options {
 		EXPORT_DIRECT,
 		EXPORT_POLLED
 	} direct; /* the page cache is bypassed */
-	bool create, fill, read_only, sync_writes;
+	bool create, fill, read_only;
 };
 
 struct export

@@ -182,8 +182,6 @@ void io_submit(struct io *io)
 	io->calls = 0;
 	io->retries = 0;
 	io->start_ns = unlikely(w->turn.sampling) ? clock_ns() : 0;
-	if (m->export->options->sync_writes && io->kind != IO_read)
-		io->flags |= IO_FUA;
 	stat_add(m->operations[io->kind].count, 1);
 	stat_always_add(m->in_flight, 1);
 	if (io->kind == IO_flush)

@@ -87,7 +87,7 @@ struct io {
 	struct io_extent *extents; /* block_status: room for IO_EXTENTS_MAX */
 	unsigned extent_count;     /* how many were filled in; the first begins at offset */
 
-	/* Used by io_submit() only, which adds IO_FUA to flags if the export has `sync-writes`. */
+	/* Used by io_submit() only. */
 	uint64_t start_ns; /* 0: not timed */
 	struct io *next;
 

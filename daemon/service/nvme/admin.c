@@ -88,8 +88,6 @@ static void fill_controller(struct nvme_command *d)
 		.rdma = rdma,
 	};
 
-	for (unsigned i = 0; i < w->mount_count; i++)
-		info.write_cache |= !w->mounts[i].export->options->sync_writes;
 	nvme_identify_controller(d->page, &info);
 }
 
@@ -367,8 +365,6 @@ static uint16_t set_feature(struct nvme_command *d)
 
 static uint16_t get_feature(struct nvme_command *d)
 {
-	const struct worker *w = d->queue->conn->worker;
-
 	switch (d->sqe.cdw10 & 0x7ff) { /* includes SEL, of which only `current` is supported */
 	case FEATURE_ARBITRATION:
 	case FEATURE_POWER:
@@ -378,8 +374,7 @@ static uint16_t get_feature(struct nvme_command *d)
 		d->result = 343;
 		break;
 	case FEATURE_WRITE_CACHE:
-		for (unsigned i = 0; i < w->mount_count; i++)
-			d->result |= !w->mounts[i].export->options->sync_writes;
+		d->result = 1;
 		break;
 	case FEATURE_QUEUES:
 		d->result = queues_result(controller_of(d));

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from conftest import NBBENCH, NBSERVED, ROOT, TIMEOUT, listener, rows_of
-from nbd_client import WRITE, connect
+from nbd_client import FUA, WRITE, connect
 from seccomp import deny
 from traffic import echo
 
@@ -54,14 +54,14 @@ def test_what_is_counted_is_what_proc_says_of_the_same_threads(start_daemon, tmp
     """Writes of a file by a store: most of the work is that of its threads, or of the kernel's."""
     if "software" not in granted["value"]:
         pytest.skip("this process may not count: " + granted["reason"])
-    export = f"[export disk]\nsize = 64M\nstore = {store}\npath = {tmp_path}/disk\ncreate = yes\nsync-writes = yes\n"
+    export = f"[export disk]\nsize = 64M\nstore = {store}\npath = {tmp_path}/disk\ncreate = yes\n"
     if store == "io_uring" and os.readlink("/proc/self/ns/pid") != FIRST_PIDS:
         pytest.skip("in a container the kernel does not say whom its threads work for")
     daemon = start_daemon(server("auto") + export + listener("nbd", "nbd", engine="io_uring", exports="disk", workers=2))
     client = connect(daemon, "nbd")
     before = work_of(daemon.stats("nbd"))
     for i in range(200):
-        client.request(WRITE, i * BYTES, BYTES, os.urandom(BYTES))
+        client.request(WRITE, i * BYTES, BYTES, os.urandom(BYTES), FUA)
         assert client.reply() == (0, b"")
     stats = daemon.stats("nbd")
     threads = stats["threads"]

@@ -23,14 +23,14 @@ TEST(an_export_has_defaults)
 	assert_int_equal(o->size, 0);
 	assert_int_equal(o->queue_depth, 128);
 	assert_int_equal(o->threads, 16);
-	assert_false(o->create || o->direct || o->read_only || o->sync_writes);
+	assert_false(o->create || o->direct || o->read_only);
 }
 
 TEST(an_export_reads_every_key)
 {
 	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = threads\ndirect = poll\n"
 				       "queue-depth = 1024\nthreads = 64\n"
-				       "sync-writes = yes\n[export y]\n"
+				       "[export y]\n"
 				       "path = /y\nread-only = yes\n" RAM);
 	const struct export_options *o = &c->exports[0].options;
 
@@ -38,7 +38,7 @@ TEST(an_export_reads_every_key)
 	assert_ptr_equal(o->store, &store_file_threads);
 	assert_int_equal(o->queue_depth, 1024);
 	assert_int_equal(o->threads, 64);
-	assert_true(o->create && o->direct == EXPORT_POLLED && o->sync_writes);
+	assert_true(o->create && o->direct == EXPORT_POLLED);
 	assert_true(c->exports[1].options.read_only);
 	assert_ptr_equal(c->exports[2].options.store, &store_memory);
 	config_free(c);
@@ -62,13 +62,11 @@ TEST(a_file_needs_a_path_and_memory_a_size)
 TEST(keys_for_files_are_refused_without_one)
 {
 	assert_errors(
-		RAM "path = /x\ncreate = yes\ndirect = yes\nthreads = 1\n"
-		    "sync-writes = yes\n",
+		RAM "path = /x\ncreate = yes\ndirect = yes\nthreads = 1\n",
 		"f:4: [export ram] path: requires an export that is a file (store is memory)\n"
 		"f:5: [export ram] create: requires an export that is a file (store is memory)\n"
 		"f:6: [export ram] direct: requires an export that is a file (store is memory)\n"
-		"f:7: [export ram] threads: requires an export that is a file (store is memory)\n"
-		"f:8: [export ram] sync-writes: requires an export that is a file (store is memory)\n");
+		"f:7: [export ram] threads: requires an export that is a file (store is memory)\n");
 }
 
 TEST(keys_that_contradict_each_other_are_errors)

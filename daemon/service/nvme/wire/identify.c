@@ -27,9 +27,9 @@ static void put_io_controller(uint8_t *page, const struct nvme_controller_info *
 	page[512] = NVME_SQES << 4 | NVME_SQES;
 	page[513] = NVME_CQES << 4 | NVME_CQES;
 	put_le32(page + 516, i->namespaces);
-	put_le16(page + 520, 1 << 2 | 1 << 3);                    /* ONCS: DSM, Write Zeroes */
-	page[525] = (uint8_t)(1 << 2 | (i->write_cache ? 1 : 0)); /* VWC; no broadcast flush */
-	put_le32(page + 1792, (NVME_SQE + i->in_capsule) / 16);   /* IOCCSZ */
+	put_le16(page + 520, 1 << 2 | 1 << 3); /* ONCS: DSM, Write Zeroes */
+	page[525] = 1 << 2 | 1;                /* VWC: a volatile write cache; no broadcast flush */
+	put_le32(page + 1792, (NVME_SQE + i->in_capsule) / 16); /* IOCCSZ */
 }
 
 void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_controller_info *i)

@@ -57,7 +57,6 @@ struct nvme_controller_info {
 	uint16_t entries; /* entries of a queue */
 	uint32_t namespaces;
 	uint32_t in_capsule; /* bytes of data that may follow an I/O command */
-	bool write_cache;    /* there is a volatile write cache */
 	bool ports;          /* the subsystem has several */
 	bool rdma;
 };
