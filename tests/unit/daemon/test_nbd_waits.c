@@ -1,8 +1,9 @@
-/* Service `nbd` when an answer has to wait, for memory or for others: with a store whose requests
- * end when the test says so. */
+/* Service `nbd` when an answer has to wait, for memory or for others, and when a client makes it
+ * wait: with a store whose requests end when the test says so, or at once. */
 #include "service_case.h"
 
-#include "nbd/proto.h"
+#include "bytes.h"
+#include "nbd/nbd.h"
 #include "pressure.h"
 #include "store.h"
 
@@ -12,6 +13,13 @@ extern const struct service service_nbd;
 
 static struct io *submitted[32];
 static unsigned submitted_count;
+
+static void prompt_submit(struct io *io)
+{
+	io_finish(io, 0);
+}
+
+static const struct store store_prompt = { .name = "prompt", .submit = prompt_submit };
 
 static void late_submit(struct io *io)
 {
@@ -52,7 +60,7 @@ struct late {
 	struct service_case *t;
 };
 
-static void late_start_with(struct late *l, uint32_t chunks, uint32_t chunk_size, uint32_t align)
+static void late_connect(struct late *l, uint32_t chunks, uint32_t chunk_size, uint32_t align)
 {
 	l->options = (struct export_options){ .size = SIZE, .queue_depth = 32 };
 	l->export = (struct export){
@@ -65,6 +73,12 @@ static void late_start_with(struct late *l, uint32_t chunks, uint32_t chunk_size
 	l->t->worker.mounts = &l->mount;
 	l->t->worker.mount_count = 1;
 	submitted_count = 0;
+}
+
+/* The handshake is over. */
+static void late_start_with(struct late *l, uint32_t chunks, uint32_t chunk_size, uint32_t align)
+{
+	late_connect(l, chunks, chunk_size, align);
 	case_input(l->t, go, sizeof(go), sizeof(go));
 }
 
@@ -249,13 +263,6 @@ TEST(few_reads_from_memory_are_in_flight)
 	case_free(l.t);
 }
 
-static void prompt_submit(struct io *io)
-{
-	io_finish(io, 0);
-}
-
-static const struct store store_prompt = { .name = "prompt", .submit = prompt_submit };
-
 TEST(much_output_is_sent_before_the_next_request)
 {
 	struct late l;
@@ -330,4 +337,113 @@ TEST(a_run_reads_few_parts_of_a_long_read)
 	case_turns(l.t);
 	assert_int_equal(l.t->out_bytes - before, REPLY + LONG);
 	case_free(l.t);
+}
+
+/* ---- The time that a client has for a message ---- */
+
+struct message {
+	uint8_t data[2 * SIZE];
+	size_t bytes;
+};
+
+static struct message message;
+
+static struct message *hello(void)
+{
+	memcpy(message.data, go, sizeof(go));
+	message.bytes = sizeof(go);
+	return &message;
+}
+
+/* A write of zeros, at byte 0 or behind the export's end. */
+static void put_write(struct message *m, bool refused, uint32_t length)
+{
+	static const uint8_t request[8] = { 0x25, 0x60, 0x95, 0x13, [7] = NBD_CMD_WRITE };
+	uint8_t *at = m->data + m->bytes;
+
+	memset(at, 0, REQUEST + (size_t)length);
+	memcpy(at, request, sizeof(request));
+	put_be64(at + 16, refused ? SIZE : 0);
+	put_be32(at + 24, length);
+	m->bytes += REQUEST + (size_t)length;
+}
+
+static void prompt_connect(struct late *l)
+{
+	late_connect(l, 64, 16384, 1);
+	l->mount.store = &store_prompt;
+}
+
+TEST(a_client_silent_within_a_message_is_closed_and_an_idle_one_is_not)
+{
+	struct message *m = hello();
+
+	put_write(m, false, 1000);
+	for (size_t bytes = 0; bytes <= GO + REQUEST; bytes++) {
+		bool rests = bytes == GO; /* the handshake is over, nothing has begun */
+		struct late l;
+
+		prompt_connect(&l);
+		if (bytes)
+			case_input(l.t, m->data, bytes, bytes);
+		case_pass(l.t, 9 * (uint64_t)NS_PER_S);
+		assert_non_null(l.t->conn);
+		case_pass(l.t, 22 * (uint64_t)NS_PER_S);
+		assert_int_equal(l.t->conn != NULL, rests);
+		assert_int_equal(l.t->ends[CONN_END_PROTOCOL], !rests);
+		case_free(l.t);
+	}
+}
+
+/* The client sends `first` bytes of m at once, and then `rate` bytes a second.  Returns the seconds
+ * after which it was closed, 0: it was not. */
+static unsigned drip(const struct message *m, size_t first, size_t rate)
+{
+	unsigned seconds = 0;
+	struct late l;
+	bool ended;
+
+	prompt_connect(&l);
+	if (first)
+		case_input(l.t, m->data, first, first);
+	for (size_t at = first; at < m->bytes && l.t->conn; at += rate, seconds++) {
+		case_input(l.t, m->data + at, MIN(rate, m->bytes - at), rate);
+		case_pass(l.t, NS_PER_S);
+	}
+	ended = !l.t->conn;
+	assert_int_equal(l.t->ends[CONN_END_PROTOCOL], ended);
+	case_free(l.t);
+	return ended ? seconds : 0;
+}
+
+TEST(a_dripping_client_is_closed_like_a_silent_one)
+{
+	struct message *m = hello();
+
+	put_write(m, false, 1000);
+	assert_in_range(drip(m, 0, 1), 10, 15); /* its flags, and then an option */
+	assert_in_range(drip(m, 4, 1), 10, 11);
+	assert_in_range(drip(m, GO, 1), 30, 31);
+	assert_in_range(drip(m, GO + REQUEST, 1), 30, 31);
+	assert_int_equal(drip(m, GO, 40), 0);
+}
+
+TEST(each_request_has_its_time)
+{
+	struct message *m = hello();
+
+	for (unsigned i = 0; i < 50; i++)
+		put_write(m, i == 0, 100);
+	assert_int_equal(drip(m, GO, 77), 0); /* always within one */
+}
+
+TEST(a_long_payload_has_the_time_that_it_needs_and_no_more)
+{
+	for (unsigned refused = 0; refused < 2; refused++) {
+		struct message *m = hello();
+
+		put_write(m, refused, SIZE);
+		assert_int_equal(drip(m, GO, BLOCK_PART_MAX / 25), 0);
+		assert_in_range(drip(m, GO, BLOCK_PART_MAX / 40), 30, 31);
+	}
 }
