@@ -1,5 +1,4 @@
-/* The Varlink server: calls, streams, and clients that it ends or keeps waiting.  The limits in
- * time are tested against the daemon, too, in tests/system. */
+/* The Varlink server: clients that it ends or keeps waiting, and its end. */
 #include "varlink_case.h"
 
 #include <sys/syscall.h>
@@ -36,7 +35,6 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
 
 /* ---- The service under test ---- */
 
-static const void *world_of_test;
 static struct varlink_call *deferred; /* of Later and Stream */
 static unsigned cancelled, onces;
 
@@ -82,31 +80,17 @@ static void large(struct varlink_call *call, json_t *parameters)
 	varlink_reply(call, json_pack("{s:s}", "text", text));
 }
 
-static void refuse(struct varlink_call *call, json_t *parameters)
-{
-	(void)parameters;
-	assert_ptr_equal(varlink_call_userdata(call), world_of_test);
-	assert_int_equal(varlink_call_peer(call)->pid, getpid());
-	assert_int_equal(varlink_call_peer(call)->uid, getuid());
-	varlink_error(call, "org.example.Test.Failed", json_pack("{s:i}", "x", 1));
-}
-
-static const struct varlink_parameter echo_parameters[] = {
-	{ "text", VARLINK_STRING, .optional = true },
-	{ 0 },
-};
 static const struct varlink_parameter large_parameters[] = {
 	{ "bytes", VARLINK_INT, .min = 0, .max = 64 * 1024 * 1024 },
 	{ 0 },
 };
 static const struct varlink_method methods[] = {
-	{ "Echo", VARLINK_READ, false, echo_parameters, echo },
+	{ "Echo", VARLINK_READ, false, NULL, echo },
 	{ "Once", VARLINK_CHANGE, true, NULL, once },
 	{ "Burn", VARLINK_READ, false, NULL, burn },
 	{ "Later", VARLINK_READ, false, NULL, later },
 	{ "Stream", VARLINK_READ, true, NULL, later },
 	{ "Large", VARLINK_READ, false, large_parameters, large },
-	{ "Fail", VARLINK_READ, false, NULL, refuse },
 	{ 0 },
 };
 static const struct varlink_interface interface = {
@@ -120,70 +104,14 @@ static int fresh(void **state)
 	cancelled = onces = jump_after = 0;
 	deferred = NULL;
 	setup(state);
-	world_of_test = *state;
 	return 0;
 }
 
-#define SERVICE "org.varlink.service"
-
 /* The calls of a method without parameters. */
-#define CALL(method)   "{\"method\":\"org.example.Test." method "\"}"
-#define ONEWAY(method) "{\"method\":\"org.example.Test." method "\",\"oneway\":true}"
-#define MORE(method)   "{\"method\":\"org.example.Test." method "\",\"more\":true}"
+#define CALL(method) "{\"method\":\"org.example.Test." method "\"}"
+#define MORE(method) "{\"method\":\"org.example.Test." method "\",\"more\":true}"
 
 /* ---- Calls ---- */
-
-/* More calls than one turn handles, and the client does not wait for them. */
-TEST_WITH(oneway_calls_of_a_client_that_left_are_done, fresh, teardown, &interface)
-{
-	static const char text[] = ONEWAY("Once");
-	struct world *w = *state;
-	int fd = dial(w);
-
-	for (unsigned i = 0; i < 100; i++)
-		assert_int_equal(send(fd, text, sizeof(text), 0), sizeof(text));
-	close(fd);
-	pump(w);
-	assert_int_equal(onces, 100);
-}
-
-TEST_WITH(pipelined_calls_are_answered_in_order, fresh, teardown, &interface)
-{
-	static const char deferred_call[] = CALL("Later");
-	struct world *w = *state;
-	char text[128], answers[8192];
-	int fd = dial(w), bytes, length = 0;
-
-	assert_int_equal(send(fd, deferred_call, sizeof(deferred_call), 0), sizeof(deferred_call));
-	length += sprintf(answers, "{\"parameters\":{\"a\":1}}\n") + 1;
-	for (unsigned i = 0; i < 100; i++) {
-		bytes = sprintf(text,
-				"{\"method\":\"org.example.Test.Echo\","
-				"\"parameters\":{\"text\":\"%u\"}}",
-				i);
-		assert_int_equal(send(fd, text, (size_t)bytes + 1, 0), bytes + 1);
-		length += sprintf(answers + length, "{\"parameters\":{\"text\":\"%u\"}}\n", i) + 1;
-	}
-	expect_nothing(w, fd);
-	varlink_reply(deferred, json_pack("{s:i}", "a", 1));
-	deferred = NULL;
-	expect_bytes(w, fd, answers, (size_t)length);
-	close(fd);
-	pump(w);
-	assert_int_equal(cancelled, 0);
-}
-
-TEST_WITH(a_client_that_leaves_cancels_its_call, fresh, teardown, &interface)
-{
-	struct world *w = *state;
-	int fd = dial(w);
-
-	say(w, fd, CALL("Later"));
-	assert_non_null(deferred);
-	close(fd);
-	pump(w);
-	assert_int_equal(cancelled, 1);
-}
 
 TEST_WITH(the_end_of_the_server_cancels_its_calls, fresh, teardown, &interface)
 {
@@ -197,42 +125,7 @@ TEST_WITH(the_end_of_the_server_cancels_its_calls, fresh, teardown, &interface)
 	w->varlink = start(w);
 }
 
-TEST_WITH(half_closed_clients_get_their_answers, fresh, teardown, &interface)
-{
-	static const char text[] = "{\"method\":\"org.example.Test.Echo\"}\0"
-				   "{\"method\":\"org.example.Test.Later\"}\0" CALL("Echo");
-	static const char answers[] = "{\"parameters\":{}}\n\0{\"parameters\":{}}\n\0"
-				      "{\"parameters\":{}}\n";
-	struct world *w = *state;
-	int fd = dial(w);
-
-	assert_int_equal(send(fd, text, sizeof(text), 0), sizeof(text));
-	shutdown(fd, SHUT_WR);
-	pump(w); /* and does not spin */
-	varlink_reply(deferred, json_object());
-	expect_bytes(w, fd, answers, sizeof(answers));
-	expect_end(w, fd);
-}
-
 /* ---- Streams ---- */
-
-TEST_WITH(a_stream_continues_until_its_reply, fresh, teardown, &interface)
-{
-	static const char parts[] = "{\"parameters\":{},\"continues\":true}\n\0"
-				    "{\"parameters\":{},\"continues\":true}\n\0"
-				    "{\"parameters\":{\"last\":true}}\n";
-	struct world *w = *state;
-	int fd = dial(w);
-
-	say(w, fd, MORE("Stream"));
-	expect_nothing(w, fd);
-	assert_true(varlink_call_more(deferred));
-	varlink_notify(deferred, json_object());
-	varlink_notify(deferred, json_object());
-	varlink_reply(deferred, json_pack("{s:b}", "last", 1));
-	expect_bytes(w, fd, parts, sizeof(parts));
-	close(fd);
-}
 
 TEST_WITH(a_stream_holds_one_part_for_a_client_that_does_not_read, fresh, teardown, &interface)
 {
