@@ -26,7 +26,6 @@ static const struct generator {
 	{ "sockperf", parse_sockperf, 0, "--version" },
 	{ "netperf", parse_netperf, 1000, "-V" },
 	{ "qemu-img", parse_qemu_img, 0, "--version" },
-	{ "nbdcopy", parse_whole_run, 0, "--version" },
 };
 
 static const struct generator *generator_of(const char *word)
@@ -88,8 +87,7 @@ uint64_t generator_step_ns(const char *name)
 	return found ? found->step_ns : 0;
 }
 
-bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,
-		     struct generator_result *ret_result)
+bool generator_parse(char *const *argv, const char *output, struct generator_result *ret_result)
 {
 	const struct generator *found = generator_find(&argv);
 	struct generator_result result = { 0 };
@@ -98,10 +96,6 @@ bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,
 	    !isfinite(result.requests + result.requests_per_s + result.errors) ||
 	    !isfinite(result.bytes + result.bytes_per_s))
 		return false;
-	if (found->parse == parse_whole_run && wall_ns) {
-		result.requests_per_s = 1e9 / (double)wall_ns;
-		add_quantile(&result, 0.5, (double)wall_ns);
-	}
 	*ret_result = result;
 	return true;
 }

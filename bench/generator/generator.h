@@ -19,7 +19,6 @@ const char *generator_version(char *const *argv, const char **ret_program);
  */
 uint64_t generator_step_ns(const char *name);
 
-/* Parses `output` (NUL-terminated), which argv wrote to stdout in wall_ns.  False: no result was
+/* Parses `output` (NUL-terminated), which argv wrote to stdout.  False: no result was
  * recognised, and *ret_result is untouched. */
-bool generator_parse(char *const *argv, const char *output, uint64_t wall_ns,
-		     struct generator_result *ret_result);
+bool generator_parse(char *const *argv, const char *output, struct generator_result *ret_result);

@@ -20,31 +20,9 @@ static void redis_add(struct redis *sum, double per_s)
 	}
 }
 
-/* "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_..","p99_..","max_.." */
-static void redis_csv_line(const char *line, struct redis *sum, struct generator_result *r)
-{
-	double v[7];
-	unsigned count = 0;
-
-	line = strstr(line, "\",\"");
-	while (line && count < ARRAY_SIZE(v) && number_at(line + 3, &v[count], &line)) {
-		count++;
-		if (strncmp(line, "\",\"", 3))
-			break;
-	}
-	if (count < 1)
-		return;
-	redis_add(sum, v[0]);
-	if (count == ARRAY_SIZE(v) && sum->tests == 1) {
-		add_quantile(r, 0.5, v[3] * 1e6);
-		add_quantile(r, 0.95, v[4] * 1e6);
-		add_quantile(r, 0.99, v[5] * 1e6);
-	}
-}
-
 /* `-q` and the long form: "SET: 39525.69 requests per second, p50=0.135 msec", "  throughput
  * summary: 66577.90 requests per second". */
-static void redis_text_line(const char *line, struct redis *sum, struct generator_result *r)
+static void redis_line(const char *line, struct redis *sum, struct generator_result *r)
 {
 	double value;
 
@@ -83,10 +61,7 @@ bool parse_redis(char *const *argv, const char *text, struct generator_result *r
 		if (bytes < sizeof(line)) {
 			memcpy(line, next, bytes);
 			line[bytes] = '\0';
-			if (line[0] == '"')
-				redis_csv_line(line, &sum, r);
-			else
-				redis_text_line(line, &sum, r);
+			redis_line(line, &sum, r);
 		}
 		next += bytes + strspn(next + bytes, "\r\n");
 	}

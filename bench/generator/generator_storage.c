@@ -1,4 +1,4 @@
-/* Output of fio, qemu-img and nbdcopy.  See generator_text.h. */
+/* Output of fio and qemu-img.  See generator_text.h. */
 #include "generator_text.h"
 
 #include <math.h>
@@ -83,14 +83,5 @@ bool parse_qemu_img(char *const *argv, const char *text, struct generator_result
 	r->requests_per_s = r->requests / seconds;
 	r->bytes = r->requests * size;
 	r->bytes_per_s = r->bytes / seconds;
-	return true;
-}
-
-/* ---- nbdcopy prints no result: its run counts as one request ---- */
-
-bool parse_whole_run(char *const *argv, const char *text, struct generator_result *r)
-{
-	(void)argv, (void)text;
-	r->requests = 1;
 	return true;
 }

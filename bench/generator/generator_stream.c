@@ -6,7 +6,7 @@
 #include "field.h"
 #include "util.h"
 
-/* ---- iperf3 ---- */
+/* ---- iperf3 -J ---- */
 
 static void iperf3_sum(const json_t *end, const char *name, struct generator_result *r)
 {
@@ -16,53 +16,13 @@ static void iperf3_sum(const json_t *end, const char *name, struct generator_res
 	r->bytes_per_s += json_number(sum, "bits_per_second") / 8;
 }
 
-/* "[SUM]  0.00-1.01  sec  1.21 GBytes  10.3 Gbits/sec   receiver": adds the bytes and the rate.
- * Breaks line into words. */
-static void iperf_line(char *line, struct generator_result *r)
-{
-	const char *before = "";
-	char *rest;
-	double value;
-
-	for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-		if (number_at(before, &value, NULL)) {
-			if (strstr(word, "its/sec") && unit_at(word, bit_units, &value))
-				r->bytes_per_s += value / 8;
-			else if (strstr(word, "Bytes") && unit_at(word, byte_units, &value))
-				r->bytes += value;
-		}
-		before = word;
-	}
-}
-
-static void iperf3_text(const char *text, struct generator_result *r)
-{
-	bool sums = strstr(text, "\n[SUM]");
-
-	for (const char *at = text; (at = strchr(at, '\n')) && *++at;) {
-		size_t bytes = strcspn(at, "\n");
-		char line[256];
-
-		if (bytes >= sizeof(line) || at[0] != '[' || (sums && strncmp(at, "[SUM]", 5)))
-			continue;
-		memcpy(line, at, bytes);
-		line[bytes] = '\0';
-		if (strstr(line, "receiver"))
-			iperf_line(line, r);
-	}
-}
-
 bool parse_iperf3(char *const *argv, const char *text, struct generator_result *r)
 {
 	json_t *document = json_document(text), *end = field_get(document, "end");
 
 	(void)argv;
-	if (end) {
-		iperf3_sum(end, "sum_received", r);
-		iperf3_sum(end, "sum_received_bidir_reverse", r);
-	} else {
-		iperf3_text(text, r);
-	}
+	iperf3_sum(end, "sum_received", r);
+	iperf3_sum(end, "sum_received_bidir_reverse", r);
 	json_decref(document);
 	return r->bytes_per_s > 0;
 }

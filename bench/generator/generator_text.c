@@ -44,8 +44,6 @@ const struct unit byte_units[] = {
 	{ "KB", 1024. },          { "MB", 1048576. }, { "GB", 1073741824. },
 	{ "TB", 1099511627776. }, { "B", 1 },         { NULL, 0 }
 };
-const struct unit bit_units[] = { { "Kbits/sec", 1e3 },  { "Mbits/sec", 1e6 }, { "Gbits/sec", 1e9 },
-				  { "Tbits/sec", 1e12 }, { "bits/sec", 1 },    { NULL, 0 } };
 
 bool unit_at(const char *text, const struct unit *units, double *value)
 {

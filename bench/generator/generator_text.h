@@ -22,7 +22,6 @@ struct unit {
 	double scale;
 };
 extern const struct unit time_units[], byte_units[];
-extern const struct unit bit_units[]; /* as iperf prints them: bits in thousands */
 
 /* Multiplies *value by the unit that text begins with; false: none of them. */
 bool unit_at(const char *text, const struct unit *units, double *value);
@@ -51,8 +50,8 @@ double json_number(const json_t *object, const char *path);
 /* The parsers: fills in r, zeroed before, from the generator's output; false: no
  * result was recognised. */
 typedef bool generator_parser(char *const *argv, const char *text, struct generator_result *r);
-extern generator_parser parse_redis;                                /* generator_redis.c */
-extern generator_parser parse_iperf3, parse_sockperf;               /* generator_stream.c */
-extern generator_parser parse_netperf;                              /* generator_stream.c */
-extern generator_parser parse_wrk, parse_h2load, parse_ab;          /* generator_http.c */
-extern generator_parser parse_fio, parse_qemu_img, parse_whole_run; /* generator_storage.c */
+extern generator_parser parse_redis;                       /* generator_redis.c */
+extern generator_parser parse_iperf3, parse_sockperf;      /* generator_stream.c */
+extern generator_parser parse_netperf;                     /* generator_stream.c */
+extern generator_parser parse_wrk, parse_h2load, parse_ab; /* generator_http.c */
+extern generator_parser parse_fio, parse_qemu_img;         /* generator_storage.c */

@@ -352,7 +352,7 @@ static void set_part(struct generator_part *part, const struct far *far, char *c
 					 .cpu_ns = far->use.cpu_ns,
 					 .busiest_ns = far->use.busiest_ns,
 					 .peak = far->use.peak };
-	generator_parse(command, far->text[false], part->wall_ns, &part->result);
+	generator_parse(command, far->text[false], &part->result);
 }
 
 static void set_parts(struct generator_run *ret, const struct fars *all, char **const *commands)

@@ -52,7 +52,7 @@ static void set_row_generator(struct measure *row, char *const *argv,
 					    generator_parts_to_json(run->parts, run->part_count));
 		g->hosts = json_object_get(row->source, "generator_hosts");
 	} else if (run->child.output) {
-		generator_parse(argv, run->child.output, run->child.wall_ns, &g->result);
+		generator_parse(argv, run->child.output, &g->result);
 	}
 }
 

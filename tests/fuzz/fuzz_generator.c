@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	assert(text);
 	memcpy(text, data + 1, bytes - 1);
 	text[bytes - 1] = '\0';
-	if (generator_parse(argv, text, 1, &r)) {
+	if (generator_parse(argv, text, &r)) {
 		assert(isfinite(r.requests) && isfinite(r.requests_per_s) &&
 		       isfinite(r.bytes_per_s));
 		assert(r.requests >= 0 && r.requests_per_s >= 0 && r.bytes >= 0 &&

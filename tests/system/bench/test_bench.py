@@ -60,7 +60,7 @@ def test_a_page_of_the_users_choice(tmp_path):
 @pytest.mark.parametrize("word, program", [("echo", "fio"), ("http", "wrk"), ("http", "h2load"), ("http", "ab"),
                                            ("tls", "wrk"), ("tls", "h2load"), ("disk", "fio"),
                                            ("disk", "qemu-img"), ("nbd", "fio"), ("nbd", "qemu-img"),
-                                           ("nbd", "nbdcopy"), ("bulk", "iperf3"),
+                                           ("bulk", "iperf3"),
                                            ("discard", "fio"), ("sockperf", "sockperf"),
                                            ("udp", "sockperf"), ("netperf", "netperf")])  # fmt: skip
 def test_every_generator_measures_its_word(tmp_path, no_io_uring, word, program):
