@@ -230,7 +230,8 @@ static int serve(struct config *config, struct run_mode *run)
 		rc = serve_until_end(&daemon);
 	control_stop(&daemon.control);
 	if (!server_stop(s)) {
-		log_error("ended, although the threads named above have not: the kernel ends them");
+		log_error(
+			"exiting although the threads named above still run: the kernel ends them");
 		/* Without exit handlers: workers that hang may still use any memory. */
 		_exit(EXIT_FAILURE);
 	}
@@ -238,7 +239,7 @@ static int serve(struct config *config, struct run_mode *run)
 		 : !run && server_may_start_later(rc) ? EXIT_LATER
 						      : EXIT_FAILURE;
 	if (!control_end(&daemon.control)) {
-		log_warning("ended while the examination of a Doctor call hangs");
+		log_warning("exiting while a call of Doctor still hangs");
 		if (run)
 			run_end(run);
 		fflush(stdout);

@@ -238,7 +238,8 @@ static int unknown_word(const struct ctl *ctl, const char *word)
 	for (const struct bench *b = benches; b->word; b++)
 		suggest_try(&near, b->word);
 	if (measured)
-		return ctl_usage(ctl, "'%s' is a generator: `nbbench %s` takes it", word, measured);
+		return ctl_usage(ctl, "'%s' is a load generator; `nbbench %s` runs it", word,
+				 measured);
 	return ctl_usage(ctl, "there is no '%s'%s; `nbbench list` lists the words", word,
 			 suggest_hint(&near));
 }
@@ -246,7 +247,7 @@ static int unknown_word(const struct ctl *ctl, const char *word)
 /* Prints how to install each generator of the word. */
 static int not_installed(const struct bench *b)
 {
-	ctl_warn("%s: it needs one of these generators:", b->word);
+	ctl_warn("%s: no load generator for it is installed; install one of these:", b->word);
 	for (const struct bench_generator *g = b->generators; g->needs; g++)
 		fprintf(stderr, "  %s: apt install %s%s%s\n", g->needs, g->debian,
 			g->fedora ? "; dnf install " : "", g->fedora ? g->fedora : "");

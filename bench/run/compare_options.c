@@ -182,7 +182,7 @@ static int check_points(struct ctl *ctl, struct compare *c)
 	if (ctl->values[VALUE_SWEEP] && !c->visits)
 		return ctl_usage(
 			ctl,
-			"--sweep is about visits: COMMAND needs {port}, {host}, {uri} or {listener}");
+			"--sweep visits listeners: COMMAND needs {port}, {host}, {uri} or {listener}");
 	return CTL_DONE;
 }
 

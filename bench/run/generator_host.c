@@ -121,8 +121,9 @@ char *generator_host_version(struct ctl *ctl)
 			return first; /* the reason was printed */
 		other = far_version(&ctl->on[i], ctl->rest);
 		if (i && first && other && strcmp(first, other) != 0)
-			ctl_warn("%s has %s, and %s has %s: saved rows will name only the former",
-				 ctl->on[0].target.host, first, ctl->on[i].target.host, other);
+			ctl_warn(
+				"%s has %s, and %s has %s: saved rows will name only the first version",
+				ctl->on[0].target.host, first, ctl->on[i].target.host, other);
 		if (i)
 			free(other);
 		else
@@ -418,7 +419,7 @@ static int result(const struct fars *all)
 		const struct far *far = &all->list[i];
 
 		if (json_is_string(far->last))
-			ctl_warn("%s cannot run it: %s", far->on->target.host,
+			ctl_warn("%s cannot run COMMAND: %s", far->on->target.host,
 				 json_string_value(far->last));
 		if (far->lost || json_is_string(far->last))
 			rc = CTL_UNREACHABLE;
@@ -442,7 +443,8 @@ static void show_outputs(const struct fars *all, enum child_show show)
 		put_output(all, far, true, stderr);
 	}
 	if (all->count > 1 && !field_bool(far->last, "timed_out"))
-		ctl_warn("it failed on %s, and was ended on the other hosts", far->on->target.host);
+		ctl_warn("COMMAND failed on %s, and was ended on the other hosts",
+			 far->on->target.host);
 }
 
 static void free_all(struct fars *all)

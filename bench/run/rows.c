@@ -126,7 +126,7 @@ int rows_load(const char *path, struct measures *m)
 	if (from != stdin)
 		fclose(from);
 	if (rc == -EPROTONOSUPPORT) {
-		ctl_warn("%s:%u: this row was saved by a newer nbbench: use that one to read it",
+		ctl_warn("%s:%u: this row was saved by a newer nbbench: show it with that version",
 			 path, line);
 		return CTL_USAGE;
 	}

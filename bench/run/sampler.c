@@ -307,7 +307,8 @@ int sampler_rows(const struct sampler *s, const char *label, struct measures *m)
 	uint64_t interval_ns;
 
 	if (measures_interval(sampler_first(s), last_of(s), &interval_ns) < 0) {
-		ctl_warn("the daemon was restarted meanwhile: nothing to compare");
+		ctl_warn(
+			"the daemon was restarted during the measurement, so its counters began again");
 		return CTL_REFUSED;
 	}
 	measures_delta(m, sampler_first(s), last_of(s), interval_ns, label ? label : "");

@@ -195,7 +195,7 @@ static int nothing_to_visit(const struct targets *t)
 	json_t *listener;
 	size_t i;
 
-	ctl_warn("no listener serves: nothing to visit");
+	ctl_warn("no listener that COMMAND could load is serving");
 	json_array_foreach(t->absent, i, listener) {
 		char *text = text_new("%s: %s", field_text(listener, "name"),
 				      field_text(listener, "reason"));

@@ -364,7 +364,7 @@ static int run_stats(struct ctl *ctl)
 	json_t *parameters;
 
 	if (openmetrics && ctl->values[VALUE_BY_WORKER])
-		return ctl_usage(ctl, "--openmetrics is by listener: leave out --by-worker");
+		return ctl_usage(ctl, "--openmetrics has no workers: leave out --by-worker");
 	if (openmetrics && (interval || ctl->out.json))
 		return ctl_usage(ctl, "--openmetrics goes neither with --watch nor with --json");
 	if (interval && *interval &&

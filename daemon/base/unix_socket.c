@@ -142,7 +142,8 @@ static int bind_replacing(struct unix_socket *s, struct reason *reason)
 		if (rc < 0)
 			return rc;
 		if (unlink(path) < 0 && errno != ENOENT)
-			return reason_set(reason, -errno, "remove the stale %s: %m", path);
+			return reason_set(reason, -errno, "cannot remove the stale socket %s: %m",
+					  path);
 		rc = bind_private(s);
 	}
 	return rc < 0 ? reason_set(reason, rc, "bind %s: %s", path, strerror(-rc)) : 0;

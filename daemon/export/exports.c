@@ -412,7 +412,7 @@ struct reason export_shortfall(const struct mount *m)
 	if (m->store == registry_store("io_uring"))
 		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
 	else
-		reason_set(&reason, 0, "the store %s does not poll; use `store = io_uring`",
+		reason_set(&reason, 0, "the store %s cannot poll a device; use `store = io_uring`",
 			   m->store->name);
 	return reason;
 }

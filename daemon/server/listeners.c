@@ -236,13 +236,14 @@ struct proc_threads *listeners_scan_threads(struct listeners *all)
 
 		proc_threads_scan(&all->threads, &caller, all);
 		if (all->threads.dropped && !dropped)
-			log_warning("%u of more than %d threads of stores and the kernel are not "
-				    "looked at: the CPU time of listeners lacks theirs",
+			log_warning("%u threads of stores and the kernel, beyond %d, are not "
+				    "counted: the CPU time of listeners lacks theirs",
 				    all->threads.dropped, PROC_THREADS_MAX);
 		if (all->threads.unknown && !unknown)
-			log_warning("this PID namespace hides for which worker a thread of the "
-				    "kernel works: the CPU time of listeners lacks that of such "
-				    "threads; the host's PID namespace shows it");
+			log_warning(
+				"in this PID namespace the threads of io_uring cannot be assigned "
+				"to workers: the CPU time of listeners lacks theirs; run in the "
+				"host's PID namespace");
 		all->threads_ns = now;
 	}
 	return &all->threads;

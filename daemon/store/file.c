@@ -403,7 +403,7 @@ static int file_keep_name(const struct export *e, struct reason *reason)
 	rc = fd < 0 || fsync(fd) < 0 ? -errno : 0;
 	if (fd >= 0)
 		close(fd);
-	return rc < 0 ? reason_set(reason, rc, "cannot make the name of %s durable: %s", path,
+	return rc < 0 ? reason_set(reason, rc, "cannot sync the directory of %s: %s", path,
 				   strerror(-rc))
 		      : 0;
 }

@@ -168,9 +168,10 @@ static int try_mode(int fd, unsigned mode, unsigned cipher, struct reason *reaso
 	if (rc == 0 && (kernel_directions(mode) & KERNEL_RECEIVES))
 		rc = kernel_give(fd, KERNEL_RECEIVES, cipher, &keys);
 	if (rc < 0)
-		return reason_set(reason, rc,
-				  "this kernel's TLS does not take %s (%s); another `tls-cipher`",
-				  tls_ciphers[cipher], strerror(-rc));
+		return reason_set(
+			reason, rc,
+			"this kernel's TLS does not take %s (%s); use another `tls-cipher`",
+			tls_ciphers[cipher], strerror(-rc));
 	return 0;
 }
 

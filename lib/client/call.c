@@ -183,7 +183,7 @@ static int refused(struct ctl *ctl, const char *method, const char *error, const
 				 : "this needs root, the server's user or a member of its "
 				   "`control-group`");
 	else if (!strcmp(name, "MethodNotFound"))
-		ctl_warn("this daemon does not know %s: it is not as new as this %s", method,
+		ctl_warn("the daemon does not know %s: it is older than this %s", method,
 			 ctl_program);
 	else if (!strcmp(name, "InvalidParameter"))
 		ctl_warn("%s: invalid parameter: %s", method, field_text(parameters, "parameter"));

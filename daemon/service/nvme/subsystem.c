@@ -146,7 +146,7 @@ static int make_nqn(const char *listener, char nqn[static NVME_NQN_MAX], struct 
 			rc = sd_id128_randomize(&chosen);
 		if (rc < 0)
 			return reason_set(reason, rc,
-					  "no name can be made (%s); say `nqn = "
+					  "cannot make an NQN (%s); set `nqn = "
 					  "nqn.YYYY-MM.DOMAIN:NAME`",
 					  strerror(-rc));
 		machine = chosen;

@@ -123,7 +123,7 @@ def test_the_old_form_names_the_new_one(words):
 
 def test_without_a_generator_it_says_how_to_get_one(tmp_path):
     done = bench(tmp_path, "http", path=only(tmp_path), check=1)
-    assert "http: it needs one of these generators" in done.stderr
+    assert "http: no load generator for it is installed" in done.stderr
     assert "wrk: apt install wrk; dnf install wrk" in done.stderr and "ab: apt install apache2-utils" in done.stderr
     assert not list(tmp_path.glob("*.html"))
 
@@ -148,4 +148,4 @@ def test_an_unknown_word(tmp_path):
 
 def test_a_generator_is_no_word(tmp_path):
     done = bench(tmp_path, "iperf3", check=2)
-    assert "'iperf3' is a generator: `nbbench bulk` takes it" in done.stderr
+    assert "'iperf3' is a load generator; `nbbench bulk` runs it" in done.stderr

@@ -304,7 +304,7 @@ def test_a_doctor_that_hangs_does_not_make_the_end_a_failure(faulty):
         wait_until(lambda: "doctor" in faulty.threads().values(), "it examines")
         faulty.process.send_signal(signal.SIGTERM)
         assert faulty.process.wait(TIMEOUT) == 0
-    assert "ended while the examination of a Doctor call hangs" in faulty.log()
+    assert "exiting while a call of Doctor still hangs" in faulty.log()
 
 
 @needs_root
