@@ -28,11 +28,9 @@ static const char *const judged_names[JUDGED_COUNT] = {
 
 static json_t *value_to_json(const struct value *v)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:o}", "median",
-			 field_real(v->median), "low", field_real(v->low), "first",
-			 field_real(v->first), "third", field_real(v->third), "high",
-			 field_real(v->high), "count", (int)v->count, "lower", field_real(v->lower),
-			 "upper", field_real(v->upper));
+	return json_pack("{s:o, s:i, s:o, s:o}", "median", field_real(v->median), "count",
+			 (int)v->count, "lower", field_real(v->lower), "upper",
+			 field_real(v->upper));
 }
 
 static json_t *json_of_verdict(const struct verdict *v)
@@ -81,10 +79,6 @@ static json_t *row_to_json(const struct result_group *g, const struct result_row
 			  row->generator_limit, "link_limit", row->link_limit, "gate",
 			  gate_names[row->gate], "then", row->then ? then_to_json(row->then) : NULL,
 			  "hosts", hosts_to_json(row->row)));
-	if (row->user)
-		json_object_update_new(made, json_pack("{s:s, s:o}", "user",
-						       row->user->row->listener, "against_user",
-						       json_of_verdict(&row->against_user)));
 	return made;
 }
 
@@ -170,11 +164,9 @@ static json_t *finding_to_json(const struct result *r, unsigned i)
 static json_t *open_to_json(const struct result *r)
 {
 	const struct open *o = &r->open;
-	json_t *made = json_pack("{s:i, s:s, s:o, s:i, s:i, s:f, s:f, s:i, s:i, s:o}", "count",
-				 (int)o->count, "what", judged_names[o->what], "spread",
-				 field_real(o->spread), "rounds5", (int)o->rounds5, "rounds2",
-				 (int)o->rounds2, "seconds5", o->seconds5, "seconds2", o->seconds2,
-				 "too_few", (int)o->too_few, "doubted", (int)o->doubted, "text",
+	json_t *made = json_pack("{s:i, s:i, s:o, s:i, s:i, s:o}", "count", (int)o->count, "rounds",
+				 (int)o->rounds, "seconds", field_real(o->seconds), "too_few",
+				 (int)o->too_few, "doubted", (int)o->doubted, "text",
 				 text_to_json(words_open(r)));
 
 	for (unsigned i = 0; i < JUDGED_FAMILIES; i++)

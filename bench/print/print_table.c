@@ -227,7 +227,6 @@ static void render_group_sentences(struct output *out, const struct result *r)
 
 		bool several = r->group_count > 1; /* of one, what a run ends in has the counts */
 
-		say(out, STYLE_PLAIN, several ? g->title : NULL, words_users(g));
 		say(out, STYLE_PLAIN, several ? g->title : NULL,
 		    words_sides(g, several ? 0 : JUDGED_FAMILIES));
 	}

@@ -23,7 +23,7 @@ static struct human within_text(double within)
 {
 	struct human text;
 
-	snprintf(text.text, sizeof(text.text), "%.3g %%", 100 * within);
+	snprintf(text.text, sizeof(text.text), "%.2g %%", 100 * within);
 	return text;
 }
 
@@ -122,21 +122,6 @@ char *words_sides(const struct result_group *g, enum judged from)
 			before = ", ";
 		}
 	}
-	if (ftell(to))
-		putc('.', to);
-	return text_close(to, &text);
-}
-
-char *words_users(const struct result_group *g)
-{
-	char *text;
-	FILE *to = text_open(&text);
-
-	for (unsigned i = 1; i < g->count; i++)
-		if (g->rows[i].user)
-			fprintf(to, "%s%s %s",
-				ftell(to) ? "; " : "Against tls = user: ", g->rows[i].name,
-				interval_words(&g->rows[i].against_user, g->within, false).text);
 	if (ftell(to))
 		putc('.', to);
 	return text_close(to, &text);
@@ -248,19 +233,6 @@ static struct phrase about(double s)
 	return p;
 }
 
-static void print_plan(FILE *to, const struct open *o)
-{
-	if (o->spread > 0)
-		fprintf(to, "; visits of a listener differ by %s %% from round to round",
-			human_percent(o->spread).text);
-	if (o->rounds5 && o->seconds2 > 0)
-		fprintf(to,
-			". %u rounds (%s) would decide \xc2\xb1"
-			"5 %%, %u (%s) \xc2\xb1"
-			"2.5 %%",
-			o->rounds5, about(o->seconds5).text, o->rounds2, about(o->seconds2).text);
-}
-
 char *words_open(const struct result *r)
 {
 	static const char *const families[JUDGED_FAMILIES] = { "system calls", "context switches",
@@ -275,8 +247,9 @@ char *words_open(const struct result *r)
 			fprintf(to, "%s%s in %u of %u comparison%s",
 				ftell(to) ? ", " : "Not decided: ", families[i], o->open[i],
 				o->all[i], plural(o->all[i]));
-	if (o->count)
-		print_plan(to, o);
+	if (o->rounds && o->seconds > 0)
+		fprintf(to, ". %u rounds (%s) would decide \xc2\xb1%s", o->rounds,
+			about(o->seconds).text, within_text(expm1(log1p(r->within) / 2)).text);
 	if (o->too_few)
 		fprintf(to, "%soo few rounds for %u row%s", ftell(to) ? "; t" : "T", o->too_few,
 			plural(o->too_few));

@@ -12,10 +12,8 @@ struct phrase words_change(double change);
 struct phrase words_row(const struct result_group *g, const struct result_row *row);
 
 /* Of one group, without its title: the figures beside the cost that are decided, from the given one
- * on; rows with `tls = kernel` against those with `tls = user`; which libraries and ciphers there
- * are. */
+ * on; which libraries and ciphers of TLS there are. */
 char *words_sides(const struct result_group *g, enum judged from);
-char *words_users(const struct result_group *g);
 char *words_tls(const struct result_group *g);
 
 /* What a run ends in: a sentence for each finding, and one for all that is open. */

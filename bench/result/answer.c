@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "must.h"
-#include "numbers.h"
 #include "parts.h"
 #include "util.h"
 
@@ -136,53 +135,36 @@ static void count_row(struct result *r, const struct result_group *g, const stru
 	}
 }
 
-/* Returns the number of rounds that would narrow the interval of each undecided row of the group to
- * about +-`change`. */
-static unsigned rounds_for(const struct result_group *g, enum judged what, double change)
+/* The rounds that would make the interval of each undecided row as narrow as rounds_enough() wants
+ * it: intervals are narrower by the square root of the rounds. */
+static unsigned rounds_for(const struct result_group *g, enum judged what)
 {
-	unsigned most = 0;
+	double most = 0;
 
 	for (unsigned i = 1; i < g->count; i++) {
 		const struct verdict *v = &g->rows[i].verdicts[what];
-		double spread = verdict_spread(v, g->comparisons);
 
-		if (v->is == VERDICT_UNDECIDED && spread > 0)
-			most = MAX(most, verdict_rounds_for(spread, log1p(change), g->comparisons));
+		if (v->is == VERDICT_UNDECIDED)
+			most = fmax(most,
+				    v->rounds * pow(v->half_width / (log1p(g->within) / 2), 2));
 	}
-	return most;
-}
-
-static void find_plan(struct result *r, enum judged what)
-{
-	double *spreads = must(calloc(r->open.count + 1U, sizeof(*spreads)));
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < r->group_count; i++) {
-		const struct result_group *g = &r->groups[i];
-		unsigned five = rounds_for(g, what, 0.05), half = rounds_for(g, what, 0.025);
-
-		r->open.rounds5 = MAX(r->open.rounds5, five);
-		r->open.rounds2 = MAX(r->open.rounds2, half);
-		r->open.seconds5 += five ? five * g->round_s : 0;
-		r->open.seconds2 += half ? half * g->round_s : 0;
-		for (unsigned j = 1; j < g->count; j++)
-			if (g->rows[j].verdicts[what].is == VERDICT_UNDECIDED)
-				spreads[count++] =
-					verdict_spread(&g->rows[j].verdicts[what], g->comparisons);
-	}
-	r->open.spread = expm1(numbers_median(spreads, count));
-	r->open.what = what;
-	free(spreads);
+	return (unsigned)fmin(ceil(most), 1000000);
 }
 
 void answer_find(struct result *r)
 {
+	enum judged what = JUDGED_COST; /* or, where no time is open, the last count that is */
+
 	find_differences(r);
 	for (struct result_at at = { 0 }; result_next(r, &at);)
 		if (!at.first)
 			count_row(r, at.group, at.row);
-	/* Times need the most rounds. */
-	for (unsigned i = JUDGED_FAMILIES; i-- > 0 && r->open.count && !r->open.rounds5;)
-		if (r->open.open[i])
-			find_plan(r, i);
+	while (what > 0 && !r->open.open[what])
+		what--;
+	for (unsigned i = 0; i < r->group_count; i++) {
+		unsigned rounds = rounds_for(&r->groups[i], what);
+
+		r->open.rounds = MAX(r->open.rounds, rounds);
+		r->open.seconds += rounds ? rounds * r->groups[i].round_s : 0;
+	}
 }

@@ -355,39 +355,6 @@ static bool measures_generator(const struct result_row *row)
 					    : row->values[FIGURE_GENERATOR_SHARE].median);
 }
 
-static bool is_user(const struct measure *row)
-{
-	return !strcmp(field_text(row->tls, "mode"), "user");
-}
-
-/* The kernel makes the records of such a row: it is compared with one whose library does. */
-static const struct result_row *find_user(const struct result_group *g, unsigned i)
-{
-	const struct measure *row = g->rows[i].row;
-
-	for (unsigned j = 1; i > 0 && row->tls && !is_user(row) && j < g->count; j++)
-		if (is_user(g->rows[j].row) && !strcmp(g->rows[j].row->engine, row->engine))
-			return &g->rows[j];
-	return NULL;
-}
-
-static void judge_users(struct result_group *g)
-{
-	unsigned pairs = 0;
-
-	for (unsigned i = 0; i < g->count; i++)
-		pairs += (g->rows[i].user = find_user(g, i)) != NULL;
-	for (unsigned i = 0; i < g->count; i++) {
-		struct result_row *row = &g->rows[i];
-
-		if (!row->user)
-			continue;
-		row->against_user = judge(g, row->user, row, JUDGED_COST, pairs);
-		if (row->doubt != DOUBT_NONE || row->user->doubt != DOUBT_NONE)
-			verdict_withdraw(&row->against_user, VERDICT_NOT_COMPARABLE);
-	}
-}
-
 static void judge_group(struct result_group *g)
 {
 	for (unsigned i = 0; i < g->count; i++) {
@@ -409,7 +376,6 @@ static void judge_group(struct result_group *g)
 		g->rounds = MAX(g->rounds, cost->rounds);
 		g->judged |= cost->is != VERDICT_TOO_FEW_ROUNDS;
 	}
-	judge_users(g);
 }
 
 static void prepare(struct result *r)

@@ -82,16 +82,12 @@ static void set_names(struct result_group *g)
 static struct value value_of(const struct measure *row, enum figure figure)
 {
 	double *values = must(calloc(measure_visits(row), sizeof(*values)));
-	struct value v = { NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN };
+	struct value v = { NAN, NAN, NAN, 0 };
 
 	v.count = measure_values(row, figure, values);
 	if (v.count > 0) {
 		verdict_interval(values, v.count, &v.lower, &v.upper);
 		v.median = numbers_median(values, v.count);
-		v.low = values[0];
-		v.first = values[(v.count - 1) / 4];
-		v.third = values[v.count - 1 - (v.count - 1) / 4];
-		v.high = values[v.count - 1];
 	}
 	if (figures[figure].pooled)
 		v.median = figure_value(row, figure);

@@ -17,10 +17,9 @@
 
 /* A figure over the visits of a row.  NaN: unknown. */
 struct value {
-	double median, low, high; /* and the least and the largest */
-	double first, third;      /* quartiles */
-	unsigned count;           /* visits, or blocks of them, for which it is known */
-	double lower, upper;      /* its interval, which holds in 95 of 100 runs by itself */
+	double median, lower,
+		upper;  /* with its interval, which holds in 95 of 100 runs by itself */
+	unsigned count; /* visits, or blocks of them, for which it is known */
 };
 
 /* What is judged of each row but the first.  System calls, context switches, instructions, cycles
@@ -80,13 +79,11 @@ struct result_row {
 	struct verdict verdicts[JUDGED_COUNT]; /* against the group's first row, which has none */
 	double change; /* of the cost, where nothing is judged, too; NaN: unknown */
 	enum doubt doubt;
-	unsigned doubted;              /* visits that are not judged */
-	unsigned failed;               /* visits in which COMMAND failed */
-	const struct result_row *user; /* of the same engine with `tls = user`; NULL: none */
-	struct verdict against_user;
+	unsigned doubted;                 /* visits that are not judged */
+	unsigned failed;                  /* visits in which COMMAND failed */
 	bool generator_limit, link_limit; /* the rate is theirs, not the server's */
 	struct then *then;                /* NULL: not asked for, or no saved row */
-	enum gate gate;                   /* of --pair and --build; of other rows: passed */
+	enum gate gate;                   /* of --build; of other rows: passed */
 };
 
 struct result_group {
@@ -124,10 +121,8 @@ enum { FINDINGS_MAX = 3 };
 /* The comparisons that are not decided. */
 struct open {
 	unsigned count, all[JUDGED_FAMILIES], open[JUDGED_FAMILIES];
-	double spread; /* standard deviation of a round's logarithm, the median one; NaN: unknown */
-	enum judged what;          /* of which family the spread and the rounds are */
-	unsigned rounds5, rounds2; /* that would decide differences of 5 %, of 2.5 % */
-	double seconds5, seconds2;
+	unsigned rounds;           /* that would decide differences of half of `within` */
+	double seconds;            /* NaN: unknown */
 	unsigned too_few, doubted; /* rows that have no verdict at all */
 };
 

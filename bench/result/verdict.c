@@ -225,66 +225,6 @@ void verdict_interval(const double *values, unsigned count, double *ret_low, dou
 	free(logs);
 }
 
-/* ---- More rounds ---- */
-
-/* The value that a standard normal variable exceeds in `alpha` of all cases. */
-static double normal_beyond(double alpha)
-{
-	double low = 0, high = 40;
-
-	for (unsigned i = 0; i < 60; i++) {
-		double middle = (low + high) / 2;
-
-		*(erfc(middle / sqrt(2)) / 2 > alpha ? &low : &high) = middle;
-	}
-	return low;
-}
-
-/* The half width of the interval of n values of a standard normal distribution, times the square
- * root of n.  The values are the distribution's own quantiles. */
-static double width_of_normal(unsigned n, double alpha)
-{
-	double *values = numbers_new(n);
-	struct verdict v = verdict_unknown();
-
-	/* By the asymptotic efficiency of the ranks' test, 3 / pi. */
-	if (n > 100 || alpha >= 1) {
-		free(values);
-		return normal_beyond(alpha / 2) * sqrt(M_PI / 3);
-	}
-	for (unsigned i = 0; i < n; i++) {
-		double beyond = (i + 0.625) / (n + 0.25);
-
-		values[i] = beyond <= 0.5 ? normal_beyond(beyond) : -normal_beyond(1 - beyond);
-	}
-	v.rounds = n;
-	judge_values(&v, values, alpha, 0);
-	free(values);
-	return v.half_width * sqrt(n);
-}
-
-double verdict_spread(const struct verdict *v, unsigned comparisons)
-{
-	if (!isfinite(v->half_width) || v->rounds == 0)
-		return NAN;
-	return v->half_width * sqrt(v->rounds) /
-	       width_of_normal(v->rounds, VERDICT_ALPHA_ROUNDS / comparisons);
-}
-
-unsigned verdict_rounds_for(double spread, double half_width, unsigned comparisons)
-{
-	double alpha = VERDICT_ALPHA_ROUNDS / comparisons;
-	unsigned least = verdict_least_rounds(comparisons), n = least;
-
-	/* The factor falls with n, so a step or two are enough. */
-	for (unsigned i = 0; i < 4; i++) {
-		double wanted = pow(width_of_normal(n, alpha) * spread / half_width, 2);
-
-		n = wanted < 1e6 ? MAX((unsigned)ceil(wanted), least) : 1000000;
-	}
-	return n;
-}
-
 /* ---- Two samples ---- */
 
 /* The distribution of the Mann-Whitney statistic U: P(U <= u) for u from 0 to n m, owned by the

@@ -70,11 +70,6 @@ struct verdict verdict_of_runs(const double *before, unsigned before_count, cons
 /* Fewest rounds that can decide anything. */
 unsigned verdict_least_rounds(unsigned comparisons);
 
-/* The standard deviation of a round's logarithm, by the width of the interval; NaN: unknown. */
-double verdict_spread(const struct verdict *v, unsigned comparisons);
-/* Rounds of such a spread that would make an interval of +-half_width, in logarithms. */
-unsigned verdict_rounds_for(double spread, double half_width, unsigned comparisons);
-
 /* The interval of the values themselves, all above 0, which holds in 95 of 100 runs; NaN: too few.
  */
 void verdict_interval(const double *values, unsigned count, double *ret_low, double *ret_high);

@@ -452,6 +452,8 @@ TEST(a_latency_above_the_round_trip_leaves_no_verdict)
 TEST(four_times_the_rounds_see_half_the_difference)
 {
 	const struct kind a = of_calls("a", "epoll", 0.2), b = of_calls("b", "io_uring", 0.2);
+	const struct verdict *v;
+	double wanted;
 	CLEANUP(measures_free) struct measures m = {};
 	CLEANUP(result_free_p) struct result *r;
 
@@ -460,13 +462,12 @@ TEST(four_times_the_rounds_see_half_the_difference)
 	add_visits_of(&m, &b);
 	r = judged_merged(&m);
 	assert_int_equal(r->open.open[JUDGED_COST], 1);
-	/* Two uniform factors of +-30 %. */
-	assert_true(r->open.spread > 0.15 && r->open.spread < 0.4);
-	assert_true(r->open.rounds5 > 50 && r->open.rounds5 < 400);
-	assert_true(r->open.rounds2 > 3.5 * r->open.rounds5 &&
-		    r->open.rounds2 < 4.5 * r->open.rounds5);
+	v = &row_of(r, "b")->verdicts[JUDGED_COST];
+	wanted = ROUNDS * pow(v->half_width / (log1p(WITHIN_DEFAULT) / 2), 2);
+	assert_true(fabs(r->open.rounds - wanted) <= 1);
+	assert_true(r->open.rounds > 4 * ROUNDS);
 	/* Two visits of 0.1 s a round. */
-	assert_true(fabs(r->open.seconds5 / r->open.rounds5 - 0.2) < 1e-6);
+	assert_true(fabs(r->open.seconds / r->open.rounds - 0.2) < 1e-6);
 }
 
 /* ---- Then and now ---- */
