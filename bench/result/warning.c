@@ -200,9 +200,8 @@ static char *shared_cpus(const struct result *r)
 	return text;
 }
 
-/* The part of the bytes read that were holes of the file.  With NBD that is the part that the
- * listener did not have to send, else it is known from a sample of the reads; 1 if nbdcopy asked
- * where there is data, and read none.  0: unknown. */
+/* The part of the reads that found holes of the file, by those that were sampled; 1 if nbdcopy
+ * asked where there is data, and read none.  0: unknown. */
 static double hole_share(const struct measure *row)
 {
 	if (!strcmp(row->generator.name, "nbdcopy") && !strcmp(row->operation, "block_status") &&
@@ -210,11 +209,7 @@ static double hole_share(const struct measure *row)
 		return 1;
 	if (!strstr(row->operation, "read"))
 		return 0;
-	if (strcmp(row->service, "nbd") != 0)
-		return (double)row->zero_reads / (double)MAX(row->sampled_reads, (uint64_t)1);
-	if (row->bytes_read <= row->bytes_out)
-		return 0;
-	return 1 - (double)row->bytes_out / (double)row->bytes_read;
+	return (double)row->zero_reads / (double)MAX(row->sampled_reads, (uint64_t)1);
 }
 
 static bool reads_holes(const struct result_at *at)
@@ -231,9 +226,9 @@ static char *holes(const struct result *r)
 		share = fmax(share, hole_share(at.row->row));
 	if (names)
 		text = text_new(
-			"%s: up to %s %% of what was read were holes, which no disk reads and NBD "
-			"sends without data: write the disk first (`dd if=/dev/urandom bs=1M "
-			"count=1K | nbdcopy - URI`), or have it made with `fill = yes`.",
+			"%s: up to %s %% of what was read were holes, which no disk reads: write "
+			"the disk first (`dd if=/dev/urandom bs=1M count=1K | nbdcopy - URI`), or "
+			"have it made with `fill = yes`.",
 			names, human_percent(share).text);
 	free(names);
 	return text;

@@ -31,7 +31,7 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, kernel_cpu_ns, SUM), NUMBER(measure, handshakes, SUM), NUMBER(measure, handshake_cpu_ns, SUM),
 	NUMBER(measure, switches, SUM),
 	NUMBER(measure, cycles, SUM), NUMBER(measure, instructions, SUM), NUMBER(measure, user_instructions, SUM),
-	NUMBER(measure, bytes_read, SUM), NUMBER(measure, sampled_reads, SUM),
+	NUMBER(measure, sampled_reads, SUM),
 	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST),
 	NUMBER(measure, datagrams_in, SUM), NUMBER(measure, frames_in, SUM), { .name = NULL },
 }, generator_numbers[] = {

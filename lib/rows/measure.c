@@ -218,7 +218,6 @@ static void set_reads(struct measure *row, const json_t *before, const json_t *a
 	json_array_foreach(field_get(after, "exports"), i, export) {
 		const json_t *past = field_named(before, "exports", field_text(export, "name"));
 
-		row->bytes_read += delta(past, export, "bytes_read");
 		row->sampled_reads += delta(past, export, "operations.read.latency_ns.count");
 		row->zero_reads += delta(past, export, "zero_reads");
 	}

@@ -93,8 +93,9 @@ struct measure {
 	/* Counted in user space and the kernel; where that refuses, in user space alone.  0:
 	 * unknown. */
 	uint64_t cycles, instructions, user_instructions;
-	uint64_t bytes_read; /* of exports; 0 also if the document has several listeners */
-	uint64_t sampled_reads, zero_reads;  /* likewise; of the sampled ones, those of zeros */
+	/* Of exports, and of the sampled ones those of zeros; 0 also if the document has several
+	 * listeners. */
+	uint64_t sampled_reads, zero_reads;
 	uint64_t datagrams_in, frames_in;    /* of UDP; of the former, those as frames (af_xdp) */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */
 	uint64_t kernel_cpu_ns;              /* a part of cpu_ns: of the kernel's own threads */
