@@ -146,40 +146,6 @@ static void finish(struct scene *s, const char *json, uint64_t *ret_bytes, unsig
 		assert_null(s->streams[i]->conn);
 }
 
-/* A client may read a whole block before it handles any other event. */
-TEST_WITH(senders_send_whole_blocks, scene_start, scene_stop, NULL)
-{
-	static const char *const params[] = {
-		"{\"reverse\":true,\"parallel\":2,\"num\":1,\"len\":1000}",
-		"{\"reverse\":true,\"parallel\":2,\"num\":1000000,\"len\":3001}",
-		"{\"reverse\":true,\"parallel\":2,\"blockcount\":7,\"len\":300000}",
-		"{\"reverse\":true,\"parallel\":2,\"num\":9000,\"len\":2000,\"bandwidth\":1}",
-	};
-	static const unsigned total[] = { 1000, 334 * 3001, 7 * 300000, 2 * 2000 };
-	static const unsigned len[] = { 1000, 3001, 300000, 2000 };
-	struct scene *s = *state;
-	uint64_t bytes[2];
-
-	for (unsigned i = 0; i < ARRAY_SIZE(params); i++) {
-		run(s, params[i], 2, 37);
-		assert_int_equal(s->streams[0]->out_bytes % len[i], 0);
-		assert_int_equal(s->streams[1]->out_bytes % len[i], 0);
-		assert_int_equal(s->streams[0]->out_bytes + s->streams[1]->out_bytes, total[i]);
-		finish(s, "{\"streams\":[]}", bytes, 2);
-	}
-}
-
-TEST_WITH(a_client_that_does_not_read_costs_one_queue, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-
-	s->fake->room = 1000;
-	run(s, "{\"reverse\":true}", 1, 37);
-	assert_int_equal(s->streams[0]->out_bytes, 1000);
-	assert_in_range(s->streams[0]->conn->tx.bytes, 1, WORKER_TURN_BYTES);
-	assert_true(fake_chunks_used(s->fake) < 8);
-}
-
 /* However little is due at a time: here a byte each microsecond, and all at once. */
 TEST_WITH(small_blocks_share_views, scene_start, scene_stop, NULL)
 {
@@ -215,16 +181,6 @@ TEST_WITH(data_before_the_start_ends_the_stream, scene_start, scene_stop, NULL)
 	expect_error(s, IPERF3_STREAM_LOST);
 	assert_null(s->streams[0]->conn);
 	assert_int_equal(stat_load(s->fake->worker.stats.closed_protocol), 1);
-}
-
-TEST_WITH(bidir_without_data_ends, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-	uint64_t bytes[2];
-
-	run(s, "{\"bidirectional\":true}", 2, 37);
-	finish(s, "{\"streams\":[]}", bytes, 2);
-	assert_int_equal(bytes[0] + bytes[1], 0);
 }
 
 static void pass_step(struct scene *s)
@@ -326,37 +282,6 @@ TEST_WITH(lost_streams_keep_their_count, scene_start, scene_stop, NULL)
 	fake_reset(s->fake, open_stream(s, 37));
 	settle(s);
 	expect_error(s, IPERF3_STREAM_LOST);
-}
-
-/* However many tests a client begins, it does not get the places of others: see test_session.c. */
-TEST_WITH(a_client_without_a_place_is_denied, scene_start, scene_stop, NULL)
-{
-	struct scene *s = *state;
-	struct worker *w = &s->fake->worker;
-	struct conn client = { .worker = w,
-			       .fd = -1 }; /* without an address, as those of the fake */
-	struct session_member *members[SESSIONS_MAX];
-	unsigned count = 0;
-
-	do {
-		struct session *session = calloc(1, sizeof(*session));
-
-		members[count] = calloc(1, sizeof(struct session_member));
-		session_member_init(members[count], &client);
-		if (session_begin(session, members[count], &count, sizeof(count)) == 0)
-			continue;
-		free(session);
-		break;
-	} while (++count < SESSIONS_MAX);
-	assert_in_range(count, 1, SESSIONS_MAX - 1);
-	s->control = fake_connect(s->fake);
-	fake_send_all(s->fake, s->control, cookie, sizeof(cookie), sizeof(cookie));
-	expect_state(s, IPERF3_ACCESS_DENIED);
-	do
-		session_leave(members[count], NULL);
-	while (count-- > 0);
-	set_up(s, "{}", 37);
-	expect_state(s, IPERF3_CREATE_STREAMS);
 }
 
 /* Also where the stream's worker has missed phases between: no stream ends without a begin. */
