@@ -28,7 +28,7 @@ $(BUILD)/unit/test_%: test_%.c $(LIBRARIES_TESTED)
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INC) $(LDFLAGS_ALL) -o $@ $< $(filter %.o,$^) \
 		$(LIBRARIES_TESTED) $(PKG_LIBS) -lcmocka -lm
 
-$(patsubst %,$(BUILD)/unit/test_%,conn conn_memory iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/daemon/fake_engine.o
+$(patsubst %,$(BUILD)/unit/test_%,conn iperf3 pressure_check services tls tls_kernel): $(BUILD)/tests/unit/daemon/fake_engine.o
 $(BUILD)/tests/unit/%.o: INC := $(TEST_INC)
 
 # Several may run at a time (make -j), so each prints its output when it has ended.
