@@ -315,6 +315,7 @@ static const struct {
 	{ CONFIG_LISTENER, "sqpoll-cpu", "use `sqpoll = 3`, the number of the CPU" },
 	{ CONFIG_LISTENER, "zero-copy-area",
 	  "delete the line; it is `buffers` times `buffer-size`" },
+	{ CONFIG_LISTENER, "date", "delete the line; replies have no Date" },
 	{ CONFIG_LISTENER, "in-capsule", "delete the line; it is 16K" },
 	{ CONFIG_LISTENER, "max-connections-per-address",
 	  "use `allow` and `max-connections`, or `ct count` of nftables" },

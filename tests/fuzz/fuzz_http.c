@@ -23,7 +23,7 @@ static void check_head(const struct http_parser *p, struct digest *d)
 	assert(!(p->chunked && p->length) && p->length <= HTTP_BODY_MAX);
 	assert(!p->chunked || p->minor == 1);
 	assert(p->path_bytes > 0 && p->path_bytes <= HTTP_PATH_MAX + 1);
-	assert(p->path[0] == '/' || (p->path[0] == '*' && p->path_bytes == 1));
+	assert(p->path[0] == '/');
 	for (unsigned i = 0; i < MIN(p->path_bytes, (unsigned)HTTP_PATH_MAX); i++) {
 		assert(p->path[i] > ' ' && p->path[i] < 0x7f && p->path[i] != '?');
 		digest_add(d, (uint8_t)p->path[i]);

@@ -5,11 +5,10 @@
  * pattern.  Only small pieces are copied, as a view for each byte would waste memory.  Replies
  * leave in the order of the requests.  While HTTP_QUEUE bytes of them are unsent, further requests
  * wait in rx.  A syntax error is answered with its status and ends the connection: later bytes are
- * not parsed as requests.  Replies have a Date (RFC 9110, 6.6.1) if the key `date` is set. */
+ * not parsed as requests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "conn.h"
 #include "conn_op.h"
@@ -20,15 +19,13 @@ enum {
 	HTTP_PIECE = 64 * 1024,  /* bytes of one view of the pattern */
 	HTTP_LINE = 64,          /* bytes after which the pattern repeats */
 	HTTP_REPLY_MAX = 512,    /* bytes of a head, with an error's body */
-	HTTP_DATE = 30,          /* bytes of a date with its NUL */
-	HTTP_FIELDS = 72,        /* bytes of the fields that every reply has */
 };
 
 /* Time limit for a whole head from its first byte on, and for input behind the last reply. */
 #define HTTP_HEADER_NS (10 * (uint64_t)NS_PER_S)
 #define HTTP_LINGER_NS (500 * (uint64_t)NS_PER_MS)
 
-enum operation { GET, BYTES, HEAD, ECHO, DISCARD, REFUSED, OPTIONS };
+enum operation { GET, BYTES, HEAD, ECHO, DISCARD, REFUSED };
 
 enum phase {
 	PHASE_HEAD,    /* reads a head */
@@ -41,31 +38,17 @@ enum phase {
 	PHASE_CLOSE,   /* drops input until all output is sent, then ends */
 };
 
-/* Keys of a listener's section. */
-struct http_options {
-	bool date;
-};
-
-static const struct key http_keys[] = {
-	{ "date", "no", "whether replies have a Date field", KEY_FIELD(struct http_options, date),
-	  .type = KEY_BOOL },
-};
-static const struct key_table http_key_table = KEY_TABLE(http_keys, struct http_options);
-
 struct http_conn {
 	struct http_parser parser;
 	uint64_t left;
-	time_t dated;         /* time that `date` shows, s */
-	char date[HTTP_DATE]; /* with the key `date`: the text of the last reply's Date */
-	int status;           /* of a reply without a resource: an error, or 204; 0: none */
-	uint8_t phase;        /* enum phase */
-	uint8_t operation;    /* enum operation */
-	uint8_t end;          /* in PHASE_CLOSE: enum conn_end */
-	bool dates;           /* replies have a date */
-	bool head_sent;       /* the reply's head has been queued */
-	bool frame_sent;      /* the size line of its first chunk has been queued */
-	bool close;           /* close after this reply */
-	bool lost;            /* later input is neither parsed nor answered */
+	int status;        /* of a refusal; 0: none */
+	uint8_t phase;     /* enum phase */
+	uint8_t operation; /* enum operation */
+	uint8_t end;       /* in PHASE_CLOSE: enum conn_end */
+	bool head_sent;    /* the reply's head has been queued */
+	bool frame_sent;   /* the size line of its first chunk has been queued */
+	bool close;        /* close after this reply */
+	bool lost;         /* later input is neither parsed nor answered */
 };
 
 /* ---- Replies ---- */
@@ -99,15 +82,10 @@ static const struct {
 	int status;
 	const char *reason;
 } reasons[] = {
-	{ 204, "No Content" },
-	{ 404, "Not Found" },
-	{ 405, "Method Not Allowed" },
-	{ 408, "Request Timeout" },
-	{ 413, "Content Too Large" },
-	{ 414, "URI Too Long" },
-	{ 431, "Request Header Fields Too Large" },
-	{ 501, "Not Implemented" },
-	{ 505, "HTTP Version Not Supported" },
+	{ 404, "Not Found" },       { 405, "Method Not Allowed" },
+	{ 408, "Request Timeout" }, { 413, "Content Too Large" },
+	{ 414, "URI Too Long" },    { 431, "Request Header Fields Too Large" },
+	{ 501, "Not Implemented" }, { 505, "HTTP Version Not Supported" },
 	{ 400, "Bad Request" }, /* must be last: also used for statuses not listed */
 };
 
@@ -119,25 +97,6 @@ static enum option http_option(struct conn *c)
 	if (h->close)
 		return OPTION_CLOSE;
 	return h->parser.minor == 0 ? OPTION_KEEP : OPTION_NONE;
-}
-
-/* Returns the fields that every reply has; `text` may hold them. */
-static const char *http_fields(struct conn *c, char text[HTTP_FIELDS])
-{
-	const char *option = options[http_option(c)];
-	struct http_conn *h = c->state;
-	time_t now;
-	struct tm tm;
-
-	if (!h->dates)
-		return option;
-	now = time(NULL);
-	if (now != h->dated && gmtime_r(&now, &tm)) {
-		strftime(h->date, sizeof(h->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-		h->dated = now;
-	}
-	snprintf(text, HTTP_FIELDS, "Date: %s\r\n%s", h->date, option);
-	return text;
 }
 
 /* false: the pool is exhausted; the service runs again when it is not. */
@@ -156,8 +115,8 @@ static bool http_write(struct conn *c, const char *text, size_t bytes)
 static bool http_write_head(struct conn *c, bool chunked, uint64_t length)
 {
 	struct http_conn *h = c->state;
-	char text[HTTP_REPLY_MAX], buffer[HTTP_FIELDS];
-	const char *fields = http_fields(c, buffer);
+	const char *fields = options[http_option(c)];
+	char text[HTTP_REPLY_MAX];
 	int n;
 
 	if (chunked)
@@ -172,51 +131,32 @@ static bool http_write_head(struct conn *c, bool chunked, uint64_t length)
 	return h->head_sent;
 }
 
-/* The reply to GET / or HEAD /: without a Date it is a constant of a table. */
 static bool http_write_root(struct conn *c, bool head)
 {
-	const struct http_conn *h = c->state;
-	const struct text *root = head ? head_root : get_root;
-	char text[HTTP_REPLY_MAX], fields[HTTP_FIELDS];
-	int n;
+	const struct text *root = (head ? head_root : get_root) + http_option(c);
 
-	if (likely(!h->dates)) {
-		root += http_option(c);
-		return http_write(c, root->text, root->bytes);
-	}
-	n = snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\n" TEXT "Content-Length: 9\r\n%s\r\n%s",
-		     http_fields(c, fields), head ? "" : BODY);
-	return http_write(c, text, (size_t)n);
+	return http_write(c, root->text, root->bytes);
 }
 
-/* The methods that the target of the request has. */
-static const char *http_allow(const struct http_conn *h)
-{
-	if (h->parser.path[0] == '*')
-		return "GET, HEAD, POST, OPTIONS";
-	return h->operation == ECHO || h->operation == DISCARD ? "POST, OPTIONS"
-							       : "GET, HEAD, OPTIONS";
-}
-
-/* Writes the reply for h->status.  Its body is the name of the status; 204 has none. */
+/* Writes the reply for h->status, whose body is the name of the status. */
 static bool http_write_status(struct conn *c)
 {
 	struct http_conn *h = c->state;
-	bool body = h->status != 204 && h->parser.method != HTTP_HEAD;
-	char text[HTTP_REPLY_MAX], allow[64] = "", type[64] = "", fields[HTTP_FIELDS];
+	bool body = h->parser.method != HTTP_HEAD;
+	char text[HTTP_REPLY_MAX];
+	const char *allow = "";
 	unsigned i = 0;
 	int n;
 
 	while (i < ARRAY_SIZE(reasons) - 1 && reasons[i].status != h->status)
 		i++;
-	if (h->status == 204 || h->status == 405)
-		snprintf(allow, sizeof(allow), "Allow: %s\r\n", http_allow(h));
-	if (h->status != 204)
-		snprintf(type, sizeof(type), TEXT "Content-Length: %zu\r\n",
-			 strlen(reasons[i].reason) + 1);
-	n = snprintf(text, sizeof(text), "HTTP/1.1 %d %s\r\n%s%s%s\r\n%s%s", h->status,
-		     reasons[i].reason, type, allow, http_fields(c, fields),
-		     body ? reasons[i].reason : "", body ? "\n" : "");
+	if (h->status == 405)
+		allow = h->operation == ECHO || h->operation == DISCARD ? "Allow: POST\r\n"
+									: "Allow: GET, HEAD\r\n";
+	n = snprintf(text, sizeof(text),
+		     "HTTP/1.1 %d %s\r\n" TEXT "Content-Length: %zu\r\n%s%s\r\n%s%s", h->status,
+		     reasons[i].reason, strlen(reasons[i].reason) + 1, allow,
+		     options[http_option(c)], body ? reasons[i].reason : "", body ? "\n" : "");
 	return http_write(c, text, (size_t)n);
 }
 
@@ -278,7 +218,7 @@ static enum operation http_find(struct http_conn *h)
 	const struct http_parser *p = &h->parser;
 	size_t prefix = sizeof(bytes) - 1;
 
-	if (path_is(p, "/") || path_is(p, "*"))
+	if (path_is(p, "/"))
 		return GET;
 	if (path_is(p, "/echo"))
 		return ECHO;
@@ -291,8 +231,7 @@ static enum operation http_find(struct http_conn *h)
 	return REFUSED;
 }
 
-/* Chooses the operation by target and method.  Sets h->status if the request is refused, or has no
- * body to answer with. */
+/* Chooses the operation by target and method.  Sets h->status if the request is refused. */
 static void http_route(struct http_conn *h)
 {
 	enum http_method method = h->parser.method;
@@ -304,8 +243,6 @@ static void http_route(struct http_conn *h)
 		h->status = 501;
 	else if (operation == REFUSED)
 		h->status = 404;
-	else if (method == HTTP_OPTIONS)
-		h->status = 204;
 	else if (method == HTTP_OTHER || post != (method == HTTP_POST))
 		h->status = 405;
 }
@@ -332,11 +269,9 @@ static bool http_step_head(struct conn *c)
 	return true;
 }
 
-/* Answers a request with h->status: a refusal, or the answer to OPTIONS. */
 static bool http_answer_status(struct conn *c)
 {
 	struct http_conn *h = c->state;
-	enum operation operation = h->status == 204 ? OPTIONS : REFUSED;
 
 	/* A client that sent Expect may send its body after such an answer, or may not.  So only
 	 * closing the connection is safe. */
@@ -344,10 +279,9 @@ static bool http_answer_status(struct conn *c)
 		h->close = h->lost = true;
 	if (!http_write_status(c))
 		return false;
-	conn_op_begin(c, operation);
-	if (operation == REFUSED)
-		stat_add(c->worker->stats.operations[REFUSED].errors, 1);
-	h->operation = (uint8_t)operation;
+	conn_op_begin(c, REFUSED);
+	stat_add(c->worker->stats.operations[REFUSED].errors, 1);
+	h->operation = REFUSED;
 	h->head_sent = true;
 	h->phase = h->lost ? PHASE_CLOSE : PHASE_BODY;
 	h->left = h->parser.length;
@@ -522,15 +456,6 @@ static bool http_step(struct conn *c)
 	return steps[h->phase](c);
 }
 
-static int http_open(struct conn *c)
-{
-	const struct http_options *o = options_of(&c->worker->options, &http_key_table);
-	struct http_conn *h = c->state;
-
-	h->dates = o->date;
-	return 0;
-}
-
 static void http_run(struct conn *c)
 {
 	struct http_conn *h = c->state;
@@ -552,13 +477,11 @@ static void http_run(struct conn *c)
 
 const struct service service_http = {
 	.name = "http",
-	.keys = &http_key_table,
 	.flags = SERVICE_TLS,
 	.alpn = "http/1.1",
 	.example = "wrk -d 5 http://{host}:{port}/",
 	.example_tls = "wrk -d 5 https://{host}:{port}/",
-	.operations = { "get", "bytes", "head", "echo", "discard", "refused", "options" },
+	.operations = { "get", "bytes", "head", "echo", "discard", "refused" },
 	.state_bytes = sizeof(struct http_conn),
-	.open = http_open,
 	.run = http_run,
 };

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <strings.h>
 
 #include "util.h"
 
@@ -21,22 +20,16 @@ enum state {
 	END_LF,
 	CHUNK_START,
 	CHUNK_SIZE,
-	CHUNK_SPACE,    /* white space behind a size: only an extension may follow */
-	EXTENSION_NAME, /* behind `;`: a name has to follow */
-	EXTENSION,
 	CHUNK_LF,
 	DATA_CR,
 	DATA_LF,
 };
 
-/* The part of the request target that is being read.  The absolute-form begins with a host. */
-enum part { PART_PATH, PART_AUTHORITY, PART_QUERY };
-
 /* Fields that this server evaluates. */
 enum field { OTHER, HOST, LENGTH, CODING, CONNECTION, EXPECT };
 
 /* Character classes: bits for the places where a byte may occur. */
-enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8, IS_HOST = 16 };
+enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8 };
 
 #define CHAR_CLASS(c)                                                                              \
 	(((c) == '!' || ((c) >= '#' && (c) <= '\'') || (c) == '*' || (c) == '+' || (c) == '-' ||   \
@@ -49,11 +42,6 @@ enum { IS_TOKEN = 1, IS_TARGET = 2, IS_VALUE = 4, IS_HEX = 8, IS_HOST = 16 };
 	 ((c) == '\t' || ((c) >= ' ' && (c) != 0x7f) ? IS_VALUE : 0) |                             \
 	 (((c) >= '0' && (c) <= '9') || ((c) >= 'A' && (c) <= 'F') || ((c) >= 'a' && (c) <= 'f')   \
 		  ? IS_HEX                                                                         \
-		  : 0) |                                                                           \
-	 ((c) == '!' || ((c) >= '$' && (c) <= '.') || ((c) >= '0' && (c) <= ';') || (c) == '=' ||  \
-			  ((c) >= 'A' && (c) <= '[') || (c) == ']' || (c) == '_' ||                \
-			  ((c) >= 'a' && (c) <= 'z') || (c) == '~'                                 \
-		  ? IS_HOST                                                                        \
 		  : 0))
 #define CLASS4(c)  CHAR_CLASS(c), CHAR_CLASS((c) + 1), CHAR_CLASS((c) + 2), CHAR_CLASS((c) + 3)
 #define CLASS16(c) CLASS4(c), CLASS4((c) + 4), CLASS4((c) + 8), CLASS4((c) + 12)
@@ -202,29 +190,6 @@ static void field_value(struct http_parser *p, uint8_t byte)
 		word_add(p, byte);
 }
 
-/* Values of word_bytes in the field Host.  HOST_LITERAL: between the brackets of an address. */
-enum { HOST_BEFORE, HOST_WITHIN, HOST_LITERAL, HOST_PORT, HOST_BEHIND };
-
-/* White space may be around a host, not within, and a port has digits alone (RFC 9112, 3.2:
- * otherwise 400). */
-static int host_byte(struct http_parser *p, uint8_t byte)
-{
-	if (is_white(byte)) {
-		p->word_bytes = p->word_bytes == HOST_BEFORE ? HOST_BEFORE : HOST_BEHIND;
-		return 0;
-	}
-	if (p->word_bytes == HOST_BEHIND || !is(byte, IS_HOST) ||
-	    (p->word_bytes == HOST_PORT && !(byte >= '0' && byte <= '9')))
-		return 400;
-	if (byte == '[')
-		p->word_bytes = HOST_LITERAL;
-	else if (byte == ':' && p->word_bytes != HOST_LITERAL)
-		p->word_bytes = HOST_PORT;
-	else if (p->word_bytes == HOST_BEFORE || byte == ']')
-		p->word_bytes = HOST_WITHIN;
-	return 0;
-}
-
 /* ---- The request line ---- */
 
 static void method_end(struct http_parser *p)
@@ -233,9 +198,9 @@ static void method_end(struct http_parser *p)
 		const char *name;
 		enum http_method method;
 	} methods[] = {
-		{ "GET", HTTP_GET },         { "HEAD", HTTP_HEAD },   { "POST", HTTP_POST },
-		{ "OPTIONS", HTTP_OPTIONS }, { "PUT", HTTP_OTHER },   { "DELETE", HTTP_OTHER },
-		{ "CONNECT", HTTP_OTHER },   { "TRACE", HTTP_OTHER }, { "PATCH", HTTP_OTHER },
+		{ "GET", HTTP_GET },       { "HEAD", HTTP_HEAD },   { "POST", HTTP_POST },
+		{ "OPTIONS", HTTP_OTHER }, { "PUT", HTTP_OTHER },   { "DELETE", HTTP_OTHER },
+		{ "CONNECT", HTTP_OTHER }, { "TRACE", HTTP_OTHER }, { "PATCH", HTTP_OTHER },
 	};
 
 	unsigned i = 0;
@@ -254,59 +219,13 @@ static void path_add(struct http_parser *p, uint8_t byte)
 		p->path_bytes++; /* HTTP_PATH_MAX + 1: too long for any resource */
 }
 
-/* Has the scheme of an absolute-form been read (RFC 9112, 3.2.2)?  The host follows. */
-static bool path_is_scheme(const struct http_parser *p)
-{
-	static const char *const schemes[] = { "http://", "https://" };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(schemes); i++)
-		if (p->path_bytes == strlen(schemes[i]) &&
-		    !strncasecmp(p->path, schemes[i], p->path_bytes))
-			return true;
-	return false;
-}
-
-/* The host of absolute-form is complete.  0, or 400: it is empty (RFC 9110, 4.2.1). */
-static int authority_end(struct http_parser *p)
-{
-	p->part = PART_PATH;
-	path_add(p, '/');
-	return p->has_authority ? 0 : 400;
-}
-
-/* One byte of the target; 0 or an error status. */
+/* The asterisk-form and the absolute-form, which proxies are sent, are refused. */
 static int target_byte(struct http_parser *p, uint8_t byte)
 {
-	int rc = 0;
-
-	if (p->part == PART_AUTHORITY) {
-		if (byte != '/' && byte != '?') {
-			if (byte == ':' && !p->has_authority)
-				return 400; /* a port without a host */
-			p->has_authority = true;
-			return is(byte, IS_HOST) ? 0 : 400;
-		}
-		rc = authority_end(p);
-	} else if (p->part == PART_PATH && byte != '?') {
+	p->in_query |= byte == '?';
+	if (!p->in_query)
 		path_add(p, byte);
-		if (byte == '/' && path_is_scheme(p)) {
-			p->part = PART_AUTHORITY;
-			p->path_bytes = 0;
-		}
-	}
-	if (byte == '?')
-		p->part = PART_QUERY;
-	return rc;
-}
-
-/* Called when the target is complete.  0 or an error status. */
-static int target_end(struct http_parser *p)
-{
-	if (p->part == PART_AUTHORITY)
-		return authority_end(p);
-	if (p->path_bytes > 0 && (p->path[0] == '/' || (p->path[0] == '*' && p->path_bytes == 1)))
-		return 0;
-	return 400;
+	return p->path[0] == '/' ? 0 : 400;
 }
 
 /* "HTTP/1.1"; a byte at a time. */
@@ -356,7 +275,7 @@ static int line_byte(struct http_parser *p, uint8_t byte)
 		if (byte == ' ') {
 			p->part_bytes = 0;
 			p->state = VERSION;
-			return target_end(p);
+			return p->path_bytes > 0 ? 0 : 400;
 		}
 		if (!is(byte, IS_TARGET))
 			return 400;
@@ -379,8 +298,6 @@ static int head_end(struct http_parser *p)
 	if (p->trailer)
 		return HTTP_END;
 	if (p->minor ? p->hosts != 1 : p->hosts > 1)
-		return 400;
-	if (p->path[0] == '*' && p->method != HTTP_OPTIONS) /* RFC 9112, 3.2.4 */
 		return 400;
 	if (p->has_coding && (p->has_length || p->minor == 0))
 		return 400;
@@ -422,8 +339,6 @@ static int field_byte(struct http_parser *p, uint8_t byte)
 			p->state = VALUE_LF;
 			return 0;
 		}
-		if (p->field == HOST)
-			return host_byte(p, byte);
 		field_value(p, byte);
 		return is(byte, IS_VALUE) ? 0 : 400;
 	case VALUE_LF:
@@ -442,11 +357,8 @@ static inline size_t field_bytes(struct http_parser *p, const uint8_t *data, siz
 	if (p->state == NAME)
 		while (n < bytes && is(data[n], IS_TOKEN))
 			word_add(p, data[n++]);
-	else if (p->state == VALUE && p->field == OTHER)
+	else if (p->state == VALUE && p->field <= HOST)
 		while (n < bytes && is(data[n], IS_VALUE))
-			n++;
-	else if (p->state == VALUE && p->field == HOST && p->word_bytes == HOST_WITHIN)
-		while (n < bytes && is(data[n], IS_HOST) && data[n] != ':' && data[n] != '[')
 			n++;
 	return n;
 }
@@ -505,29 +417,10 @@ static int chunk_byte(struct http_parser *p, uint8_t byte)
 		p->left = 0;
 		return size_byte(p, byte);
 	case CHUNK_SIZE:
-		if (byte != '\r' && byte != ';' && !is_white(byte))
+		if (byte != '\r') /* extensions are refused */
 			return size_byte(p, byte);
-		p->part_bytes = 0;
-		p->state = byte == '\r' ? CHUNK_LF : byte == ';' ? EXTENSION_NAME : CHUNK_SPACE;
+		p->state = CHUNK_LF;
 		return 0;
-	case CHUNK_SPACE:
-		if (byte == ';')
-			p->state = EXTENSION_NAME;
-		else if (!is_white(byte))
-			return 400;
-		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
-	case EXTENSION_NAME:
-		if (is(byte, IS_TOKEN))
-			p->state = EXTENSION;
-		else if (!is_white(byte))
-			return 400;
-		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
-	case EXTENSION: /* ignored (RFC 9112, 7.1.1) */
-		if (byte == '\r')
-			p->state = CHUNK_LF;
-		else if (!is(byte, IS_VALUE))
-			return 400;
-		return ++p->part_bytes <= HTTP_EXTENSION_MAX ? 0 : 400;
 	case CHUNK_LF:
 		return byte == '\n' ? size_end(p) : 400;
 	case DATA_CR:

@@ -11,10 +11,9 @@
 #include <stdint.h>
 
 enum {
-	HTTP_HEAD_MAX = 8192,     /* bytes of a request line and its fields, and of trailers */
-	HTTP_TARGET_MAX = 4096,   /* bytes of a request target */
-	HTTP_FIELDS_MAX = 100,    /* fields of a request, its trailers included */
-	HTTP_EXTENSION_MAX = 256, /* bytes of a chunk's extensions, and of white space before */
+	HTTP_HEAD_MAX = 8192,   /* bytes of a request line and its fields, and of trailers */
+	HTTP_TARGET_MAX = 4096, /* bytes of a request target */
+	HTTP_FIELDS_MAX = 100,  /* fields of a request, its trailers included */
 	HTTP_METHOD_MAX = 16,
 	HTTP_PATH_MAX = 64, /* bytes of a target that are kept; no resource has a longer name */
 	HTTP_WORD_MAX = 24, /* bytes of the longest field name or value that the server knows */
@@ -25,7 +24,7 @@ enum {
 
 /* HTTP_OTHER: known, and allowed for no resource here; HTTP_UNKNOWN: of no standard (RFC
  * 9110, 9.1). */
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OPTIONS, HTTP_OTHER, HTTP_UNKNOWN };
+enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OTHER, HTTP_UNKNOWN };
 
 enum http_result {
 	HTTP_MORE = 0, /* needs more bytes */
@@ -45,14 +44,14 @@ struct http_parser {
 	bool keep_alive;
 	bool expect_continue;
 	uint8_t path_bytes;
-	char path[HTTP_PATH_MAX]; /* without scheme, host and query, or `*`; not terminated */
+	char path[HTTP_PATH_MAX]; /* without the query; not terminated */
 
 	/* State of the body. */
 	uint64_t left; /* bytes of the current chunk */
 
 	/* Private. */
-	uint8_t state, part, field, hosts, word_bytes, fields;
-	bool empty_line, trailer, major_unknown, has_authority;
+	uint8_t state, field, hosts, word_bytes, fields;
+	bool empty_line, trailer, major_unknown, in_query;
 	bool has_length, has_coding, coding_unknown, coding_chunked, coding_misplaced;
 	bool connection_close, connection_keep;
 	uint16_t head_bytes, part_bytes;

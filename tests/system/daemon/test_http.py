@@ -6,7 +6,6 @@ import http.client
 import re
 import socket
 import time
-from email.utils import parsedate_to_datetime
 
 import pytest
 from conftest import TIMEOUT, listener, requires, run, wait_until
@@ -159,7 +158,7 @@ def test_python_keeps_its_connection(daemon):
         assert client.getresponse().read() == b""
         client.request("PUT", "/", b"body")
         answer = client.getresponse()
-        assert (answer.status, answer.getheader("Allow")) == (405, "GET, HEAD, OPTIONS")
+        assert (answer.status, answer.getheader("Allow")) == (405, "GET, HEAD")
         answer.read()
     client.close()
     assert daemon.stats("http")["connections"]["accepted"] == 1
@@ -226,7 +225,7 @@ def test_pipelining_answers_many_in_a_send(daemon):
 @pytest.mark.parametrize("head, status", [
     (b"GET / HTTP/1.1", 200),
     (b"HEAD / HTTP/1.1", 200),
-    (b"OPTIONS / HTTP/1.1", 204),
+    (b"OPTIONS / HTTP/1.1", 405),
     (b"GET /nothing HTTP/1.1", 404),
     (b"PUT / HTTP/1.1", 405),
     (b"FOO / HTTP/1.1", 501),
@@ -342,16 +341,3 @@ def test_the_length_of_turns_is_sampled(daemon):
     cost = daemon.stats("http")["cost"]
     assert 0 < cost["turn_ns"]["count"] <= cost["turns"] / 8
     assert 0 < cost["turn_ns"]["min"] <= cost["turn_ns"]["max"]
-
-
-def test_replies_of_any_kind_have_a_date_where_the_listener_asks_for_it(start_daemon, engine):
-    daemon = start_daemon(listener("http", service="http", engine=engine, date="yes"))
-    requests = (GET + GET.replace(b"GET", b"HEAD") + GET.replace(b"/", b"/bytes/1", 1)
-                + GET.replace(b"/", b"/nothing", 1) + POST + CHUNKED
-                + b"\r\n0\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
-    begin = int(time.time())
-    answer = exchange(daemon, requests)
-    dates = re.findall(rb"\r\nDate: ([^\r]*)\r\n", answer)
-    assert len(dates) == answer.count(b"HTTP/1.1 ") == 6
-    for date in dates:
-        assert begin <= parsedate_to_datetime(date.decode()).timestamp() <= time.time()

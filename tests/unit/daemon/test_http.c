@@ -14,7 +14,6 @@ enum { CHUNKS = 256, CHUNK = 4096 };
 #define BINARY  "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
 #define H       "Host: x\r\n"
 #define CHUNKED "Transfer-Encoding: chunked\r\n"
-#define DIGITS  "1111111111222222222233333333334444444444111111111" /* 49 */
 #define POST    "POST /echo HTTP/1.1\r\n" H
 
 static struct service_case *http_new(void)
@@ -91,16 +90,6 @@ TEST(get_and_head)
 {
 	assert_replies("GET / HTTP/1.1\r\n" H "\r\n", ROOT_REPLY(""));
 	assert_replies("\r\nGET /?a=b HTTP/1.1\r\nA: b\r\nHost:\r\n\r\n", ROOT_REPLY(""));
-	assert_replies("GET http://x:1 HTTP/1.1\r\n" H "\r\n", ROOT_REPLY(""));
-	assert_replies("GET HTTP://x/bytes/3 HTTP/1.1\r\n" H "\r\n",
-		       BINARY "Content-Length: 3\r\n\r\n012");
-	/* As a proxy is asked: the host may have any length. */
-	assert_replies("GET http://" DIGITS "/bytes/0003 HTTP/1.1\r\n" H "\r\n",
-		       BINARY "Content-Length: 3\r\n\r\n012");
-	assert_replies("GET http://" DIGITS DIGITS DIGITS "?/bytes/3 HTTP/1.1\r\n" H "\r\n",
-		       ROOT_REPLY(""));
-	assert_replies("GET HTTPS://[::1]:443/bytes/1 HTTP/1.1\r\n" H "\r\n",
-		       BINARY "Content-Length: 1\r\n\r\n0");
 	assert_replies("GET /bytes/0 HTTP/1.1\r\n" H "\r\n", BINARY "Content-Length: 0\r\n\r\n");
 	assert_replies("HEAD /bytes/1T HTTP/1.1\r\n" H "\r\n",
 		       BINARY "Content-Length: 1099511627776\r\n\r\n");
@@ -155,32 +144,18 @@ TEST(refusals_that_keep_the_connection)
 	}
 }
 
-TEST(options_are_told)
-{
-#define ALLOWED(methods, option) "HTTP/1.1 204 No Content\r\nAllow: " methods "\r\n" option "\r\n"
-	assert_replies("OPTIONS * HTTP/1.1\r\n" H "\r\nOPTIONS / HTTP/1.1\r\n" H
-		       "Content-Length: 3\r\n\r\nabcOPTIONS /bytes/5 HTTP/1.0\r\n" KEEP
-		       "\r\nOPTIONS /echo HTTP/1.1\r\n" H CLOSE "\r\n",
-		       ALLOWED("GET, HEAD, POST, OPTIONS", "") ALLOWED("GET, HEAD, OPTIONS", "")
-			       ALLOWED("GET, HEAD, OPTIONS", KEEP) ALLOWED("POST, OPTIONS", CLOSE));
-	assert_replies("OPTIONS /x HTTP/1.1\r\n" H "\r\n",
-		       REFUSAL("404", "Not Found", "10", "") "Not Found\n");
-}
-
 /* Besides those of tests/system/daemon/test_http_verdicts.py. */
 TEST(invalid_requests_are_refused_and_end_the_connection)
 {
-	assert_refused_all(
-		"400", T("GET / HTTP/1.1\rHost"), T("GET / HTTP/1.1\r\nA\0: x\r\n\r\n"),
-		T("GET http:///bytes/3 HTTP/1.1\r\n\r\n"), T("GET http://?x/ HTTP/1.1\r\n\r\n"),
-		T("GET https:// HTTP/1.1\r\n" H "\r\n"), T("GET ftp://x/ HTTP/1.1\r\n" H "\r\n"),
-		T("GET http:/x HTTP/1.1\r\n" H "\r\n"), T("OPTIONS ** HTTP/1.1\r\n" H "\r\n"),
-		T("\x16\x03\x01\x02"), T("GET / HTTP/1.1\r\nHost:[::1]:8x\r\n\r\n"),
-		T("GET / HTTP/1.1\r\nHost:a:8:0\r\n\r\n"), T("GET / HTTP/1.0\r\nHost: a@b\r\n\r\n"),
-		T(POST "Content-Length: 000000000000000000000000000000000003\r\n\r\n"),
-		T(POST "Transfer-Encoding: \"chunked\"\r\n\r\n"),
-		T(POST "Transfer-Encoding: ,\r\n\r\n"), T(POST CHUNKED "\r\n5 x;a\r\n"),
-		T(POST CHUNKED "\r\n5;a\0\r\n"), T(POST CHUNKED "\r\n00000000000000005\r\n"));
+	assert_refused_all("400", T("GET / HTTP/1.1\rHost"), T("GET / HTTP/1.1\r\nA\0: x\r\n\r\n"),
+			   T("GET http://x/ HTTP/1.1\r\n" H "\r\n"),
+			   T("GET ? HTTP/1.1\r\n" H "\r\n"), T("OPTIONS * HTTP/1.1\r\n" H "\r\n"),
+			   T("\x16\x03\x01\x02"), T("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n"),
+			   T(POST "Content-Length: 000000000000000000000000000000000003\r\n\r\n"),
+			   T(POST "Transfer-Encoding: \"chunked\"\r\n\r\n"),
+			   T(POST "Transfer-Encoding: ,\r\n\r\n"), T(POST CHUNKED "\r\n5 x\r\n"),
+			   T(POST CHUNKED "\r\n5;a\r\n"),
+			   T(POST CHUNKED "\r\n00000000000000005\r\n"));
 	assert_refused_all("413", T(POST "Content-Length: 1099511627777\r\n\r\n"));
 	assert_refused_all("501", T(POST "Transfer-Encoding: gzip\r\n" CHUNKED "\r\n"));
 }
@@ -208,8 +183,8 @@ TEST(an_echo_of_single_bytes_is_bounded)
 /* The reply has begun, so only the end of the connection can show the error. */
 TEST(a_bad_chunk_after_the_reply_began_ends_it)
 {
-	static const char *const bad[] = { "2\r\nabc",     "2\r\nab\n",       "2\r\nab\r\r\n",
-					   "2\r\nab\r\nz", "2\r\nab\r\n1;\r", "2\r\nab\r\n1;=x" };
+	static const char *const bad[] = { "2\r\nabc", "2\r\nab\n", "2\r\nab\r\r\n", "2\r\nab\r\nz",
+					   "2\r\nab\r\n1;" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		CLEANUP(case_free_p) struct service_case *t = http_new();
@@ -260,13 +235,10 @@ TEST(limits_are_met_exactly)
 		else
 			assert_reply(text, n, ROOT_REPLY(""));
 	}
-	/* Trailers and extensions. */
+	/* Trailers. */
 	n = (size_t)snprintf(text, sizeof(text), POST CHUNKED "\r\n0\r\nA: ");
 	memset(text + n, 'a', HTTP_HEAD_MAX);
 	assert_refused(text, n + HTTP_HEAD_MAX, "431");
-	n = (size_t)snprintf(text, sizeof(text), POST CHUNKED "\r\n1;");
-	memset(text + n, 'a', HTTP_EXTENSION_MAX + 1);
-	assert_refused(text, n + HTTP_EXTENSION_MAX + 1, "400");
 }
 
 TEST(a_pattern_is_sent_as_the_peer_takes_it)
