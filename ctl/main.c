@@ -27,6 +27,8 @@ static const struct program_retired retired[] = {
 	{ "remove", NULL, "`nbctl drain`, or take it out of its file and `nbctl reload`" },
 	{ "confirm", NULL, "`nbctl reload --dry-run` shows what a reload would change" },
 	{ "reload", "confirm", "`nbctl reload --dry-run` shows what a reload would change" },
+	{ "connections", "sort", "use --json, and `jq '.connections | sort_by(.bytes_in)'`" },
+	{ "connections", "limit", "all are listed: use head" },
 	{ "stats", "active", "`nbctl stats --watch` has the listeners that do something" },
 	{ "top", "by-worker", "use `nbctl stats --by-worker --watch`" },
 	{ "config", "diff", "`nbctl config` names the file and line of each key" },

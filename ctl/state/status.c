@@ -2,12 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "connections_table.h"
 #include "ctl.h"
 #include "exports.h"
 #include "field.h"
 #include "human.h"
-#include "parse.h"
 #include "reasons.h"
 #include "util.h"
 
@@ -18,6 +16,17 @@ static enum style state_style(const char *state)
 	if (!strcmp(state, "serving") || !strcmp(state, "ok"))
 		return STYLE_GOOD;
 	return strcmp(state, "unavailable") ? STYLE_WARN : STYLE_BAD;
+}
+
+/* `rxe0/1 RoCE`; NULL: empty. */
+static struct human connections_device(const json_t *device)
+{
+	struct human out = { "" };
+
+	if (device)
+		snprintf(out.text, sizeof(out.text), "%.15s/%u %.11s", field_text(device, "name"),
+			 (unsigned)field_uint(device, "port"), field_text(device, "transport"));
+	return out;
 }
 
 /* `rxe0/1 RoCE, siw0/1 iWARP`, cut when it does not fit. */
@@ -181,64 +190,75 @@ const struct command command_status = {
 
 /* ---- connections ---- */
 
-enum {
-	CONNECTIONS_SHOWN = 100, /* default of --limit */
-	CONNECTIONS_MAX = 10000, /* maximum that the daemon lists */
-};
+enum { CONNECTIONS_MAX = 10000 }; /* that the daemon lists */
 
-enum { VALUE_LISTENER, VALUE_SORT, VALUE_LIMIT };
+enum { VALUE_LISTENER };
 
-static const struct connections_key *find_sort_key(struct ctl *ctl, const char *name)
+static void add_connection(struct table *t, const json_t *c)
 {
-	const char *names[CONNECTIONS_KEYS];
+	uint64_t rtt_us = field_uint(c, "rtt_us");
+	uint64_t retransmits = field_uint(c, "retransmits");
+	const char *state = field_text(c, "state");
 
-	for (unsigned i = 0; i < CONNECTIONS_KEYS; i++) {
-		names[i] = connections_keys[i].name;
-		if (!strcmp(name, names[i]))
-			return &connections_keys[i];
-	}
-	ctl_unknown(ctl, "--sort: cannot sort by", name, names, ARRAY_SIZE(names));
-	return NULL;
+	table_cell(t, STYLE_BOLD, "%s", field_text(c, "listener"));
+	table_text(t, field_text(c, "peer"));
+	table_cell(t, strcmp(state, "open") ? STYLE_WARN : STYLE_PLAIN, "%s", state);
+	table_text(t, human_time(field_uint(c, "age_ns")).text);
+	table_text(t, human_time(field_uint(c, "idle_ns")).text);
+	table_text(t, human_bytes(field_uint(c, "bytes_in")).text);
+	table_text(t, human_bytes(field_uint(c, "bytes_out")).text);
+	table_text(t, human_bytes(field_uint(c, "held_bytes")).text);
+	table_text(t, human_bytes(field_uint(c, "unsent_bytes")).text);
+	table_text(t, human_time(rtt_us * NS_PER_US).text);
+	table_cell(t, retransmits ? STYLE_WARN : STYLE_PLAIN, "%s", human_count(retransmits).text);
+	table_text(t, connections_device(field_get(c, "device")).text);
+	table_text(t, field_text(c, "about"));
 }
 
-static void print_connections(struct ctl *ctl, const json_t *reply)
+static void connections_render(struct output *out, const json_t *list)
 {
-	json_t *list = field_get(reply, "connections");
-	uint64_t open = field_uint(reply, "open"), shown = json_array_size(list);
+	static const struct column columns[] = {
+		{ .title = "listener", .left = true },
+		{ .title = "peer", .left = true },
+		{ .title = "state", .left = true },
+		{ .title = "age" },
+		{ .title = "idle", .rank = 2 },
+		{ .title = "in" },
+		{ .title = "out" },
+		{ .title = "held", .rank = 3 },
+		{ .title = "unsent", .rank = 4 },
+		{ .title = "rtt" },
+		{ .title = "retrans", .rank = 1 },
+		{ .title = "device", .left = true, .optional = true, .rank = 1 },
+		{ .title = "about", .left = true, .optional = true, .rank = 5 },
+	};
+	struct table *t = table_new(columns, ARRAY_SIZE(columns));
+	json_t *c;
+	size_t i;
 
-	if (ctl->out.json) {
-		output_json(&ctl->out, reply, false);
-		return;
-	}
-	connections_render(&ctl->out, list, true);
+	json_array_foreach(list, i, c)
+		add_connection(t, c);
+	if (!table_finish(t, out, 0))
+		output_text(out, STYLE_PLAIN, "No connections.\n");
+}
+
+static void render_connections(struct output *out, const json_t *reply)
+{
+	uint64_t open = field_uint(reply, "open");
+	size_t shown = json_array_size(field_get(reply, "connections"));
+
+	connections_render(out, field_get(reply, "connections"));
 	if (open > shown)
-		output_text(&ctl->out, STYLE_DIM, "%s of %s\n", human_count(shown).text,
+		output_text(out, STYLE_DIM, "%s of %s\n", human_count(shown).text,
 			    human_count(open).text);
 }
 
 static int run_connections(struct ctl *ctl)
 {
-	const char *sort = ctl->values[VALUE_SORT], *most = ctl->values[VALUE_LIMIT];
-	uint64_t limit = CONNECTIONS_SHOWN;
-	const struct connections_key *key = NULL;
-	json_t *reply, *parameters;
-	int rc;
-
-	if (sort && !(key = find_sort_key(ctl, sort)))
-		return CTL_USAGE;
-	if (most && (parse_uint(most, &limit) < 0 || limit < 1 || limit > CONNECTIONS_MAX))
-		return ctl_usage(ctl, "--limit: expected a number from 1 to %d, got '%s'",
-				 CONNECTIONS_MAX, most);
-	/* The daemon cuts the list before it is sorted here. */
-	parameters = json_pack("{s:s*, s:I}", "listener", ctl->values[VALUE_LISTENER], "limit",
-			       key ? (json_int_t)CONNECTIONS_MAX : (json_int_t)limit);
-	rc = ctl_call(ctl, "ListConnections", parameters, &reply);
-	if (rc != CTL_DONE)
-		return rc;
-	connections_sort(field_get(reply, "connections"), key, limit);
-	print_connections(ctl, reply);
-	json_decref(reply);
-	return CTL_DONE;
+	return ctl_show(ctl, "ListConnections",
+			json_pack("{s:s*, s:i}", "listener", ctl->values[VALUE_LISTENER], "limit",
+				  CONNECTIONS_MAX),
+			render_connections);
 }
 
 const struct command command_connections = {
@@ -248,12 +268,9 @@ const struct command command_connections = {
 	.details = "held: bytes received and not yet answered and taken by the kernel.  unsent: bytes\n"
 		   "that the kernel has and the peer has not taken.  device: of RDMA, its port and\n"
 		   "transport.\n",
-	.example = "nbctl connections --listener echo-uring --sort bytes --limit 10",
+	.example = "nbctl connections --listener echo-uring",
 	.options = {
 		[VALUE_LISTENER] = { "listener", OPTION_VALUE, "LISTENER", "of this one only" },
-		[VALUE_SORT] = { "sort", OPTION_VALUE, "KEY",
-				 "bytes, age, idle, held, rtt, retransmits, peer, listener" },
-		[VALUE_LIMIT] = { "limit", OPTION_VALUE, "N", "at most that many (default: 100)" },
 	},
 	.run = run_connections,
 };

@@ -182,8 +182,6 @@ def test_without_a_daemon_the_rest_is_there(complete, tmp_path):
 
 def test_values_of_options_and_arguments(complete):
     assert complete("log-level", "d") == {"debug"}
-    assert {"bytes", "age", "rtt"} <= complete("connections", "--sort", "")
-    assert complete("connections", "--sort", "pe") == {"peer"}
     assert {"cpu-op", "ops", "p99"} <= complete("top", "--sort", "")
     assert complete("top", "--interval", "") == set()
     assert complete("status", "ech") == set()
