@@ -154,6 +154,7 @@ static void drain(struct varlink_call *call, json_t *parameters)
 		if (l->state == LISTENER_DRAINING)
 			json_array_append_new(draining, json_string(l->config->name));
 	}
+	listeners_settle(&s->listeners);
 	server_notify_status(s);
 	varlink_reply(call, json_pack("{s:o}", "draining", draining));
 }

@@ -127,6 +127,10 @@ struct service {
 	void (*listens)(void *shared, const struct service *service,
 			const struct service_endpoint *place);
 
+	/* Called after the last listens() of a start, a reload, a drain or a resume.  Main thread.
+	 * Optional. */
+	void (*settle)(void);
+
 	/* A client asks to connect over RDMA: see connect_data.h.  0: accept, -errno:
 	 * refuse; the reply is sent in both cases.  Optional: without it a refused client
 	 * gets the reason as text. */

@@ -28,6 +28,20 @@ struct listener *listeners_find(const struct listeners *all, const char *name)
 	return NULL;
 }
 
+static void settle_one(const struct listener *l)
+{
+	if (l->config->service->settle)
+		l->config->service->settle();
+}
+
+void listeners_settle(const struct listeners *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		settle_one(all->list[i]);
+	for (const struct listener *l = all->leaving; l; l = l->next)
+		settle_one(l);
+}
+
 /* ---- Draining and ending ---- */
 
 bool listeners_are_busy(const struct listeners *all)

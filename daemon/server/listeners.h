@@ -41,6 +41,9 @@ void listeners_begin(struct listeners *all, const struct config *next);
 /* NULL: no listener has this name. */
 struct listener *listeners_find(const struct listeners *all, const char *name);
 
+/* To be called when a start, reload, drain or resume is complete: calls service->settle(). */
+void listeners_settle(const struct listeners *all);
+
 /* Does a listener serve or still drain? */
 bool listeners_are_busy(const struct listeners *all);
 /* While stopping: releases the locks on files to which no client can write any more, so that the

@@ -391,6 +391,7 @@ static void commit(struct next *n)
 	for (unsigned i = 0; i < n->listener_count; i++)
 		if (!is_listed(old, old_count, n->listeners[i]))
 			listener_serve(n->listeners[i]);
+	listeners_settle(&s->listeners);
 	free(old);
 	free(n->going);
 }

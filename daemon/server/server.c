@@ -149,6 +149,7 @@ void server_serve(struct server *s)
 		listener_log(all->list[i]);
 		listener_serve(all->list[i]);
 	}
+	listeners_settle(all);
 	listeners_log_unavailable(all->list, all->count);
 }
 
@@ -210,6 +211,8 @@ void server_drain(struct server *s)
 	struct listeners *all = &s->listeners;
 
 	all->stopping = true;
+	/* Without listeners_settle(): hosts of NVMe would remove the disks of ports that are no
+	 * longer listed, while the next process may serve these soon. */
 	for (unsigned i = 0; i < all->count; i++)
 		listener_drain(all->list[i], clock_ns() + timeout_ns);
 	/* Workers close what is left at the deadline; this leaves them time to report it. */

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -16,13 +17,9 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests/system"), str(TOP / "tests/system/daemon")]
-import conftest  # noqa: E402
-import inside_rdma  # noqa: E402
-from conftest import NBBENCH, listener, requires, rows_of, wait_until  # noqa: E402
-from inside_rdma import ADDRESSES, CLIENT  # noqa: E402
+from conftest import NBBENCH, listener, requires, rows_of, start_daemon, wait_until  # noqa: E402,F401
+from inside_rdma import ADDRESSES, CLIENT, devices, resources  # noqa: E402,F401
 from test_fdstore import KEEP, start_keeping  # noqa: E402
-
-start_daemon, devices, resources = conftest.start_daemon, inside_rdma.devices, inside_rdma.resources  # fixtures
 
 NQN = "nqn.2026-11.example.lab:vm"
 HOST = "nqn.2026-11.example.lab:host"
@@ -106,7 +103,7 @@ def test_the_kernel_finds_out_everything(start_daemon, tmp_path, way):
         assert "0x1" in must("nvme", "list-ns", device)
         uuid = must("nvme", "ns-descs", device).split("uuid    : ")[1][:36]
         assert Path(f"/sys/block/{device.name}/uuid").read_text().strip() == uuid
-        for command in ["smart-log", "error-log", "fw-log"]:
+        for command in ["smart-log", "effects-log", "error-log", "fw-log"]:
             must("nvme", command, device)
         for feature in [6, 7, 0xB, 0xF]:
             must("nvme", "get-feature", device, "-f", feature)
@@ -326,6 +323,75 @@ def test_each_port_goes_and_comes_back_under_a_verifying_load(start_daemon, tmp_
             fio.kill()
             fio.wait()
         disconnect()
+
+
+# ---- Discovery that lasts ----
+
+@contextlib.contextmanager
+def uevents():
+    """wanted -> waits for an event of the kernel with that word: {name: value}."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 15) as events:  # NETLINK_KOBJECT_UEVENT
+        events.bind((0, 1))
+        events.settimeout(60)
+
+        def find(wanted):
+            while True:
+                words = events.recv(8192).decode(errors="replace").split("\0")
+                if wanted in words:
+                    return dict(word.split("=", 1) for word in words if "=" in word)
+
+        yield find
+
+
+def test_a_discovery_controller_that_lasts_tells_of_ports(start_daemon, tmp_path, way):
+    """udev gets what 70-nvmf-autoconnect.rules wait for, and the command of theirs finds the port by the controller.
+    It connects to ports of the controller's own transport."""
+    transport, address = WAYS[way]
+    one = ports(tmp_path, {way: f"{address}:4420"})
+    two = one + listener("other", "nvme", "epoll" if way == "tcp" else "rdma", transport=transport,
+                         address=f"{address}:4421", exports="disk", nqn=NQN)
+    daemon = start_daemon(one)
+
+    def reload(text):
+        daemon.write_config(text)
+        daemon.call("Reload")
+
+    def told(event):
+        return [event[f"NVME_{name}"] for name in ("TRTYPE", "TRADDR", "TRSVCID")] == [transport, address, "4420"]
+
+    reached = ["-t", transport, "-a", address, "-s", 4420, "-q", HOST, "-k", 30]
+    try:
+        found = must("nvme", "discover", *reached, "-p")
+        assert "current discovery subsystem" in found and "explicit discovery connections" in found
+        assert states() == {"4420": "live"}
+        (controller,) = os.listdir("/sys/class/nvme")
+        with uevents() as find:
+            reload(two)
+            event = find("NVME_AEN=0x70f002")
+            assert told(event) and event["DEVPATH"].endswith(f"/{controller}")
+            must("nvme", "connect-all", f"--device={controller}", *reached, "-i", 1)
+            wait_until(lambda: states() == {"4420": "live", "4421": "live"}, "both ports")
+            wait_until(namespaces, "the namespace is there")
+            must("nvme", "disconnect", "-n", NQN)
+            reload(one)  # the log was read, so that the next change is told, too
+            assert told(find("NVME_AEN=0x70f002"))
+            if way == "tcp":  # of RDMA a reload replaces no listener
+                reload(one.replace("service = nvme\n", "service = nvme\nbuffers = 512\n"))
+                assert told(find("NVME_EVENT=rediscover"))
+    finally:
+        must("nvme", "disconnect-all")
+    wait_until(lambda: daemon.stats(way)["connections"]["open"] == 0, "disconnected")
+
+
+def test_connect_all_keeps_its_discovery_controller(start_daemon, tmp_path, way):
+    daemon = start_daemon(config(tmp_path, way))
+    must("nvme", "connect-all", "--persistent", *where(daemon, way), "-q", HOST, "-i", 1, "-k", 30)
+    try:
+        wait_until(namespaces, "the namespace is there")
+        kinds = [path.read_text().strip() for path in Path("/sys/class/nvme").glob("nvme*/cntrltype")]
+        assert sorted(kinds) == ["discovery", "io"]
+    finally:
+        must("nvme", "disconnect-all")
 
 
 # ---- RDMA's own ----

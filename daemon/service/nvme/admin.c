@@ -104,6 +104,7 @@ static bool find_namespace(const struct nvme_command *d, struct nvme_namespace_i
 	*ret = (struct nvme_namespace_info){
 		.namespace = nvme_namespace_of(t, e),
 		.reads_zeros = !e->block_device,
+		.rotational = e->rotational,
 	};
 	nvme_id_uuid(t->nqn, strlen(t->nqn), e->name, ret->uuid);
 	return true;
@@ -117,8 +118,10 @@ static uint16_t fill_namespace(struct nvme_command *d, enum nvme_cns cns)
 		return NVME_INVALID_NAMESPACE | NVME_DNR;
 	if (cns == NVME_CNS_NAMESPACE)
 		nvme_identify_namespace(d->page, &n);
-	else
+	else if (cns == NVME_CNS_DESCRIPTORS)
 		nvme_identify_descriptors(d->page, &n);
+	else if (cns == NVME_CNS_INDEPENDENT)
+		nvme_identify_independent(d->page, &n);
 	return NVME_SUCCESS;
 }
 
@@ -145,8 +148,10 @@ static uint16_t identify(struct nvme_command *d)
 {
 	enum nvme_cns cns = d->sqe.cdw10 & 0xff;
 	uint8_t csi = (uint8_t)(d->sqe.cdw11 >> 24);
+	bool for_csi = cns == NVME_CNS_CSI_NAMESPACE || cns == NVME_CNS_CSI_CONTROLLER ||
+		       cns == NVME_CNS_CSI_ACTIVE;
 
-	if (controller_of(d)->discovery && cns != NVME_CNS_CONTROLLER)
+	if ((for_csi && csi != 0) || (controller_of(d)->discovery && cns != NVME_CNS_CONTROLLER))
 		return NVME_INVALID_FIELD | NVME_DNR;
 	switch (cns) {
 	case NVME_CNS_CONTROLLER:
@@ -154,13 +159,17 @@ static uint16_t identify(struct nvme_command *d)
 		return NVME_SUCCESS;
 	case NVME_CNS_NAMESPACE:
 	case NVME_CNS_DESCRIPTORS:
+	case NVME_CNS_CSI_NAMESPACE:
+	case NVME_CNS_INDEPENDENT:
 		return fill_namespace(d, cns);
 	case NVME_CNS_ACTIVE:
+	case NVME_CNS_CSI_ACTIVE:
 		return fill_active(d);
 	case NVME_CNS_CSI_CONTROLLER:
-		if (csi != 0)
-			break;
 		fill_nvm(d);
+		return NVME_SUCCESS;
+	case NVME_CNS_COMMAND_SETS:
+		nvme_identify_command_sets(d->page);
 		return NVME_SUCCESS;
 	}
 	return NVME_INVALID_FIELD | NVME_DNR;
@@ -199,6 +208,25 @@ static uint16_t log_check(struct nvme_command *d)
 	return log_is_discovery(d) ? data_check(d) : page_check(d);
 }
 
+/* Sums of all workers of the listener, which have the same mounts; their counters
+ * exist as long as it does. */
+static size_t log_smart(struct nvme_command *d)
+{
+	const struct worker *w = d->queue->conn->worker;
+	struct nvme_smart smart = { 0 };
+
+	for (unsigned i = 0; i < w->team.count * w->mount_count; i++) {
+		const struct worker *of = &w->team.workers[i / w->mount_count];
+		const struct mount *m = &of->mounts[i % w->mount_count];
+
+		smart.bytes_read += stat_load(m->bytes_read);
+		smart.bytes_written += stat_load(m->bytes_written);
+		smart.reads += stat_load(m->operations[IO_read].count);
+		smart.writes += stat_load(m->operations[IO_write].count);
+	}
+	return nvme_log_smart(d->page, &smart);
+}
+
 /* Fills d->page with a log page; returns its bytes; 0: unknown log page. */
 static size_t log_fill(struct nvme_command *d)
 {
@@ -208,9 +236,13 @@ static size_t log_fill(struct nvme_command *d)
 	case NVME_LOG_ERROR:
 		return 64; /* empty */
 	case NVME_LOG_SMART:
-		return nvme_log_smart(d->page);
+		return log_smart(d);
 	case NVME_LOG_FIRMWARE:
-		return 512; /* empty */
+		return nvme_log_firmware(d->page, NB_VERSION);
+	case NVME_LOG_CHANGED:
+		return NVME_PAGE; /* empty: no namespace has changed */
+	case NVME_LOG_EFFECTS:
+		return nvme_log_effects(d->page);
 	default:
 		return 0;
 	}
@@ -218,7 +250,11 @@ static size_t log_fill(struct nvme_command *d)
 
 static uint16_t log_discovery(struct nvme_command *d, uint64_t offset)
 {
-	struct nvme_log_query query = { .local = conn_local_address(d->queue->conn),
+	enum { RETAIN_EVENT = 1 << 15 };
+	struct nvme_queue *q = d->queue;
+	struct nvme_log_query query = { .local = conn_local_address(q->conn),
+					.rdma = is_rdma(d),
+					.tls = q->conn->worker->service->identity,
 					.offset = offset,
 					.bytes = d->length };
 	struct nvme_discovery_log log = nvme_ports_log(target_of(d), &query);
@@ -227,6 +263,10 @@ static uint16_t log_discovery(struct nvme_command *d, uint64_t offset)
 		return NVME_INTERRUPTED;
 	if (offset % 4 || offset > log.bytes)
 		return NVME_INVALID_FIELD | NVME_DNR;
+	if (!(d->sqe.cdw10 & RETAIN_EVENT)) { /* a later change is another event */
+		q->log_reported = false;
+		q->log_generation = log.generation;
+	}
 	return page_send(d, log.piece_bytes);
 }
 
@@ -249,10 +289,15 @@ static uint16_t log_start(struct nvme_command *d)
 /* ---- Features ---- */
 
 enum {
+	FEATURE_ARBITRATION = 0x01,
+	FEATURE_POWER = 0x02,
+	FEATURE_TEMPERATURE = 0x04,
+	FEATURE_ERROR_RECOVERY = 0x05,
 	FEATURE_WRITE_CACHE = 0x06,
 	FEATURE_QUEUES = 0x07,
 	FEATURE_EVENTS = 0x0b,
 	FEATURE_KATO = 0x0f,
+	FEATURE_HOST_ID = 0x81,
 };
 
 static uint64_t queues_result(const struct nvme_controller *n)
@@ -281,8 +326,9 @@ static uint16_t set_queues(struct nvme_command *d)
 static uint16_t set_events(struct nvme_command *d)
 {
 	enum { CRITICAL_WARNINGS = 0xff };
+	bool discovery = controller_of(d)->discovery;
 
-	if (controller_of(d)->discovery || (d->sqe.cdw11 & ~(NVME_OAES | CRITICAL_WARNINGS)))
+	if (d->sqe.cdw11 & ~(nvme_oaes(discovery) | (discovery ? 0 : CRITICAL_WARNINGS)))
 		return NVME_INVALID_FIELD | NVME_DNR;
 	d->queue->event_mask = d->sqe.cdw11;
 	return NVME_SUCCESS;
@@ -307,6 +353,11 @@ static uint16_t set_feature(struct nvme_command *d)
 		return NVME_SUCCESS;
 	case FEATURE_WRITE_CACHE: /* a property of the exports, not changeable */
 		return d->sqe.cdw11 & 1 ? NVME_SUCCESS : NVME_NOT_CHANGEABLE | NVME_DNR;
+	case FEATURE_ARBITRATION:
+	case FEATURE_POWER:
+	case FEATURE_TEMPERATURE:
+	case FEATURE_ERROR_RECOVERY:
+		return NVME_SUCCESS; /* accepted without effect */
 	default:
 		return NVME_INVALID_FIELD | NVME_DNR;
 	}
@@ -315,6 +366,13 @@ static uint16_t set_feature(struct nvme_command *d)
 static uint16_t get_feature(struct nvme_command *d)
 {
 	switch (d->sqe.cdw10 & 0x7ff) { /* includes SEL, of which only `current` is supported */
+	case FEATURE_ARBITRATION:
+	case FEATURE_POWER:
+	case FEATURE_ERROR_RECOVERY:
+		break;
+	case FEATURE_TEMPERATURE:
+		d->result = 343;
+		break;
 	case FEATURE_WRITE_CACHE:
 		d->result = 1;
 		break;
@@ -333,11 +391,32 @@ static uint16_t get_feature(struct nvme_command *d)
 	return NVME_SUCCESS;
 }
 
+static uint16_t get_feature_check(struct nvme_command *d)
+{
+	if ((d->sqe.cdw10 & 0x7ff) != FEATURE_HOST_ID)
+		return admin_check(d);
+	if (d->sqe.sgl.length != NVME_HOSTID)
+		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
+	return page_check(d);
+}
+
+static uint16_t get_feature_start(struct nvme_command *d)
+{
+	if (!d->page)
+		return get_feature(d);
+	memcpy(d->page, controller_of(d)->hostid, NVME_HOSTID);
+	return page_send(d, NVME_HOSTID);
+}
+
 /* ---- Events ---- */
 
-/* Error status, "persistent internal error", log page 01h: makes Linux reset its controller and
- * thus reconnect at once (seen with 6.12). */
-enum { EVENT_COME_BACK = 0x00 | 0x03 << 8 | NVME_LOG_ERROR << 16 };
+enum {
+	/* Error status, "persistent internal error", log page 01h: makes Linux reset its controller
+	 * and thus reconnect at once (seen with 6.12). */
+	EVENT_COME_BACK = 0x00 | 0x03 << 8 | NVME_LOG_ERROR << 16,
+	/* Notice, "discovery log page change", log page 70h. */
+	EVENT_LOG_CHANGED = 0x02 | 0xf0 << 8 | NVME_LOG_DISCOVERY << 16,
+};
 
 static uint16_t event_start(struct nvme_command *d)
 {
@@ -352,17 +431,36 @@ static uint16_t event_start(struct nvme_command *d)
 	return NVME_STARTED;
 }
 
-/* If the host has no request outstanding, the event is sent with its next one. */
-void nvme_admin_drain(struct nvme_queue *q)
+/* False: the host has no request outstanding.  The event is sent with its next one. */
+static bool event_send(struct nvme_queue *q, uint32_t event)
 {
 	struct nvme_command *d = q->held;
 
-	if (q->phase != NVME_PHASE_LIVE || q->drain_reported || !d)
-		return;
-	q->drain_reported = true;
+	if (!d)
+		return false;
 	q->held = d->next;
-	d->result = EVENT_COME_BACK;
+	d->result = event;
 	nvme_command_end(d, NVME_SUCCESS);
+	return true;
+}
+
+/* Has the Discovery log changed since the host read it, and does the host want the event? */
+static bool log_change_is_due(const struct nvme_queue *q)
+{
+	const struct nvme_target *t = q->conn->worker->shared;
+
+	return (q->event_mask & NVME_OAES_DISCOVERY) && !q->log_reported &&
+	       q->log_generation != nvme_ports_generation(t->ports);
+}
+
+void nvme_admin_events(struct nvme_queue *q)
+{
+	if (q->phase != NVME_PHASE_LIVE)
+		return;
+	if (q->conn->worker->drain.on && !q->drain_reported)
+		q->drain_reported = event_send(q, EVENT_COME_BACK);
+	if (log_change_is_due(q))
+		q->log_reported = event_send(q, EVENT_LOG_CHANGED);
 }
 
 /* ---- Properties: a controller's registers ---- */
@@ -415,6 +513,7 @@ static void reset_events(struct nvme_queue *q)
 		nvme_command_put(d);
 	}
 	q->event_mask = 0;
+	q->log_reported = false;
 }
 
 static uint16_t write_cc(struct nvme_queue *q, uint32_t cc)
@@ -498,7 +597,7 @@ static const struct nvme_verb admin_verbs[] = {
 	{ NVME_IDENTIFY, NVME_OP_admin, identify_check, identify_start },
 	{ NVME_ABORT, NVME_OP_admin, admin_check, abort_start },
 	{ NVME_SET_FEATURES, NVME_OP_admin, admin_check, set_feature },
-	{ NVME_GET_FEATURES, NVME_OP_admin, admin_check, get_feature },
+	{ NVME_GET_FEATURES, NVME_OP_admin, get_feature_check, get_feature_start },
 	{ NVME_AER, NVME_OP_admin, admin_check, event_start },
 };
 const struct nvme_verbs nvme_admin_verbs = { admin_verbs, ARRAY_SIZE(admin_verbs) };

@@ -51,6 +51,7 @@ static uint16_t check_identity(const struct nvme_queue *q, const struct nvme_con
 /* Connect has succeeded: sets the queue up. */
 static void connect_done(struct nvme_queue *q, const struct nvme_connect *connect)
 {
+	const struct nvme_target *target = q->conn->worker->shared;
 	uint64_t now = q->conn->worker->turn.now_ns;
 
 	if (nvme_commands_init(q, connect->sqsize + 1U) < 0) {
@@ -64,6 +65,7 @@ static void connect_done(struct nvme_queue *q, const struct nvme_connect *connec
 	q->no_flow_control = connect->no_flow_control;
 	q->verbs = connect->qid ? nvme_io_verbs : nvme_admin_verbs;
 	q->kato_ns = (uint64_t)connect->kato_ms * NS_PER_MS;
+	q->log_generation = nvme_ports_generation(target->ports);
 	if (connect->qid)
 		q->alive_ns = 0;
 	else

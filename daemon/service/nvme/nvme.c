@@ -129,8 +129,8 @@ static void nvme_run(struct conn *c)
 	while (conn_goes_on(c, &limit) && STAILQ_EMPTY(&q->todo) && q->transport->take(q));
 	q->running = false;
 	/* Behind the commands: a request for events may have arrived with this run. */
-	if (unlikely(c->worker->drain.on) && q->member->qid == 0)
-		nvme_admin_drain(q);
+	if ((c->worker->drain.on || q->event_mask) && q->member->qid == 0)
+		nvme_admin_events(q);
 	if (q->phase == NVME_PHASE_ENDING)
 		run_ending(q);
 	set_deadline(q);
@@ -174,6 +174,7 @@ const struct service service_nvme = {
 	.shared_new = nvme_target_new,
 	.shared_free = nvme_target_free,
 	.listens = nvme_ports_listen,
+	.settle = nvme_settle,
 	.state_bytes = sizeof(struct nvme_queue),
 	.open = nvme_open,
 	.run = nvme_run,

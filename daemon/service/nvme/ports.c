@@ -15,9 +15,10 @@
 
 struct nvme_port {
 	struct nvme_port *next;
-	const struct nvme_target *target; /* the listener that serves it */
+	const struct nvme_target *target; /* NULL: it has ceased to serve */
 	struct sockaddr_storage sa;
 	bool rdma, tls;
+	bool listed; /* in the Discovery log */
 };
 
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,16 +27,9 @@ static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void drop_locked(const struct nvme_target *target)
 {
-	struct nvme_port **at = &target->ports->first, *p;
-
-	while ((p = *at))
-		if (p->target == target) {
-			*at = p->next;
-			free(p);
-			target->ports->generation++;
-		} else {
-			at = &p->next;
-		}
+	for (struct nvme_port *p = target->ports->first; p; p = p->next)
+		if (p->target == target)
+			p->target = NULL;
 }
 
 /* Each worker of a listener has a socket at its address, which is one port; a listener that
@@ -55,8 +49,8 @@ static void add_locked(const struct nvme_target *target, const struct service_en
 		(*at)->rdma = rdma;
 	}
 	(*at)->target = target;
+	(*at)->listed &= (*at)->tls == place->tls; /* its entry in the log changes */
 	(*at)->tls = place->tls;
-	target->ports->generation++;
 }
 
 void nvme_ports_listen(void *target, const struct service *service,
@@ -83,13 +77,61 @@ static bool is_for_discovery_locked(const struct nvme_ports *ports, const struct
 	return false;
 }
 
+/* Frees the ports that have ceased to serve; to_end: all. */
+static void free_locked(struct nvme_ports *ports, bool to_end)
+{
+	struct nvme_port **at = &ports->first, *p;
+
+	while ((p = *at))
+		if (to_end || !p->target) {
+			*at = p->next;
+			free(p);
+		} else {
+			at = &p->next;
+		}
+}
+
+bool nvme_ports_settle(struct nvme_ports *ports)
+{
+	bool changed = false;
+
+	pthread_mutex_lock(&ports_lock);
+	for (struct nvme_port *p = ports->first; p; p = p->next) {
+		bool listed = p->target && !is_for_discovery_locked(ports, p);
+
+		changed |= listed != p->listed;
+		p->listed = listed;
+	}
+	free_locked(ports, false);
+	ports->generation += changed;
+	pthread_mutex_unlock(&ports_lock);
+	return changed;
+}
+
+uint64_t nvme_ports_generation(const struct nvme_ports *ports)
+{
+	uint64_t generation;
+
+	pthread_mutex_lock(&ports_lock);
+	generation = ports->generation;
+	pthread_mutex_unlock(&ports_lock);
+	return generation;
+}
+
+void nvme_ports_free(struct nvme_ports *ports)
+{
+	pthread_mutex_lock(&ports_lock);
+	free_locked(ports, true);
+	pthread_mutex_unlock(&ports_lock);
+}
+
 bool nvme_ports_many(const struct nvme_ports *ports)
 {
 	unsigned count = 0;
 
 	pthread_mutex_lock(&ports_lock);
 	for (const struct nvme_port *p = ports->first; p; p = p->next)
-		count++;
+		count += p->target != NULL;
 	pthread_mutex_unlock(&ports_lock);
 	return count > 1;
 }
@@ -150,6 +192,26 @@ static void put_entry(const struct nvme_discovery_log *log, struct nvme_discover
 	put_record(log, offset, entry);
 }
 
+/* Record `number`: the Discovery subsystem, at the address at which the host has reached it.
+ * Returns the number of records: none if it did so by a Unix socket. */
+static unsigned put_self(const struct nvme_discovery_log *log, const struct nvme_log_query *query,
+			 unsigned number)
+{
+	struct sockaddr_storage sa = query->local;
+
+	if (sa.ss_family != AF_INET && sa.ss_family != AF_INET6)
+		return 0;
+	drop_zone(&sa);
+	put_entry(log,
+		  (struct nvme_discovery){ .id = (uint16_t)number,
+					   .subnqn = NVME_DISCOVERY_NQN,
+					   .rdma = query->rdma,
+					   .tls = query->tls,
+					   .self = true },
+		  &sa);
+	return 1;
+}
+
 /* Writes what the piece has of the log; returns the number of records, also if that is nothing. */
 static unsigned put_records_locked(const struct nvme_discovery_log *log,
 				   const struct nvme_target *target,
@@ -161,8 +223,7 @@ static unsigned put_records_locked(const struct nvme_discovery_log *log,
 	for (const struct nvme_port *p = target->ports->first; p; p = p->next) {
 		struct sockaddr_storage sa;
 
-		if (!is_for_discovery_locked(target->ports, p) &&
-		    find_address(p, &query->local, &sa))
+		if (p->listed && find_address(p, &query->local, &sa))
 			put_entry(log,
 				  (struct nvme_discovery){ .id = (uint16_t)++count,
 							   .subnqn = target->nqn,
@@ -170,7 +231,8 @@ static unsigned put_records_locked(const struct nvme_discovery_log *log,
 							   .tls = p->tls },
 				  &sa);
 	}
-	nvme_discovery_header(header, target->ports->generation, count);
+	count += put_self(log, query, count + 1);
+	nvme_discovery_header(header, log->generation, count);
 	put_record(log, 0, header);
 	return count;
 }
@@ -182,6 +244,7 @@ struct nvme_discovery_log nvme_ports_log(const struct nvme_target *target,
 	unsigned count;
 
 	pthread_mutex_lock(&ports_lock);
+	log.generation = target->ports->generation;
 	count = put_records_locked(&log, target, query);
 	log.bytes = (uint64_t)NVME_DISCOVERY_ENTRY * (1 + count);
 	if (log.offset < log.bytes)

@@ -197,6 +197,11 @@ struct nvme_queue {
 	uint64_t kato_ns;    /* keep-alive timeout; 0: none */
 	uint32_t cc;         /* Controller Configuration */
 	uint32_t event_mask; /* Asynchronous Event Configuration */
+	/* Of the Discovery log: when the host last read it, at first when it connected. */
+	uint64_t log_generation;
+	/* An event has told the host that the log has changed since: there is no further one until
+	 * the host reads it. */
+	bool log_reported;
 };
 
 static inline struct nvme_queue *nvme_of(const struct conn *c)
@@ -281,5 +286,6 @@ void nvme_connect_go_on(struct nvme_queue *q, bool too_long);
 /* nvme/admin.c */
 
 extern const struct nvme_verbs nvme_admin_verbs;
-/* During a drain: ends an Asynchronous Event Request, once, which asks the host to reconnect. */
-void nvme_admin_drain(struct nvme_queue *q);
+/* Ends an Asynchronous Event Request for each event that is due: a drain, which asks the host to
+ * reconnect, and a change of the Discovery log, if the host has enabled that event. */
+void nvme_admin_events(struct nvme_queue *q);

@@ -121,7 +121,7 @@ static void subsystem_put_locked(struct nvme_subsystem *s)
 	while (*at != s)
 		at = &(*at)->next;
 	*at = s->next;
-	assert(!s->ports.first); /* no target is left */
+	nvme_ports_free(&s->ports);
 	free(s);
 }
 
@@ -385,6 +385,19 @@ void nvme_set_state(struct nvme_controller *controller, enum nvme_state state)
 	atomic_store_explicit(&controller->state, state, memory_order_release);
 	if (state >= NVME_STOPPING)
 		call_queues_locked(controller);
+	pthread_mutex_unlock(&nvme.lock);
+}
+
+void nvme_settle(void)
+{
+	pthread_mutex_lock(&nvme.lock);
+	for (struct nvme_subsystem *s = nvme.subsystems; s; s = s->next) {
+		if (!nvme_ports_settle(&s->ports))
+			continue;
+		for (const struct nvme_controller *n = s->controllers; n; n = n->next)
+			if (n->discovery && n->queues[0])
+				member_call_locked(n->queues[0]);
+	}
 	pthread_mutex_unlock(&nvme.lock);
 }
 

@@ -76,7 +76,7 @@ struct nvme_controller {
 /* The addresses at which listeners serve a subsystem: nvme/ports.c. */
 struct nvme_ports {
 	struct nvme_port *first; /* in the order in which they began to serve */
-	uint64_t generation;     /* of its Discovery log: changes when that does */
+	uint64_t generation;     /* of its Discovery log: changes exactly when that does */
 };
 
 /* The subsystem as one listener serves it (w->shared).  Constant. */
@@ -127,16 +127,31 @@ static inline unsigned nvme_queue_count(const struct nvme_controller *controller
 /* The connection ends: frees member, now or when a posted call has run. */
 void nvme_leave(struct nvme_member *member);
 
+/* service->settle(): lists the ports as they are now.  The Discovery controllers of a subsystem
+ * whose log has changed run, and send their hosts an event: see nvme_admin_events(). */
+void nvme_settle(void);
+
 /* ---- Ports: nvme/ports.c ----
  *
  * The addresses at which listeners serve the subsystems, over TCP or RDMA.  Listeners with the same
  * NQN serve one subsystem, and its Discovery log lists the ports of all of them.  The main thread
  * changes the list when a listener begins or ceases to serve; workers read it.  It has a mutex of
- * its own, under which no other is taken. */
+ * its own, under which no other is taken.
+ *
+ * A reload ends a listener before its replacement serves.  So logs list what was there at the last
+ * nvme_ports_settle(): an address that only goes to another listener is never missing. */
 
 /* service->listens() */
 void nvme_ports_listen(void *target, const struct service *service,
 		       const struct service_endpoint *place);
+
+/* Logs list the ports as they are now.  True: the Discovery log has changed. */
+bool nvme_ports_settle(struct nvme_ports *ports);
+
+uint64_t nvme_ports_generation(const struct nvme_ports *ports);
+
+/* To be called when no target has them. */
+void nvme_ports_free(struct nvme_ports *ports);
 
 /* Is the subsystem served at more than one port? */
 bool nvme_ports_many(const struct nvme_ports *ports);
@@ -145,13 +160,14 @@ bool nvme_ports_many(const struct nvme_ports *ports);
 struct nvme_log_query {
 	/* The local address of its connection: the discovery log has it in place of a wildcard. */
 	struct sockaddr_storage local;
+	bool rdma, tls; /* its connection's */
 	uint64_t offset;
 	size_t bytes;
 };
 
 struct nvme_discovery_log {
-	uint64_t bytes;  /* of the whole log */
-	uint64_t offset; /* of the piece */
+	uint64_t bytes, generation; /* of the whole log */
+	uint64_t offset;            /* of the piece */
 	uint32_t piece_bytes;
 	uint8_t *piece; /* malloc()ed for the caller; NULL: no memory */
 };

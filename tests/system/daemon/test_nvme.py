@@ -71,7 +71,7 @@ def test_as_linux_begins(daemon):
         assert admin.run(SET_FEATURES, cdw=[7, 3 << 16 | 3])[1] == 3 << 16 | 3
         with Queue(daemon.connect("nvme")) as queue:
             assert queue.connect(NQN, 1, cntlid, 127) == cntlid
-            assert refused(admin.run, SET_FEATURES, cdw=[0xB, 1 << 31 | 0x100]) == 2 | DNR
+            assert refused(admin.run, SET_FEATURES, cdw=[0xB, 1 << 31 | 0x100]) == 2 | DNR  # of a discovery controller
             assert admin.run(SET_FEATURES, cdw=[0xB, 0x1FF])[1] == 0
             assert admin.run(GET_FEATURES, cdw=[0xB])[1] == 0x1FF
             event = admin.submit(AER)
@@ -176,12 +176,15 @@ def test_discovery(daemon):
         assert page[111] == 2 and page[768:1024].rstrip(b"\0").decode() == DISCOVERY
         header = queue.log(0x70, 1024)
         generation, records, recfmt = struct.unpack_from("<QQH", header)
-        assert generation and records == 1 and recfmt == 0
+        assert generation and records == 2 and recfmt == 0
         entry = queue.log(0x70, 1024, offset=1024)
         assert entry[:4] == bytes([3, 1, 2, 4])
         assert entry[32:64].rstrip(b" ") == str(daemon.port("nvme")).encode()
         assert entry[256:512].rstrip(b"\0").decode() == NQN
         assert entry[512:768].rstrip(b" ") == b"127.0.0.1"
+        itself = queue.log(0x70, 1024, offset=2048)
+        assert itself[:4] == bytes([3, 1, 3, 4]) and itself[10:12] == b"\2\0" and itself[32:64] == entry[32:64]
+        assert itself[256:512].rstrip(b"\0").decode() == DISCOVERY and itself[512:768] == entry[512:768]
         assert refused(queue.identify, 0, 1) == 0x02 | DNR
         assert refused(queue.log, 2, 512) == 0x109 | DNR
 
@@ -221,23 +224,27 @@ def test_admin_commands(daemon):
         assert admin.log(1, 64) == bytes(64)
         smart = admin.log(2, 512)
         assert smart[3] == 100 and len(smart) == 512
-        assert admin.log(3, 512) == bytes(512)
-        assert admin.log(2, 100, offset=4) == smart[4:104]
+        assert admin.log(3, 512)[0] == 1
+        assert admin.log(4, 4096) == bytes(4096)
+        effects = struct.unpack("<1024I", admin.log(5, 4096))
+        assert effects[6] & 1 and effects[256 + 1] & 3 == 3 and effects[256 + 2] & 3 == 1
+        assert admin.log(5, 100, offset=1024) == struct.pack("<25I", *effects[256:281])
         assert admin.log(2, 100 * KIB)[512:] == bytes(100 * KIB - 512)
-        for lid, offset, expected in [(0x70, 0, 0x109), (4, 0, 0x109), (5, 0, 0x109), (0x0C, 0, 0x109), (2, 3, 2), (2, 516, 2)]:
+        for lid, offset, expected in [(0x70, 0, 0x109), (0x0C, 0, 0x109), (2, 3, 2), (2, 516, 2)]:
             assert refused(admin.log, lid, 512, offset) == expected | DNR
         assert refused(admin.run, GET_LOG, cdw=[2 | 127 << 16], read=64) == 0x0F | DNR
         assert admin.run(ABORT)[1] == 1
         assert refused(admin.run, 0x0D) == 0x01 | DNR
+        assert admin.run(GET_FEATURES, cdw=[0x81], read=16)[0] == HOST[1]
         for feature, value, expected in [(6, 0, 0x10E), (0xF, 0, 0x1A), (7, 0, 0x0C), (0x80, 0, 2),
                                          (1 << 31 | 6, 1, 0x10D)]:
             assert refused(admin.run, SET_FEATURES, cdw=[feature, value]) == expected | DNR
         assert admin.run(GET_FEATURES, cdw=[6])[1] == 1
         events = [admin.submit(AER) for _ in range(5)]
         assert refused(admin.wait, events[-1]) == 0x105 | DNR
-        for cns in (0x20, 0x1C, 0x10, 8, 7, 5, 4):
+        for cns in (0x20, 0x10, 4):
             assert refused(admin.identify, cns) == 2 | DNR
-        assert refused(admin.identify, 6, 1, 2) == 2 | DNR
+        assert refused(admin.identify, 5, 1, 2) == 2 | DNR
 
 
 # ---- Data

@@ -2,17 +2,20 @@
 
 import ctypes
 import os
+import signal
 import struct
 import threading
 
 import pytest
 from conftest import ENGINES, check_config, listener, wait_until
-from nvme_client import AER, DISCOVERY, Host, Queue, Status
+from nvme_client import AER, DISCOVERY, DNR, KEEP_ALIVE, SET_FEATURES, Host, Queue, Status
 
 MIB = 1024 * 1024
 NQN = "nqn.2026-11.example.lab:disks"
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
 EVENT = 0x010300  # an error, persistent internal error, log page 1
+CHANGED = 0x70F002  # a notice, discovery log page change, log page 70h
+RETAIN = 1 << 15  # of Get Log Page: the event is not cleared
 
 
 def config(path, addresses=None, names=("a", "b"), **keys):
@@ -27,7 +30,8 @@ def config(path, addresses=None, names=("a", "b"), **keys):
 
 
 def discover(daemon, name):
-    """(generation, [(transport, family, id, port, NQN, address)]), read as nvme-cli does: in pieces of 4 KiB."""
+    """(generation, [(transport, family, id, port, NQN, address)]), read as nvme-cli does: in pieces of 4 KiB.
+    The last record, the Discovery subsystem itself, is checked and left out."""
     with Queue(daemon.connect(name)) as queue:
         queue.connect(DISCOVERY)
         queue.enable()
@@ -39,7 +43,19 @@ def discover(daemon, name):
             texts = [log[at + begin:at + end].rstrip(b" \0").decode() for begin, end in
                      ((32, 64), (256, 512), (512, 768))]
             found.append((transport, family, number, *texts))
+        here = queue.socket.getpeername()
+        assert found.pop() == (3, 1, count, str(here[1]), DISCOVERY, here[0])
         return generation, found
+
+
+def watch(daemon, name):
+    """A Discovery controller that lasts, and tells of changes."""
+    queue = Queue(daemon.connect(name))
+    queue.connect(DISCOVERY, kato=15000)
+    queue.enable()
+    assert struct.unpack_from("<I", queue.identify(1), 92) == (1 << 31,), "OAES"
+    queue.run(SET_FEATURES, cdw=[0xB, 1 << 31])
+    return queue
 
 
 def test_each_port_leads_to_the_same_disks(start_daemon, tmp_path):
@@ -130,8 +146,78 @@ def test_a_log_lists_all_ports(start_daemon, tmp_path):
         queue.connect(DISCOVERY)
         queue.enable()
         whole = queue.log(0x70, 64 * 1024)
-        assert len(whole.rstrip(b"\0")) > 42 * 1024 and struct.unpack_from("<Q", whole, 8) == (42,)
+        assert len(whole.rstrip(b"\0")) > 43 * 1024 and struct.unpack_from("<Q", whole, 8) == (43,)
         assert b"".join(queue.log(0x70, 3000, at) for at in range(0, 42000, 3000)) == whole[:42000]
+
+
+def test_hosts_that_watch_the_log_are_told_when_it_changes(start_daemon, tmp_path, loopback_ports):
+    """Once until they read it, and of nothing else: another subsystem, or a listener that is replaced."""
+    host, port = loopback_ports
+    at = {name: f"{host}:{port + i}" for i, name in enumerate("abc")}
+    daemon = start_daemon(config(tmp_path / "disk", at))
+
+    def reload(text):
+        daemon.write_config(text)
+        daemon.call("Reload")
+        daemon.notified()
+
+    def is_quiet(*queues):
+        for queue in queues * 2:  # the second round trip is behind whatever the first has woken
+            queue.run(KEEP_ALIVE)
+        return not any(event in queue.done for queue, event in events.items())
+
+    first, ports = discover(daemon, "a"), [str(port + i) for i in range(3)]
+    a, b = watch(daemon, "a"), watch(daemon, "b")
+    events = {queue: queue.submit(AER) for queue in (a, b)}
+    other = "[export more]\nstore = memory\nsize = 1M\n" + listener("other", service="nvme", exports="more")
+    reload(config(tmp_path / "disk", at) + other)
+    assert is_quiet(a, b) and discover(daemon, "a") == first
+    replaced = other + config(tmp_path / "disk", at).replace("[listener b]\n", "[listener b]\nbuffers = 512\n")
+    reload(replaced)
+    assert b.wait(events.pop(b))[1] == EVENT, "its host has to come back"
+    assert is_quiet(a) and discover(daemon, "a") == discover(daemon, "b") == first
+    b.socket.close()
+    b = watch(daemon, "b")
+    events[b] = b.submit(AER)
+    reload(replaced + listener("c", service="nvme", nqn=NQN, exports="disk", address=at["c"]))
+    assert [queue.wait(event)[1] for queue, event in events.items()] == [CHANGED] * 2
+    generation, found = discover(daemon, "a")
+    assert generation == first[0] + 1 and [entry[3] for entry in found] == ports
+    # It is masked until the log is read: a reads it, b reads it and retains the event.
+    events = {queue: queue.submit(AER) for queue in (a, b)}
+    assert a.log(0x70, 1024) == b.log(0x70 | RETAIN, 1024)
+    daemon.call("Drain", listener="c")
+    assert a.wait(events.pop(a))[1] == CHANGED and is_quiet(b)
+    assert discover(daemon, "b") == (first[0] + 2, first[1])
+    b.log(0x70, 1024)
+    assert is_quiet(b), "it has read what has changed"
+    daemon.call("Resume", listener="c")
+    assert b.wait(events.pop(b))[1] == CHANGED and discover(daemon, "b") == (first[0] + 3, found)
+    for queue in (a, b):
+        queue.socket.close()
+
+
+def test_a_daemon_that_stops_leaves_its_ports_in_the_log(start_daemon, tmp_path):
+    """stacd of nvme-stas removes a disk whose port is no longer listed, even if the daemon only restarts."""
+    daemon = start_daemon(config(tmp_path / "disk"))
+    with watch(daemon, "a") as queue:
+        log, event = queue.log(0x70 | RETAIN, 4096), queue.submit(AER)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert queue.wait(event)[1] == EVENT, "it drains"
+        event = queue.submit(AER)
+        assert queue.log(0x70 | RETAIN, 4096) == log and event not in queue.done
+    assert daemon.process.wait(60) == 0
+
+
+def test_events_asked_for_are_limited(start_daemon, tmp_path):
+    daemon = start_daemon(config(tmp_path / "disk"))
+    with watch(daemon, "a") as queue:
+        limit = queue.identify(1)[259] + 1
+        events = [queue.submit(AER) for _ in range(limit + 1)]
+        with pytest.raises(Status) as refused:
+            queue.wait(events[-1])
+        assert refused.value.args[0] == 0x105 | DNR
+        assert daemon.stats("a")["connections"]["open"] == 1
 
 
 def two(first, second):

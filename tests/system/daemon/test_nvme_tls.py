@@ -92,10 +92,12 @@ def test_the_log_of_discovery_tells_of_tls(start_daemon, tmp_path):
                 queue.connect(DISCOVERY)
                 queue.enable()
                 log = queue.log(0x70, 4096)
-            assert struct.unpack_from("<Q", log, 8) == (2,)
+            assert struct.unpack_from("<Q", log, 8) == (3,)
             found = {(log[at + 2], int(log[at + 32:at + 64].rstrip(b" \0"))): (log[at + 3], log[at + 768])
-                     for at in (1024, 2048)}
+                     for at in (1024, 2048, 3072)}
+            own = found.pop((3, daemon.port(name)))
             assert found == {(2, daemon.port("plain")): (4, 0), (2, daemon.port("nvme")): (5, 2)}
+            assert own == found[2, daemon.port(name)]
 
 
 def fails(daemon, identity, key):

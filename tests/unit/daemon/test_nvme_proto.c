@@ -194,7 +194,7 @@ TEST(a_controller_tells_its_events)
 		};
 
 		nvme_identify_controller(page, &info);
-		assert_int_equal(get_le32(page + 92), discovery ? 0 : 0x100);
+		assert_int_equal(get_le32(page + 92), discovery ? 0x80000000 : 0x100);
 		assert_int_equal(page[111], discovery ? 2 : 1);
 		assert_int_equal(page[259], 3);
 		assert_true(get_le16(page + 320) > 0);
@@ -212,6 +212,7 @@ TEST(an_entry_of_the_discovery_log_has_its_fields)
 		{ { .id = 0x102, .ipv6 = true, .rdma = true },
 		  { 1, 2, 2, 4, 2, 1, 0xff, 0xff, 32, 0, 0, 0 },
 		  { 1, 1, 1, 0 } },
+		{ { .id = 3, .self = true }, { 3, 1, 3, 4, 3, 0, 0xff, 0xff, 32, 0, 2, 0 }, { 0 } },
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -20,8 +20,10 @@ static void put_io_controller(uint8_t *page, const struct nvme_controller_info *
 {
 	/* CMIC: several controllers, else Linux accepts only one; perhaps several ports. */
 	page[76] = (uint8_t)(1 << 1 | (i->ports ? 1 << 0 : 0));
-	page[111] = 1; /* CNTRLTYPE */
-	put_le32(page + 92, NVME_OAES);
+	page[111] = 1;               /* CNTRLTYPE */
+	page[261] = 1 << 1 | 1 << 2; /* LPA: effects log, offsets */
+	put_le16(page + 266, 343);   /* WCTEMP, CCTEMP: kelvin */
+	put_le16(page + 268, 373);
 	page[512] = NVME_SQES << 4 | NVME_SQES;
 	page[513] = NVME_CQES << 4 | NVME_CQES;
 	put_le32(page + 516, i->namespaces);
@@ -39,13 +41,14 @@ void nvme_identify_controller(uint8_t page[static NVME_PAGE], const struct nvme_
 	page[77] = i->mdts;
 	put_le16(page + 78, i->cntlid); /* Linux: that of Connect */
 	put_le32(page + 80, NVME_VERSION);
+	put_le32(page + 92, nvme_oaes(i->discovery));
 	put_le32(page + 96, 1 << 0 | 1 << 6); /* CTRATT: 128-bit host id, any command keeps alive */
 	page[111] = 2;                        /* CNTRLTYPE: discovery */
 	page[258] = 3;                        /* ACL */
 	page[259] = NVME_AER_MAX - 1;         /* AERL */
 	page[260] = 1 << 0 | 1 << 1;          /* FRMW: one slot, read-only */
-	page[261] = 1 << 2;                   /* LPA: offsets */
-	put_le16(page + 320, 10);             /* KAS: in units of 100 ms; Linux: not 0 */
+	page[261] = 1 << 2;
+	put_le16(page + 320, 10); /* KAS: in units of 100 ms; Linux: not 0 */
 	put_le16(page + 514, i->entries);
 	/* SGLS: over RDMA keyed, and in the capsule by an offset, which Linux's host asks for; over
 	 * TCP the transport's own, and in the capsule from its beginning on. */
@@ -67,6 +70,14 @@ void nvme_identify_namespace(uint8_t page[static NVME_PAGE], const struct nvme_n
 	page[99] = n->namespace.read_only;                /* NSATTR */
 	memcpy(page + 104, n->uuid, NVME_UUID);           /* NGUID */
 	page[130] = n->namespace.block_shift;             /* LBAF0: LBADS */
+}
+
+void nvme_identify_independent(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n)
+{
+	page[0] = n->rotational ? 1 << 4 : 0; /* NSFEAT */
+	page[1] = 1;                          /* NMIC */
+	page[8] = n->namespace.read_only;     /* NSATTR */
+	page[14] = 1;                         /* NSTAT: ready */
 }
 
 static uint8_t *put_descriptor(uint8_t *to, uint8_t type, const uint8_t *id, uint8_t bytes)
@@ -100,13 +111,51 @@ void nvme_identify_nvm(uint8_t page[static NVME_PAGE], uint8_t block_shift)
 	put_le32(page + 4, (uint32_t)((4ULL << 30) >> block_shift)); /* DMRSL */
 }
 
+void nvme_identify_command_sets(uint8_t page[static NVME_PAGE])
+{
+	put_le64(page, 1); /* NVM alone */
+}
+
 /* ---- Logs ---- */
 
-size_t nvme_log_smart(uint8_t page[static NVME_PAGE])
+static void put_units(uint8_t *to, uint64_t bytes)
+{
+	put_le64(to, bytes / 512000 + (bytes % 512000 != 0)); /* in units of 1000 * 512 bytes */
+}
+
+size_t nvme_log_smart(uint8_t page[static NVME_PAGE], const struct nvme_smart *smart)
 {
 	page[3] = 100; /* spare, and its threshold: per cent */
 	page[4] = 10;
+	put_units(page + 32, smart->bytes_read);
+	put_units(page + 48, smart->bytes_written);
+	put_le64(page + 64, smart->reads);
+	put_le64(page + 80, smart->writes);
 	return 512;
+}
+
+size_t nvme_log_firmware(uint8_t page[static NVME_PAGE], const char *firmware)
+{
+	page[0] = 1; /* AFI: slot 1 is active */
+	put_padded(page + 8, 8, firmware);
+	return 512;
+}
+
+size_t nvme_log_effects(uint8_t page[static NVME_PAGE])
+{
+	enum { SUPPORTED = 1 << 0, CHANGES_DATA = 1 << 1, IO = 1024 };
+	static const uint8_t admin[] = { NVME_GET_LOG,      NVME_IDENTIFY,     NVME_ABORT,
+					 NVME_SET_FEATURES, NVME_GET_FEATURES, NVME_AER,
+					 NVME_KEEP_ALIVE };
+	static const uint8_t changing[] = { NVME_WRITE, NVME_WRITE_ZEROES, NVME_DSM };
+
+	for (size_t i = 0; i < sizeof(admin); i++)
+		put_le32(page + 4 * (size_t)admin[i], SUPPORTED);
+	put_le32(page + IO + 4 * NVME_FLUSH, SUPPORTED);
+	put_le32(page + IO + 4 * NVME_READ, SUPPORTED);
+	for (size_t i = 0; i < sizeof(changing); i++)
+		put_le32(page + IO + 4 * (size_t)changing[i], SUPPORTED | CHANGES_DATA);
+	return NVME_PAGE;
 }
 
 void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
@@ -114,12 +163,13 @@ void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 {
 	entry[0] = d->rdma ? 1 : 3; /* TRTYPE: RDMA, TCP */
 	entry[1] = d->ipv6 ? 2 : 1; /* ADRFAM */
-	entry[2] = 2;               /* SUBTYPE: an NVM subsystem */
+	entry[2] = d->self ? 3 : 2; /* SUBTYPE: the current Discovery subsystem, an NVM subsystem */
 	/* TREQ: flow control of queues can be off; a secure channel is required, or no matter. */
 	entry[3] = (uint8_t)(1 << 2 | d->tls);
 	put_le16(entry + 4, d->id); /* PORTID */
 	put_le16(entry + 6, NVME_CNTLID_NEW);
 	put_le16(entry + 8, NVME_ADMIN_ENTRIES_MIN);
+	put_le16(entry + 10, d->self ? 1 << 1 : 0); /* EFLAGS: EPCSD */
 	put_padded(entry + 32, 32, d->port);
 	memcpy(entry + 256, d->subnqn, strlen(d->subnqn));
 	put_padded(entry + 512, 256, d->address);

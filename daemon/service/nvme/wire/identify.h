@@ -16,10 +16,15 @@ enum {
 	NVME_CQES = 4,
 };
 
-/* Events that a controller with namespaces supports: Namespace Attribute Notices, which are never
- * sent; but Linux sends an AER, which the event of a drain needs, only if some event is supported.
- */
-#define NVME_OAES UINT32_C(0x100)
+/* Events that a host may ask for.  Of a Discovery controller: Discovery Log Page Change
+ * Notifications.  Of another one: Namespace Attribute Notices, which are never sent; but Linux
+ * sends an AER, which the event of a drain needs, only if some event is supported. */
+#define NVME_OAES_DISCOVERY  UINT32_C(0x80000000)
+#define NVME_OAES_NAMESPACES UINT32_C(0x100)
+static inline uint32_t nvme_oaes(bool discovery)
+{
+	return discovery ? NVME_OAES_DISCOVERY : NVME_OAES_NAMESPACES;
+}
 
 #define NVME_DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
 
@@ -28,13 +33,19 @@ enum nvme_cns {
 	NVME_CNS_CONTROLLER = 0x01,
 	NVME_CNS_ACTIVE = 0x02,
 	NVME_CNS_DESCRIPTORS = 0x03,
+	NVME_CNS_CSI_NAMESPACE = 0x05,
 	NVME_CNS_CSI_CONTROLLER = 0x06,
+	NVME_CNS_CSI_ACTIVE = 0x07,
+	NVME_CNS_INDEPENDENT = 0x08,
+	NVME_CNS_COMMAND_SETS = 0x1c,
 };
 
 enum nvme_log {
 	NVME_LOG_ERROR = 0x01,
 	NVME_LOG_SMART = 0x02,
 	NVME_LOG_FIRMWARE = 0x03,
+	NVME_LOG_CHANGED = 0x04,
+	NVME_LOG_EFFECTS = 0x05,
 	NVME_LOG_DISCOVERY = 0x70,
 };
 
@@ -55,8 +66,10 @@ struct nvme_namespace_info {
 	struct nvme_namespace namespace;
 	uint8_t uuid[NVME_UUID];
 	bool reads_zeros; /* deallocated blocks read as zeros */
+	bool rotational;
 };
 void nvme_identify_namespace(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
+void nvme_identify_independent(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
 void nvme_identify_descriptors(uint8_t page[static NVME_PAGE], const struct nvme_namespace_info *n);
 
 /* The list of namespaces, those of 1..count that are larger than `after`. */
@@ -64,11 +77,16 @@ void nvme_identify_active(uint8_t page[static NVME_PAGE], uint32_t after, uint32
 
 /* Limits of the NVM command set, for blocks of 1 << block_shift bytes. */
 void nvme_identify_nvm(uint8_t page[static NVME_PAGE], uint8_t block_shift);
+void nvme_identify_command_sets(uint8_t page[static NVME_PAGE]);
 
-/* ---- Logs ---- */
+/* ---- Logs; each function returns the number of bytes ---- */
 
-/* SMART: nothing but that the controller is well; its counters are 0.  Returns its bytes. */
-size_t nvme_log_smart(uint8_t page[static NVME_PAGE]);
+struct nvme_smart {
+	uint64_t bytes_read, bytes_written, reads, writes;
+};
+size_t nvme_log_smart(uint8_t page[static NVME_PAGE], const struct nvme_smart *smart);
+size_t nvme_log_firmware(uint8_t page[static NVME_PAGE], const char *firmware);
+size_t nvme_log_effects(uint8_t page[static NVME_PAGE]);
 
 /* The Discovery log: a header, then an entry for each port. */
 enum { NVME_DISCOVERY_ENTRY = 1024 }; /* bytes, of the header as well */
@@ -79,7 +97,9 @@ struct nvme_discovery {
 	const char *subnqn, *address, *port; /* address, port: in numbers */
 	bool ipv6;
 	bool rdma;
-	bool tls; /* of TCP */
+	bool tls;  /* of TCP */
+	bool self; /* the Discovery subsystem that the host asks, which keeps persistent connections
+		    */
 };
 void nvme_discovery_entry(uint8_t entry[static NVME_DISCOVERY_ENTRY],
 			  const struct nvme_discovery *d);
