@@ -29,7 +29,7 @@ static const struct number row_numbers[] = {
 	NUMBER(measure, cpu_user_ns, SUM), NUMBER(measure, cpu_system_ns, SUM),
 	NUMBER(measure, syscalls, SUM), NUMBER(measure, turns, SUM),
 	NUMBER(measure, kernel_cpu_ns, SUM), NUMBER(measure, handshakes, SUM), NUMBER(measure, handshake_cpu_ns, SUM),
-	NUMBER(measure, switches, SUM),
+	NUMBER(measure, switches, SUM), NUMBER(measure, wakeups, SUM),
 	NUMBER(measure, cycles, SUM), NUMBER(measure, instructions, SUM), NUMBER(measure, user_instructions, SUM),
 	NUMBER(measure, sampled_reads, SUM),
 	NUMBER(measure, zero_reads, SUM), NUMBER(measure, connections, LARGEST),

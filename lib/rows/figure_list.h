@@ -77,6 +77,10 @@ FIGURE(USER_SHARE, OF_TICKS(RATIO(row->cpu_user_ns, row->cpu_ns)),
 COUNT_PER(SYSCALLS, row->syscalls, "syscalls", "calls", "system calls", 0, 0, .form = FORM_RATIO, .apart = true)
 /* Rows of earlier releases have no context switches; a listener that served had some. */
 COUNT_PER(SWITCHES, known((double)row->switches), "context_switches", "switches", "context switches", 8, 13, .form = FORM_RATIO)
+FIGURE(WAKEUPS_PER_REQUEST, known(PER_REQUEST(row->wakeups)),
+	.name = "wakeups_per_request", .title = "wakeups", .unit = "/req",
+	.words = "wake-ups per request",
+	.scale = 1, .form = FORM_RATIO, .rank = 13)
 COUNT_PER(INSTRUCTIONS, known((double)row->instructions), "instructions", "instr", "instructions", 0, 9, .apart = true)
 COUNT_PER(CYCLES, known((double)row->cycles), "cycles", "cycles", "cycles", 0, 9)
 FIGURE(IPC, known(RATIO(row->instructions, row->cycles)),

@@ -169,8 +169,8 @@ static void set_cost(struct measure *row, const json_t *before, const json_t *af
 	row->syscalls =
 		grown(field_sum(before, "cost.syscalls"), field_sum(after, "cost.syscalls"));
 	row->turns = delta(before, after, "cost.turns");
-	row->switches = delta(before, after, "cost.context_switches_voluntary") +
-			delta(before, after, "cost.context_switches_involuntary");
+	row->wakeups = delta(before, after, "cost.context_switches_voluntary");
+	row->switches = row->wakeups + delta(before, after, "cost.context_switches_involuntary");
 	set_counters(row, before, after);
 	set_histogram(&row->turn, field_get(before, "cost.turn_ns"),
 		      field_get(after, "cost.turn_ns"));

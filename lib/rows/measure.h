@@ -90,6 +90,7 @@ struct measure {
 	uint64_t cpu_ns, syscalls, turns;
 	uint64_t handshakes, handshake_cpu_ns; /* of TLS, the latter a part of cpu_ns */
 	uint64_t switches;                     /* of its threads, voluntary or not; 0: unknown */
+	uint64_t wakeups; /* those that were voluntary: a sleep, which ends by a wake-up */
 	/* Counted in user space and the kernel; where that refuses, in user space alone.  0:
 	 * unknown. */
 	uint64_t cycles, instructions, user_instructions;
