@@ -40,8 +40,8 @@ PLACES = [
         (0, "readiness_accept"), (1, "worker_accepted"), (2, "worker_pause_accept"),
     ]),
     ("an NVMe/TCP initiator's write reaches a file, with `store = io_uring`", [
-        (0, "nvme_receive_go_on"), (1, "receive_and_write"), (2, "nvme_part_submit"), (3, "io_submit"),
-        (4, "file_uring_submit"), (5, "file_rw"), (6, "file_uring_prep_rw"),
+        (0, "tcp_receive_data"), (1, "tcp_write_received"), (2, "nvme_submit_to_store"), (3, "io_submit"),
+        (4, "file_uring_submit"), (5, "file_uring_read_or_write"), (6, "file_uring_prep_rw"),
     ]),
     ("SIGHUP reloads (with `--run` it ends the daemon)", [
         (0, "on_sighup"), (1, "reload_run"), (2, "change_to"), (3, "apply"), (4, "prepare"), (4, "commit"),

@@ -568,14 +568,14 @@ static bool examination_begin(struct control *c)
 }
 
 /* Ends all calls that wait.  report NULL: none could be made. */
-static void answer_all(struct control *c, json_t *report)
+static void doctor_answer_all(struct control *c, json_t *report)
 {
-	unsigned count = c->patient_count;
+	unsigned count = c->doctor_caller_count;
 	json_t *text = NULL;
 
-	c->patient_count = 0;
+	c->doctor_caller_count = 0;
 	for (unsigned i = 0; i < count; i++) {
-		struct patient *p = &c->patients[i];
+		struct doctor_caller *p = &c->doctor_callers[i];
 
 		varlink_charge_wait(p->call, p->since_ns);
 		if (!report) {
@@ -600,35 +600,35 @@ static void examination_answer(struct call *call)
 	pthread_join(x->thread, NULL);
 	c->examination = NULL;
 	if (current)
-		answer_all(c, x->report);
-	else if (c->patient_count && !examination_begin(c))
-		answer_all(c, NULL);
+		doctor_answer_all(c, x->report);
+	else if (c->doctor_caller_count && !examination_begin(c))
+		doctor_answer_all(c, NULL);
 	examination_free(x);
 }
 
-static void patient_leaves(struct varlink_call *call, void *state)
+static void doctor_caller_leaves(struct varlink_call *call, void *state)
 {
 	struct control *c = state;
 	unsigned i = 0;
 
-	while (c->patients[i].call != call)
+	while (c->doctor_callers[i].call != call)
 		i++;
-	varlink_charge_wait(call, c->patients[i].since_ns);
-	c->patients[i] = c->patients[--c->patient_count];
+	varlink_charge_wait(call, c->doctor_callers[i].since_ns);
+	c->doctor_callers[i] = c->doctor_callers[--c->doctor_caller_count];
 }
 
 static void examine(struct varlink_call *call, json_t *parameters)
 {
 	struct control *c = varlink_call_userdata(call);
 
-	varlink_defer(call, patient_leaves, c);
+	varlink_defer(call, doctor_caller_leaves, c);
 	/* A client waits for one call at a time, so there is room. */
-	c->patients[c->patient_count++] =
-		(struct patient){ .call = call,
-				  .text = json_is_true(json_object_get(parameters, "text")),
-				  .since_ns = clock_ns() };
+	c->doctor_callers[c->doctor_caller_count++] =
+		(struct doctor_caller){ .call = call,
+					.text = json_is_true(json_object_get(parameters, "text")),
+					.since_ns = clock_ns() };
 	if (!c->examination && !examination_begin(c))
-		answer_all(c, NULL);
+		doctor_answer_all(c, NULL);
 }
 
 /* The mailbox is about to end.  If the thread was first, its answer is posted

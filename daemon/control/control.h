@@ -10,7 +10,7 @@ struct reason;
 struct server;
 
 /* A call of Doctor that waits for its answer. */
-struct patient {
+struct doctor_caller {
 	struct varlink_call *call;
 	bool text; /* the report as text as well */
 	uint64_t since_ns;
@@ -25,8 +25,8 @@ struct control {
 	char *description;      /* description of the interface; owned */
 	unsigned listing_count; /* ListConnections requests that workers have not answered yet */
 	struct examination *examination; /* the one that runs; NULL: none */
-	struct patient patients[VARLINK_CLIENTS_MAX];
-	unsigned patient_count;
+	struct doctor_caller doctor_callers[VARLINK_CLIENTS_MAX];
+	unsigned doctor_caller_count;
 };
 
 /* Listens on the configuration's `control`.  0, or -errno with the reason. */

@@ -126,7 +126,7 @@ struct file_threads {
 /* ---- On the pool's threads; with store `blocking`, reads and writes on the worker's thread
  * ---- */
 
-static int thread_rw(struct io *io)
+static int thread_read_or_write(struct io *io)
 {
 	int fd = io->mount->export->fd, flags = io_is_dsync(io) ? RWF_DSYNC : 0;
 
@@ -149,7 +149,7 @@ static int thread_rw(struct io *io)
 
 /* Writes zeros where zeroing is not supported, IO_ZEROES_MAX at a time: then the pool serves other
  * requests before the next part. */
-static int thread_zero(struct io *io)
+static int thread_write_zeros(struct io *io)
 {
 	static uint8_t zeros[64 * 1024] __attribute__((aligned(4096))); /* aligned for direct I/O */
 	uint64_t end = MIN(io->progress + IO_ZEROES_MAX, io->length);
@@ -167,13 +167,13 @@ static int thread_zero(struct io *io)
 	return 0;
 }
 
-static int thread_allocate(struct io *io)
+static int thread_trim_or_zero(struct io *io)
 {
 	const struct export *e = io->mount->export;
 	int mode = io->flags & IO_NO_HOLE ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE, rc;
 
 	if (io->progress > 0)
-		return thread_zero(io);
+		return thread_write_zeros(io);
 	do {
 		io->calls++;
 		rc = fallocate(e->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,
@@ -185,7 +185,7 @@ static int thread_allocate(struct io *io)
 		return -errno;
 	if (io->kind == IO_trim)
 		return 0; /* a hint */
-	return thread_zero(io);
+	return thread_write_zeros(io);
 }
 
 static int thread_run(struct io *io)
@@ -195,10 +195,10 @@ static int thread_run(struct io *io)
 	switch ((enum io_kind)io->kind) {
 	case IO_read:
 	case IO_write:
-		return thread_rw(io);
+		return thread_read_or_write(io);
 	case IO_trim:
 	case IO_write_zeroes:
-		return thread_allocate(io);
+		return thread_trim_or_zero(io);
 	case IO_flush:
 		io->calls++;
 		return fdatasync(io->mount->sync_fd) < 0 ? -errno : 0;
@@ -301,7 +301,7 @@ static void blocking_submit(struct io *io)
 		threads_submit(io);
 		return;
 	}
-	io->result = thread_rw(io);
+	io->result = thread_read_or_write(io);
 	threads_finished(&io->call);
 }
 

@@ -1,5 +1,7 @@
 /* Store `io_uring`: files through the worker's ring.  Worker's thread.  An io is the
- * owner of its operation: while one is in flight, io->op is the kernel's. */
+ * owner of its operation: while one is in flight, io->op is the kernel's.
+ *
+ * A write: io_submit() of core/store.c, file_uring_submit(), file_uring_read_or_write(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -228,9 +230,9 @@ static void file_probe_done(struct op *op, int res, uint32_t flags)
 	container_of(op, struct file_probe, op)->res = res;
 }
 
-/* Does a polled read succeed?  Reads of a hole always do: see file_polled_done().  Only a local
- * device's driver polls, and the block layer ends each of its requests (queue/io_timeout, 30 s);
- * the main thread waits for the worker's start no longer than WORKER_START_NS. */
+/* Does a polled read succeed?  Reads of a hole always do: see file_uring_polled_done().  Only a
+ * local device's driver polls, and the block layer ends each of its requests (queue/io_timeout, 30
+ * s); the main thread waits for the worker's start no longer than WORKER_START_NS. */
 static bool file_probe_poll(struct mount *m, const struct file_mount *f)
 {
 	struct worker *w = m->worker;
@@ -368,27 +370,27 @@ static void file_uring_prep_rw(struct io *io, const struct file_path *path)
 	ring_op(sqe, &io->op);
 }
 
-static void file_rw_done(struct op *op, int res, uint32_t flags);
-static void file_polled_done(struct op *op, int res, uint32_t flags);
+static void file_uring_rw_done(struct op *op, int res, uint32_t flags);
+static void file_uring_polled_done(struct op *op, int res, uint32_t flags);
 
 /* Starts a read or write.  Requests with FUA are not polled for, as more than the device's
  * completion is needed; nor are retried ones. */
-static void file_rw(struct io *io)
+static void file_uring_read_or_write(struct io *io)
 {
 	struct file_mount *f = io->mount->store_state;
 
 	if (unlikely(f->polls) && !io_is_dsync(io) && io->retries == 0) {
-		io->op.done = file_polled_done;
+		io->op.done = file_uring_polled_done;
 		f->poll->polled++;
 		file_uring_prep_rw(io, &f->poll_path);
 	} else {
-		io->op.done = file_rw_done;
+		io->op.done = file_uring_rw_done;
 		file_uring_prep_rw(io, &f->path);
 	}
 }
 
 /* A short transfer is continued behind its end; progress resets the count of retries. */
-static void file_rw_done(struct op *op, int res, uint32_t flags)
+static void file_uring_rw_done(struct op *op, int res, uint32_t flags)
 {
 	struct io *io = container_of(op, struct io, op);
 
@@ -408,11 +410,11 @@ static void file_rw_done(struct op *op, int res, uint32_t flags)
 		io_finish(io, res);
 		return;
 	}
-	file_rw(io);
+	file_uring_read_or_write(io);
 }
 
 /* The device or file system may refuse polling only now, as reads of holes succeed without it. */
-static void file_polled_done(struct op *op, int res, uint32_t flags)
+static void file_uring_polled_done(struct op *op, int res, uint32_t flags)
 {
 	struct io *io = container_of(op, struct io, op);
 	struct mount *m = io->mount;
@@ -420,17 +422,17 @@ static void file_polled_done(struct op *op, int res, uint32_t flags)
 
 	f->poll->polled--;
 	if (res != -EOPNOTSUPP) {
-		file_rw_done(op, res, flags);
+		file_uring_rw_done(op, res, flags);
 		return;
 	}
 	f->polls = false;
 	atomic_fetch_and(&m->features, ~(1U << MOUNT_iopoll));
-	file_rw(io);
+	file_uring_read_or_write(io);
 }
 
 /* ---- Zeroing by writing, where the file system can do it in no other way ---- */
 
-static void file_zero(struct io *io)
+static void file_uring_write_zeros(struct io *io)
 {
 	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 	unsigned bytes = (unsigned)MIN(io->length - io->progress, sizeof(file_zeros));
@@ -441,7 +443,7 @@ static void file_zero(struct io *io)
 	ring_op(sqe, &io->op);
 }
 
-static void file_zero_done(struct op *op, int res, uint32_t flags)
+static void file_uring_write_zeros_done(struct op *op, int res, uint32_t flags)
 {
 	struct io *io = container_of(op, struct io, op);
 
@@ -457,49 +459,49 @@ static void file_zero_done(struct op *op, int res, uint32_t flags)
 	else if (io->mount->worker->turn.stop || (io->conn->flags & CONN_CLOSING))
 		io_finish(io, -ESHUTDOWN); /* the remaining pieces may take hours */
 	else
-		file_zero(io);
+		file_uring_write_zeros(io);
 }
 
 /* ---- Requests of a single operation ---- */
 
-static void file_sync_done(struct op *op, int res, uint32_t flags)
+static void file_uring_flush_done(struct op *op, int res, uint32_t flags)
 {
 	(void)flags;
 	io_finish(container_of(op, struct io, op), MIN(res, 0));
 }
 
 /* Flushes by the mount's own descriptor, so that the mount sees each failed write-back. */
-static void file_sync(struct io *io)
+static void file_uring_flush(struct io *io)
 {
 	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 
 	io_uring_prep_fsync(sqe, io->mount->sync_fd, IORING_FSYNC_DATASYNC);
-	io->op.done = file_sync_done;
+	io->op.done = file_uring_flush_done;
 	ring_op(sqe, &io->op);
 }
 
-static void file_allocate(struct io *io);
+static void file_uring_trim_or_zero(struct io *io);
 
-static void file_allocate_done(struct op *op, int res, uint32_t flags)
+static void file_uring_trim_or_zero_done(struct op *op, int res, uint32_t flags)
 {
 	struct io *io = container_of(op, struct io, op);
 
 	(void)flags;
 	if (file_retries(io, res)) {
-		file_allocate(io);
+		file_uring_trim_or_zero(io);
 	} else if (res == 0 || !file_cannot_allocate(io, -res)) {
 		io_finish(io, res);
 	} else if (io->kind == IO_trim) {
 		io_finish(io, 0); /* a hint */
 	} else {
-		io->op.done = file_zero_done;
-		file_zero(io);
+		io->op.done = file_uring_write_zeros_done;
+		file_uring_write_zeros(io);
 	}
 }
 
 /* Punches a hole, or zeroes the range in place if it must stay allocated (IO_NO_HOLE).  KEEP_SIZE:
  * fallocate() must not make the file longer. */
-static void file_allocate(struct io *io)
+static void file_uring_trim_or_zero(struct io *io)
 {
 	struct io_uring_sqe *sqe = ring_sqe(io->mount->worker->ring);
 	int mode = FALLOC_FL_KEEP_SIZE;
@@ -507,13 +509,13 @@ static void file_allocate(struct io *io)
 	mode |= io->flags & IO_NO_HOLE ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE;
 	io_uring_prep_fallocate(sqe, io->mount->export->fd, mode, (off_t)io->offset,
 				(off_t)io->length);
-	io->op.done = file_allocate_done;
+	io->op.done = file_uring_trim_or_zero_done;
 	ring_op(sqe, &io->op);
 }
 
 /* io_uring has no operation for this: the worker calls lseek() and may block until the file
  * system's maps, mostly in memory, are read. */
-static int file_slice(struct io *io)
+static int file_uring_status_slice(struct io *io)
 {
 	return file_extents(io, io->mount->export->fd);
 }
@@ -523,14 +525,14 @@ static void file_uring_submit(struct io *io)
 	switch ((enum io_kind)io->kind) {
 	case IO_read:
 	case IO_write:
-		file_rw(io);
+		file_uring_read_or_write(io);
 		break;
 	case IO_flush:
-		file_sync(io);
+		file_uring_flush(io);
 		break;
 	case IO_trim:
 	case IO_write_zeroes:
-		file_allocate(io);
+		file_uring_trim_or_zero(io);
 		break;
 	case IO_block_status:
 		slices_submit(io);
@@ -548,5 +550,5 @@ const struct store store_file_uring = {
 	.attach = file_uring_attach,
 	.detach = file_uring_detach,
 	.submit = file_uring_submit,
-	.slice = file_slice,
+	.slice = file_uring_status_slice,
 };

@@ -56,7 +56,7 @@ static int memory_open(struct export *e, struct reason *reason)
 	return rc;
 }
 
-static void memory_copy(const struct io *io)
+static void memory_read_or_write(const struct io *io)
 {
 	uint8_t *at = (uint8_t *)io->mount->export->memory + io->offset;
 
@@ -89,7 +89,7 @@ static int memory_free(uint8_t *from, uint8_t *end, struct io *io)
 }
 
 /* A slice of a trim or write_zeroes; it ends at a page, as only whole ones are given back. */
-static int memory_slice(struct io *io)
+static int memory_trim_or_zero_slice(struct io *io)
 {
 	const struct export *e = io->mount->export;
 	uint64_t at = io->offset + io->progress;
@@ -113,7 +113,7 @@ static void memory_submit(struct io *io)
 	case IO_read:
 	case IO_write:
 		memory_begin(io->mount->export);
-		memory_copy(io);
+		memory_read_or_write(io);
 		memory_end(io->mount->export);
 		break;
 	case IO_block_status: /* all is data */
@@ -135,5 +135,5 @@ const struct store store_memory = {
 	.open = memory_open,
 	.close = memory_close,
 	.submit = memory_submit,
-	.slice = memory_slice,
+	.slice = memory_trim_or_zero_slice,
 };

@@ -320,7 +320,7 @@ enum {
 };
 #define CLOSE_WAIT_NS (10 * (uint64_t)NS_PER_MS)
 
-static bool give(struct stage_conn *t, enum kernel_direction direction)
+static bool give_keys_to_kernel(struct stage_conn *t, enum kernel_direction direction)
 {
 	struct conn *c = t->conn;
 	struct stats *stats = &c->worker->stats;
@@ -354,7 +354,7 @@ static bool take_input(struct stage_conn *t)
 		stage_fail(t, "data before the end of the handshake");
 		return false;
 	}
-	if (!give(t, KERNEL_RECEIVES))
+	if (!give_keys_to_kernel(t, KERNEL_RECEIVES))
 		return false;
 	c->flags &= ~(uint32_t)CONN_RAW;
 	t->opened_in = c->bytes_in;
@@ -377,7 +377,7 @@ static bool stage_give_kernel(struct stage_conn *t)
 		stage_watch(t);
 		return false;
 	}
-	if (!give(t, KERNEL_SENDS))
+	if (!give_keys_to_kernel(t, KERNEL_SENDS))
 		return false;
 	if (t->kernel & KERNEL_RECEIVES) {
 		tls_library.free(t->session);
@@ -632,7 +632,7 @@ static void stage_end(struct stage_conn *t)
 
 /* Between runs the input that the service has left, and output that is not sealed yet, are not in
  * c's queues.  This has the core count them as held by c. */
-static void hold(struct stage_conn *t, int sign)
+static void count_held(struct stage_conn *t, int sign)
 {
 	struct conn *c = t->conn;
 
@@ -707,7 +707,7 @@ static void serve_records(struct stage_conn *t)
 {
 	struct conn *c = t->conn;
 
-	hold(t, -1);
+	count_held(t, -1);
 	t->in = c->rx;
 	c->rx = t->left;
 	t->left = (struct bufq){ 0 };
@@ -717,7 +717,7 @@ static void serve_records(struct stage_conn *t)
 	t->left = c->rx;
 	c->rx = t->in;
 	t->in = (struct bufq){ 0 };
-	hold(t, 1);
+	count_held(t, 1);
 }
 
 /* Receives input from before TLS begins, since the engine does not receive for this connection.  If
@@ -765,7 +765,7 @@ static void stage_run(struct conn *c)
 		serve_opened(t);
 }
 
-static int attach(struct conn *c)
+static int attach_to_kernel(struct conn *c)
 {
 	int rc = kernel_attach(c->fd);
 
@@ -786,7 +786,7 @@ static int stage_open(struct conn *c)
 		return -ENOMEM;
 	t->conn = c;
 	t->clear = inner->flags & SERVICE_STARTS_TLS;
-	rc = stage->kernel ? attach(c) : 0;
+	rc = stage->kernel ? attach_to_kernel(c) : 0;
 	if (rc == 0 && inner->open)
 		rc = inner->open(c);
 	if (rc < 0) {
@@ -810,7 +810,7 @@ static void stage_close(struct conn *c)
 	if (inner->close)
 		inner->close(c);
 	stage_leave_handshake(t);
-	hold(t, -1);
+	count_held(t, -1);
 	bufq_clear(p, &t->left);
 	bufq_clear(p, &t->plain);
 	tls_library.free(t->session);

@@ -692,7 +692,7 @@ static void log_refusal(const struct varlink *v, uid_t uid)
 }
 
 /* Takes ownership of fd.  0 or -errno. */
-static int welcome(struct varlink *v, int fd, struct varlink_user **ret_user)
+static int client_accept(struct varlink *v, int fd, struct varlink_user **ret_user)
 {
 	struct unix_peer peer;
 	unsigned slot = 0;
@@ -735,7 +735,7 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 		varlink_pause_accept(v, ACCEPT_PAUSE_US);
 		return 0;
 	}
-	rc = welcome(v, fd, &user);
+	rc = client_accept(v, fd, &user);
 	if (rc < 0)
 		log_warning("%s: new client: %s", v->socket.address.sun_path, strerror(-rc));
 	if (!user)

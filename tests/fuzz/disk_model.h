@@ -6,7 +6,7 @@
  * each block of its writes in flight has been written, or has not. */
 #pragma once
 #include "../unit/daemon/by_hand.h"
-#include "block.h"
+#include "block_part.h"
 #include "fuzz.h"
 #include "pressure.h"
 #include "store.h"

@@ -11,7 +11,7 @@ static void judge(const uint8_t *data, uint8_t digests)
 	struct nvme_tcp_pdu pdu;
 	uint32_t plen;
 
-	if (nvme_tcp_judge(data, &terms, &pdu).fes)
+	if (nvme_tcp_check_pdu(data, &terms, &pdu).fes)
 		return;
 	memcpy(&plen, data + 4, sizeof(plen));
 	assert(pdu.header_bytes >= NVME_TCP_SHORT);

@@ -1,7 +1,8 @@
 /* Service `nbd`: requests, from their header to their reply.  See nbd.h.
  *
  * A command is served in parts, one at a time; commands overlap and finish in any order.  A write
- * hands the chunks that were received to the store.  A read fills memory that begins with room for
+ * hands the chunks that were received to the store: write_next_part(), submit_to_store(), then
+ * io_submit() of core/store.h.  A read fills memory that begins with room for
  * the reply's header, so that the reply needs no further memory. */
 #include <errno.h>
 #include <stdlib.h>
@@ -208,7 +209,7 @@ static void part_done(struct io *io, int result)
 
 /* From here to part_done() the views of d->data belong to the store.  The state is set before the
  * request is submitted, as the request may have ended when io_submit() returns. */
-static void part_submit(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
+static void submit_to_store(struct nbd_command *d, enum io_kind kind, uint64_t bytes)
 {
 	d->io.done = part_done;
 	d->io.kind = (uint8_t)kind;
@@ -240,8 +241,9 @@ static void part_room(struct nbd_command *d, size_t head, size_t bytes)
 	if (v)
 		bufq_push(&d->data, v);
 	if (d->data.bytes < bytes) {
-		block_chunks(w, &d->data, bytes, skip);
-		block_cut(w, &d->data, d->data.bytes & ~((size_t)d->io.mount->export->align - 1));
+		block_add_chunks(w, &d->data, bytes, skip);
+		block_free_end(w, &d->data,
+			       d->data.bytes & ~((size_t)d->io.mount->export->align - 1));
 	}
 	if (d->data.bytes == 0)
 		part_drop(d);
@@ -318,7 +320,7 @@ static void read_start(struct nbd_command *d)
 		n->alone = d;
 	}
 	part_iov(d);
-	part_submit(d, IO_read, d->data.bytes);
+	submit_to_store(d, IO_read, d->data.bytes);
 }
 
 /* Queues the header, in the memory that part_room() reserved, and the part. */
@@ -395,16 +397,16 @@ static size_t write_ready(const struct nbd_command *d, const struct block_rest *
 	size_t arrived = nbd_of(c)->partial_bytes + c->rx.bytes;
 	size_t want = (size_t)MIN(rest->bytes, BLOCK_PART_MAX);
 
-	if (arrived < want && c->rx.views < IO_IOV_MAX && !block_is_held_up(c))
+	if (arrived < want && c->rx.views < IO_IOV_MAX && !block_input_is_held_up(c))
 		return 0;
-	return block_whole(rest, MIN(arrived, want));
+	return block_part_bytes(rest, MIN(arrived, want));
 }
 
 /* Nothing can be written yet.  While memory is short, a partial block moves out of the pool: there
  * it could block the receives of this or other clients. */
 static void write_wait(struct conn *c, const struct block_rest *rest)
 {
-	if (block_is_held_up(c) && nbd_save_partial(c, rest->unit) < 0)
+	if (block_input_is_held_up(c) && nbd_save_partial(c, rest->unit) < 0)
 		conn_close(c, CONN_END_ERROR);
 }
 
@@ -417,13 +419,13 @@ static size_t write_take(struct nbd_command *d, const struct block_rest *rest, s
 	size_t views = 0;
 
 	if (!nbd_of(c)->partial_bytes)
-		views = block_received(c, d->io.mount->export, rest, bytes);
+		views = block_bytes_without_copy(c, d->io.mount->export, rest, bytes);
 	if (views) {
 		bufq_take(p, &d->data, &c->rx, views);
 		return views;
 	}
 	part_room(d, 0, bytes);
-	block_cut(c->worker, &d->data, block_whole(rest, d->data.bytes));
+	block_free_end(c->worker, &d->data, block_part_bytes(rest, d->data.bytes));
 	for (struct view *v = d->data.head; v; v = v->next)
 		nbd_read_partial(c, v->data, v->len);
 	stat_add(c->worker->stats.bytes_copied, d->data.bytes);
@@ -453,7 +455,7 @@ static bool write_next_part(struct nbd_command *d)
 		command_arrived(d);
 	}
 	part_iov(d);
-	part_submit(d, IO_write, bytes);
+	submit_to_store(d, IO_write, bytes);
 	return true;
 }
 
@@ -493,7 +495,7 @@ static void status_start(struct nbd_command *d)
 	}
 	bufq_push(&d->data, v);
 	d->io.extents = (struct io_extent *)(void *)v->data;
-	part_submit(d, IO_block_status, d->request.length);
+	submit_to_store(d, IO_block_status, d->request.length);
 }
 
 static bool status_answer(struct nbd_command *d)
@@ -551,7 +553,7 @@ static void command_start_io(struct nbd_command *d)
 	else if (d->request.type == NBD_CMD_BLOCK_STATUS)
 		status_start(d);
 	else
-		part_submit(d, nbd_commands[d->request.type].kind, d->request.length);
+		submit_to_store(d, nbd_commands[d->request.type].kind, d->request.length);
 }
 
 static void command_start(struct nbd_command *d)
@@ -595,7 +597,7 @@ static bool nbd_next_request(struct conn *c)
 	uint8_t header[NBD_REQUEST];
 	struct nbd_command *d;
 
-	if (c->rx.bytes < sizeof(header) || block_is_full(c))
+	if (c->rx.bytes < sizeof(header) || block_conn_is_full(c))
 		return false;
 	d = command_get(c);
 	if (!d)
@@ -670,7 +672,7 @@ static bool nbd_request_is_partial(const struct conn *c)
 	if (n->payload)
 		return n->payload->state == COMMAND_RECEIVING ||
 		       n->payload->state == COMMAND_DROPPING;
-	return c->rx.bytes > 0 && n->busy == 0 && !block_is_full(c);
+	return c->rx.bytes > 0 && n->busy == 0 && !block_conn_is_full(c);
 }
 
 void nbd_commands_run(struct conn *c)

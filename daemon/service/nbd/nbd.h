@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "block.h"
+#include "block_part.h"
 #include "conn.h"
 #include "option_proto.h"
 #include "proto.h"

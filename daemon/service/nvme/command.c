@@ -1,6 +1,8 @@
 /* Service `nvme`: processing of all commands, and the commands of I/O queues.  See nvme/queue.h.
  *
- * A command is served in parts, one at a time; commands overlap and finish in any order. */
+ * A command is served in parts, one at a time; commands overlap and finish in any order.
+ * nvme_submit_to_store() hands a part to the export's store, by io_submit() of core/store.h, and
+ * part_done() is called when the store has read or written it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,7 +181,7 @@ static void command_fetch(struct nvme_command *d, uint32_t capsule_bytes)
 }
 
 /* Accounts for a command received, which also shows that the host is alive. */
-static void command_taken(struct nvme_queue *q)
+static void count_command(struct nvme_queue *q)
 {
 	struct nvme_controller *n = q->member->controller;
 
@@ -191,7 +193,7 @@ static void command_taken(struct nvme_queue *q)
 
 void nvme_command_refuse(struct nvme_command *d, uint16_t status)
 {
-	command_taken(d->queue);
+	count_command(d->queue);
 	d->verb = find_verb(d->queue, d->sqe.opcode);
 	nvme_command_end(d, status);
 }
@@ -210,7 +212,7 @@ void nvme_command_begin(struct nvme_command *d, uint32_t capsule_bytes)
 	const struct worker *w = q->conn->worker;
 	bool to_us;
 
-	command_taken(q);
+	count_command(q);
 	d->start_ns = w->turn.sampling ? w->turn.now_ns : 0;
 	d->verb = find_verb(q, d->sqe.opcode);
 	d->status = d->verb->check ? d->verb->check(d) : NVME_INVALID_OPCODE | NVME_DNR;
@@ -234,7 +236,8 @@ static void part_done(struct io *io, int result);
 /* From here to part_done() the views of d->data belong to the store, and conn_io_begin() keeps the
  * connection from being freed, even if the host disconnects.  part_done() may be called before
  * io_submit() returns: nothing of d may be used after that. */
-void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length)
+void nvme_submit_to_store(struct nvme_command *d, enum io_kind kind, uint64_t offset,
+			  uint64_t length)
 {
 	struct conn *c = d->queue->conn;
 	size_t bytes;
@@ -267,11 +270,11 @@ void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed)
 		bufq_push(&d->data, v);
 	}
 	if (d->data.bytes < bytes)
-		block_chunks(w, &d->data, bytes, 0);
+		block_add_chunks(w, &d->data, bytes, 0);
 	if (unlikely(d->data.bytes < bytes)) {
 		struct block_rest rest = nvme_rest(d);
 
-		block_cut(w, &d->data, block_whole(&rest, d->data.bytes));
+		block_free_end(w, &d->data, block_part_bytes(&rest, d->data.bytes));
 	}
 }
 
@@ -349,7 +352,7 @@ bool nvme_command_fill(struct nvme_command *d)
 		return false;
 	}
 	if (!d->page) {
-		nvme_part_submit(d, IO_read, d->offset + d->done_bytes, d->data.bytes);
+		nvme_submit_to_store(d, IO_read, d->offset + d->done_bytes, d->data.bytes);
 		return true;
 	}
 	fill_from_page(d);
@@ -445,7 +448,7 @@ static uint16_t io_fill(struct nvme_command *d)
 
 static uint16_t io_flush(struct nvme_command *d)
 {
-	nvme_part_submit(d, IO_flush, 0, 0);
+	nvme_submit_to_store(d, IO_flush, 0, 0);
 	return NVME_STARTED;
 }
 
@@ -460,7 +463,7 @@ static uint16_t io_zero(struct nvme_command *d)
 
 	if (!nvme_may_deallocate(&d->sqe))
 		d->io.flags |= IO_NO_HOLE;
-	nvme_part_submit(d, IO_write_zeroes, d->offset, blocks << namespace_of(d).block_shift);
+	nvme_submit_to_store(d, IO_write_zeroes, d->offset, blocks << namespace_of(d).block_shift);
 	return NVME_STARTED;
 }
 
@@ -477,7 +480,7 @@ static void trim_next(struct nvme_command *d)
 	if (range.length == 0)
 		nvme_command_end(d, NVME_SUCCESS);
 	else
-		nvme_part_submit(d, IO_trim, range.offset, range.length);
+		nvme_submit_to_store(d, IO_trim, range.offset, range.length);
 }
 
 static uint16_t io_trim(struct nvme_command *d)

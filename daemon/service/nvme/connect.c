@@ -84,8 +84,9 @@ static uint16_t connect_start(struct nvme_command *d)
 	if (!status)
 		status = check_size(w, &connect, &d->result);
 	if (!status)
-		status = nvme_enter(w->shared, q->member, &connect,
-				    connect.qid ? in6addr_any : conn_client(q->conn), &d->result);
+		status = nvme_member_connect(w->shared, q->member, &connect,
+					     connect.qid ? in6addr_any : conn_client(q->conn),
+					     &d->result);
 	if (status == NVME_WAIT) {
 		nvme_command_set(d, NVME_HOLD);
 		if (!q->waits)

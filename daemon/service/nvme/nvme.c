@@ -15,7 +15,7 @@ static bool pdu_is_partial(const struct nvme_queue *q)
 {
 	const struct conn *c = q->conn;
 
-	if (q->phase == NVME_PHASE_ENDING || !STAILQ_EMPTY(&q->todo) || block_is_held_up(c) ||
+	if (q->phase == NVME_PHASE_ENDING || !STAILQ_EMPTY(&q->todo) || block_input_is_held_up(c) ||
 	    (c->flags & CONN_NO_MEMORY))
 		return false; /* the input may be there: it is not taken now */
 	if (q->receiving)
@@ -141,7 +141,7 @@ static void nvme_close(struct conn *c)
 	struct nvme_queue *q = nvme_of(c);
 
 	nvme_commands_free(q);
-	nvme_leave(q->member);
+	nvme_member_leave(q->member);
 }
 
 static void nvme_describe(const struct conn *c, char *text, size_t size)

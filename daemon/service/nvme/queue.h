@@ -1,18 +1,20 @@
 /* Service `nvme`: internal interface of its files.
  *
  * The way of a write over TCP, and the files that it passes: nvme.c, a connection's life;
- * nvme/tcp.c, PDUs; nvme/command.c, commands, their parts, those of I/O queues; block/, where a
- * part may end, and its memory; core/store.h, the export.  Over RDMA nvme/rdma.c stands for tcp.c:
- * capsules as messages, data by one-sided operations. nvme/connect.c: Connect;
- * nvme/admin.c: commands of admin queues, properties; nvme/subsystem.c: which connections belong
- * together. Pure: nvme/wire/. */
+ * nvme/tcp.c, PDUs (tcp_write_received()); nvme/command.c, commands and their parts
+ * (nvme_submit_to_store()); block/, where a part may end, and its memory; core/store.h
+ * (io_submit()); store/, a file for each store (file_uring_read_or_write(),
+ * thread_read_or_write(), memory_read_or_write()).  Over RDMA nvme/rdma.c stands for tcp.c:
+ * capsules as messages, data by one-sided operations. nvme/connect.c: Connect; nvme/admin.c:
+ * commands of admin queues, properties; nvme/subsystem.c: which connections belong together.
+ * Pure: nvme/wire/. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "block.h"
+#include "block_part.h"
 #include "conn.h"
 #include "remote.h"
 #include "store.h"
@@ -254,7 +256,8 @@ void nvme_commands_run(struct nvme_queue *q);
  * framed: in one piece, if possible, with room for the rest of its PDU. */
 void nvme_part_room(struct nvme_command *d, size_t bytes, bool framed);
 /* Submits d->data, or a range without data, to the store. */
-void nvme_part_submit(struct nvme_command *d, enum io_kind kind, uint64_t offset, uint64_t length);
+void nvme_submit_to_store(struct nvme_command *d, enum io_kind kind, uint64_t offset,
+			  uint64_t length);
 
 /* A namespace: an export as the host sees it. */
 struct nvme_namespace nvme_namespace_of(const struct nvme_target *t, const struct export *e);

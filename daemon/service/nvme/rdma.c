@@ -55,7 +55,7 @@ int nvme_rdma_connect(const struct worker *w, struct connect_data *connect_data)
 /* ---- Sending ---- */
 
 /* Queues the completion.  False: no memory. */
-static bool rdma_say(struct nvme_command *d)
+static bool rdma_send_completion(struct nvme_command *d)
 {
 	struct conn *c = d->queue->conn;
 	struct nvme_cqe completion = nvme_completion_of(d);
@@ -72,7 +72,7 @@ static bool rdma_say(struct nvme_command *d)
 
 static bool rdma_reply(struct nvme_command *d)
 {
-	if (!rdma_say(d))
+	if (!rdma_send_completion(d))
 		return false;
 	nvme_command_put(d);
 	return true;
@@ -120,7 +120,7 @@ static bool rdma_send(struct nvme_command *d)
 
 	rdma_submit(d, REMOTE_WRITE, d->done_bytes, rdma_written);
 	if (last && d->step == NVME_IO)
-		rdma_say(d);
+		rdma_send_completion(d);
 	return true;
 }
 
@@ -134,7 +134,7 @@ static void rdma_take_part(struct nvme_command *d, uint32_t bytes)
 	d->got_bytes += bytes;
 	d->asked_bytes = d->got_bytes;
 	if (!d->verb->start) {
-		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, bytes);
+		nvme_submit_to_store(d, IO_write, d->offset + d->done_bytes, bytes);
 		return;
 	}
 	if (!d->page && !nvme_page_new(d, d->length)) {
@@ -170,7 +170,7 @@ static bool rdma_ask(struct nvme_command *d)
 
 	if (d->verb->start && !d->page)
 		nvme_page_new(d, d->length);
-	if (block_is_full(c)) {
+	if (block_conn_is_full(c)) {
 		c->flags |= CONN_WATCH_TX;
 		return false;
 	}
@@ -232,7 +232,7 @@ static bool rdma_take(struct nvme_queue *q)
 		conn_wait_for_memory(c);
 		return false;
 	}
-	d = block_is_full(c) || nvme_pages_are_short(q) ? NULL : nvme_command_get(q);
+	d = block_conn_is_full(c) || nvme_pages_are_short(q) ? NULL : nvme_command_get(q);
 	if (!d)
 		return false;
 	nvme_parse_sqe(v->data, &d->sqe);

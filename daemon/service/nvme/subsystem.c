@@ -55,7 +55,7 @@ const struct key_table nvme_key_table = KEY_TABLE(nvme_keys, struct nvme_options
 /* ---- Calls: on the member's thread.  Functions with _locked expect nvme.lock to be held. ---- */
 
 /* Runs on the worker of the member.  The call is a part of the member, which therefore
- * outlives its connection while a call is posted: `called` says whether nvme_leave()
+ * outlives its connection while a call is posted: `called` says whether nvme_member_leave()
  * or this function frees it. */
 static void member_called(struct call *call)
 {
@@ -348,9 +348,9 @@ static uint16_t join_locked(const struct nvme_target *target, struct nvme_member
 	return NVME_SUCCESS;
 }
 
-uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
-		    const struct nvme_connect *connect, struct in6_addr client,
-		    uint64_t *ret_result)
+uint16_t nvme_member_connect(struct nvme_target *target, struct nvme_member *member,
+			     const struct nvme_connect *connect, struct in6_addr client,
+			     uint64_t *ret_result)
 {
 	struct nvme_subsystem *s = target->subsystem;
 	bool discovery = !strcmp(connect->subnqn, NVME_DISCOVERY_NQN);
@@ -438,7 +438,7 @@ static void leave_locked(struct nvme_member *m)
 		unlink_locked(n);
 }
 
-void nvme_leave(struct nvme_member *member)
+void nvme_member_leave(struct nvme_member *member)
 {
 	const struct nvme_target *target = member->worker->shared;
 	bool called;

@@ -35,7 +35,7 @@ enum nvme_state {
 	NVME_DYING,    /* its admin queue has ended: its I/O queues end */
 };
 
-/* One connection as a queue.  Allocated by the service; nvme_leave() frees it. */
+/* One connection as a queue.  Allocated by the service; nvme_member_leave() frees it. */
 struct nvme_member {
 	struct call call;
 	bool called;       /* call has been posted and has not run yet */
@@ -106,9 +106,9 @@ const char *nvme_target_name(const void *target);
  * one of them now and then wrote newer data, the old write could be carried out last.  The member's
  * connection runs when that may have changed, and tries again. */
 enum { NVME_WAIT = 0xffff };
-uint16_t nvme_enter(struct nvme_target *target, struct nvme_member *member,
-		    const struct nvme_connect *connect, struct in6_addr client,
-		    uint64_t *ret_result);
+uint16_t nvme_member_connect(struct nvme_target *target, struct nvme_member *member,
+			     const struct nvme_connect *connect, struct in6_addr client,
+			     uint64_t *ret_result);
 
 /* Sets the controller's state.  If it stops, its I/O queues run and see that; without any it is
  * disabled at once. */
@@ -125,7 +125,7 @@ static inline unsigned nvme_queue_count(const struct nvme_controller *controller
 }
 
 /* The connection ends: frees member, now or when a posted call has run. */
-void nvme_leave(struct nvme_member *member);
+void nvme_member_leave(struct nvme_member *member);
 
 /* service->settle(): lists the ports as they are now.  The Discovery controllers of a subsystem
  * whose log has changed run, and send their hosts an event: see nvme_admin_events(). */

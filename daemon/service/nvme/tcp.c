@@ -1,4 +1,7 @@
-/* Service `nvme`: PDUs in and out.  See nvme/queue.h. */
+/* Service `nvme`: PDUs in and out.  See nvme/queue.h.
+ *
+ * The data of a write: tcp_receive_data(), tcp_write_received(); then nvme_submit_to_store() in
+ * nvme/command.c. */
 #include <string.h>
 
 #include "bytes.h"
@@ -10,10 +13,10 @@
  * Data for a store stays in the input until its PDU is complete and the digest has been verified.
  * If memory is too short to receive the whole PDU, whole blocks are written as they arrive: if the
  * digest is wrong then, the command fails, these blocks are undefined, and the host writes them
- * again.  A write never ends within a block: see block_whole(). */
+ * again.  A write never ends within a block: see block_part_bytes(). */
 
 /* A PDU with `bytes` of data for command d follows in the input. */
-static void nvme_receive(struct nvme_command *d, uint32_t bytes)
+static void tcp_begin_data(struct nvme_command *d, uint32_t bytes)
 {
 	struct nvme_queue *q = d->queue;
 
@@ -138,7 +141,7 @@ static uint32_t receive_ready(const struct nvme_queue *q)
 
 	if (c->rx.bytes >= q->data_left + digest)
 		return q->data_left;
-	return block_is_held_up(c) ? (uint32_t)MIN(q->data_left, c->rx.bytes) : 0;
+	return block_input_is_held_up(c) ? (uint32_t)MIN(q->data_left, c->rx.bytes) : 0;
 }
 
 /* Verifies the digest of the PDU, all of whose rest is in the input,
@@ -191,7 +194,7 @@ static bool receive_blocks(struct nvme_queue *q, const struct block_rest *rest, 
 {
 	struct nvme_command *d = q->receiving;
 	uint32_t begun = d->begun_bytes;
-	uint32_t whole = (uint32_t)block_whole(rest, begun + bytes);
+	uint32_t whole = (uint32_t)block_part_bytes(rest, begun + bytes);
 
 	if (whole == 0)
 		return receive_begin(q, bytes);
@@ -212,7 +215,7 @@ static bool receive_blocks(struct nvme_queue *q, const struct block_rest *rest, 
 	return true;
 }
 
-static bool receive_and_write(struct nvme_queue *q)
+static bool tcp_write_received(struct nvme_queue *q)
 {
 	struct nvme_command *d = q->receiving;
 	struct block_rest rest;
@@ -233,19 +236,20 @@ static bool receive_and_write(struct nvme_queue *q)
 	}
 	rest = nvme_rest(d);
 	if (!d->begun_bytes)
-		whole = (uint32_t)block_received(q->conn, d->io.mount->export, &rest, bytes);
+		whole = (uint32_t)block_bytes_without_copy(q->conn, d->io.mount->export, &rest,
+							   bytes);
 	if (whole)
 		receive_views(q, whole);
 	else if (!receive_blocks(q, &rest, bytes))
 		return false;
 	if (d->data.bytes)
-		nvme_part_submit(d, IO_write, d->offset + d->done_bytes, d->data.bytes);
+		nvme_submit_to_store(d, IO_write, d->offset + d->done_bytes, d->data.bytes);
 	return true;
 }
 
 /* Takes data that has arrived; false: nothing can be done now.  Not inlined: each PDU without data
  * would save the registers that this needs. */
-__attribute__((noinline)) static bool nvme_receive_go_on(struct nvme_queue *q)
+__attribute__((noinline)) static bool tcp_receive_data(struct nvme_queue *q)
 {
 	const struct nvme_command *d = q->receiving;
 
@@ -253,13 +257,13 @@ __attribute__((noinline)) static bool nvme_receive_go_on(struct nvme_queue *q)
 		return receive_end(q);
 	if (d->status)
 		return receive_drop(q);
-	return d->verb->start ? receive_page(q) : receive_and_write(q);
+	return d->verb->start ? receive_page(q) : tcp_write_received(q);
 }
 
 /* ---- Sending ---- */
 
 /* Sends the host the reason (C2HTermReq), then ends the connection. */
-static void fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
+static void tcp_fail(struct nvme_queue *q, enum nvme_tcp_fes fes, uint32_t fei)
 {
 	struct nvme_tcp_fault fault = { .fes = (uint8_t)fes, .fei = fei };
 	uint8_t pdu[NVME_TCP_TERM_MAX];
@@ -412,7 +416,7 @@ static bool tcp_start(struct nvme_queue *q)
 	uint8_t pdu[NVME_TCP_IC];
 
 	if (fault.fes) {
-		fail(q, fault.fes, fault.fei);
+		tcp_fail(q, fault.fes, fault.fei);
 		return true;
 	}
 	q->terms.h2c_max = (uint32_t)MIN(MAX(share / NVME_BLOCK, 1U) * NVME_BLOCK, BLOCK_PART_MAX);
@@ -431,11 +435,11 @@ static bool tcp_check_capsule(struct nvme_queue *q, const struct nvme_sqe *sqe)
 	if (!q->pdu.data_bytes && !capsule)
 		return true;
 	if (!capsule || sqe->sgl.length != q->pdu.data_bytes)
-		fail(q, NVME_TCP_INVALID_FIELD, 4);
+		tcp_fail(q, NVME_TCP_INVALID_FIELD, 4);
 	else if (sqe->sgl.address != 0)
-		fail(q, NVME_TCP_UNSUPPORTED, NVME_TCP_COMMON + 24);
+		tcp_fail(q, NVME_TCP_UNSUPPORTED, NVME_TCP_COMMON + 24);
 	else if (sqe->sgl.length > limit)
-		fail(q, NVME_TCP_LIMIT, 0);
+		tcp_fail(q, NVME_TCP_LIMIT, 0);
 	else
 		return true;
 	return false;
@@ -446,7 +450,7 @@ static bool tcp_command(struct nvme_queue *q)
 {
 	struct nvme_command *d;
 
-	if (block_is_full(q->conn) || nvme_pages_are_short(q))
+	if (block_conn_is_full(q->conn) || nvme_pages_are_short(q))
 		return false;
 	d = nvme_command_get(q);
 	if (!d)
@@ -483,35 +487,35 @@ static bool tcp_data(struct nvme_queue *q)
 	if (d && d->verb->start && !d->page && nvme_pages_are_short(q))
 		return false;
 	if (!d)
-		fail(q, NVME_TCP_SEQUENCE, 0);
+		tcp_fail(q, NVME_TCP_SEQUENCE, 0);
 	else if (data.length == 0 || data.length != q->pdu.data_bytes)
-		fail(q, NVME_TCP_INVALID_FIELD, 16);
+		tcp_fail(q, NVME_TCP_INVALID_FIELD, 16);
 	else if (data.length > q->terms.h2c_max)
-		fail(q, NVME_TCP_LIMIT, 0);
+		tcp_fail(q, NVME_TCP_LIMIT, 0);
 	else if (data.offset != d->got_bytes || data.length > d->asked_bytes - d->got_bytes)
-		fail(q, NVME_TCP_OUT_OF_RANGE, 0);
+		tcp_fail(q, NVME_TCP_OUT_OF_RANGE, 0);
 	else if (q->pdu.last && data.length < d->asked_bytes - d->got_bytes)
-		fail(q, NVME_TCP_SEQUENCE, 0);
+		tcp_fail(q, NVME_TCP_SEQUENCE, 0);
 	else {
 		q->drop_bytes = q->pdu.pad_bytes;
-		nvme_receive(d, data.length);
+		tcp_begin_data(d, data.length);
 	}
 	return true;
 }
 
 /* Handles a complete header; false: it has to wait. */
-static bool tcp_take(struct nvme_queue *q)
+static bool tcp_handle_pdu(struct nvme_queue *q)
 {
 	uint8_t type = q->pdu.type;
 	bool intact = q->pdu.header_bytes == q->header[2] || nvme_tcp_header_is_intact(q->header);
 	bool taken = true;
 
 	if (!intact)
-		fail(q, NVME_TCP_HEADER_DIGEST, 0);
+		tcp_fail(q, NVME_TCP_HEADER_DIGEST, 0);
 	else if (type == NVME_TCP_H2C_TERM)
 		conn_close(q->conn, CONN_END_PROTOCOL);
 	else if ((type == NVME_TCP_ICREQ) != (q->phase == NVME_PHASE_ICREQ))
-		fail(q, NVME_TCP_SEQUENCE, 0);
+		tcp_fail(q, NVME_TCP_SEQUENCE, 0);
 	else if (type == NVME_TCP_ICREQ)
 		taken = tcp_start(q);
 	else if (type == NVME_TCP_H2C_DATA)
@@ -538,7 +542,7 @@ static bool tcp_read_header(struct nvme_queue *q, unsigned bytes)
 	return q->header_have == bytes;
 }
 
-static bool tcp_next(struct nvme_queue *q)
+static bool tcp_read_pdu(struct nvme_queue *q)
 {
 	const struct view *v = q->conn->rx.head;
 	const uint8_t *common = q->header;
@@ -549,22 +553,22 @@ static bool tcp_next(struct nvme_queue *q)
 			common = v->data; /* the usual case: the header is in one view */
 		else if (!tcp_read_header(q, NVME_TCP_COMMON))
 			return false;
-		fault = nvme_tcp_judge(common, &q->terms, &q->pdu);
+		fault = nvme_tcp_check_pdu(common, &q->terms, &q->pdu);
 		if (unlikely(fault.fes)) {
 			tcp_read_header(q, NVME_TCP_COMMON);
-			fail(q, fault.fes, fault.fei);
+			tcp_fail(q, fault.fes, fault.fei);
 			return false;
 		}
 	}
 	if (q->header_have < q->pdu.header_bytes && !tcp_read_header(q, q->pdu.header_bytes))
 		return false;
-	if (tcp_take(q))
+	if (tcp_handle_pdu(q))
 		return true;
 	q->conn->flags |= CONN_WATCH_TX; /* the header waits in q->header and no longer in rx */
 	return false;
 }
 
-static bool tcp_step(struct nvme_queue *q)
+static bool tcp_take_input(struct nvme_queue *q)
 {
 	struct conn *c = q->conn;
 	size_t bytes;
@@ -577,7 +581,7 @@ static bool tcp_step(struct nvme_queue *q)
 		q->drop_bytes -= bytes;
 		return bytes > 0;
 	}
-	return q->receiving ? nvme_receive_go_on(q) : tcp_next(q);
+	return q->receiving ? tcp_receive_data(q) : tcp_read_pdu(q);
 }
 
 static uint32_t tcp_in_capsule(const struct worker *w)
@@ -589,8 +593,8 @@ static uint32_t tcp_in_capsule(const struct worker *w)
 const struct nvme_transport nvme_tcp = {
 	.phase = NVME_PHASE_ICREQ,
 	.in_capsule = tcp_in_capsule,
-	.take = tcp_step,
-	.receive = nvme_receive,
+	.take = tcp_take_input,
+	.receive = tcp_begin_data,
 	.steps = { [NVME_ASK] = tcp_ask,
 		   [NVME_FILL] = nvme_command_fill,
 		   [NVME_SEND] = tcp_send,

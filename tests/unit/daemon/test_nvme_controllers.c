@@ -26,11 +26,11 @@ TEST(controllers_are_limited)
 			members[i] = calloc(1, sizeof(*members[i]));
 			assert_non_null(members[i]);
 			members[i]->worker = &d.t->worker;
-			assert_int_equal(nvme_enter(target, members[i], &connect,
-						    is_one ? one : other, &result),
+			assert_int_equal(nvme_member_connect(target, members[i], &connect,
+							     is_one ? one : other, &result),
 					 room ? NVME_SUCCESS : NVME_CONNECT_BUSY);
 		}
 		for (unsigned i = 0; i < NVME_CONTROLLERS_MAX; i++)
-			nvme_leave(members[i]);
+			nvme_member_leave(members[i]);
 	}
 }

@@ -98,7 +98,7 @@ static struct nvme_tcp_fault judge(uint8_t type, uint8_t flags, uint8_t hlen, ui
 					.data_digest = data_digest };
 
 	put_le32(common + 4, plen);
-	return nvme_tcp_judge(common, &terms, ret);
+	return nvme_tcp_check_pdu(common, &terms, ret);
 }
 
 TEST(a_pdu_is_checked_by_its_header)

@@ -55,7 +55,7 @@ static const struct {
 };
 
 /* Checks position and length of the data. */
-static struct nvme_tcp_fault judge_data(const uint8_t *common, const struct nvme_tcp_terms *terms,
+static struct nvme_tcp_fault check_data(const uint8_t *common, const struct nvme_tcp_terms *terms,
 					struct nvme_tcp_pdu *pdu)
 {
 	uint32_t plen = get_le32(common + AT_PLEN), pdo = common[AT_PDO];
@@ -74,8 +74,9 @@ static struct nvme_tcp_fault judge_data(const uint8_t *common, const struct nvme
 	return fault(NVME_TCP_OK, 0);
 }
 
-struct nvme_tcp_fault nvme_tcp_judge(const uint8_t common[static NVME_TCP_COMMON],
-				     const struct nvme_tcp_terms *terms, struct nvme_tcp_pdu *ret)
+struct nvme_tcp_fault nvme_tcp_check_pdu(const uint8_t common[static NVME_TCP_COMMON],
+					 const struct nvme_tcp_terms *terms,
+					 struct nvme_tcp_pdu *ret)
 {
 	uint8_t type = common[AT_TYPE];
 	uint32_t plen = get_le32(common + AT_PLEN);
@@ -95,7 +96,7 @@ struct nvme_tcp_fault nvme_tcp_judge(const uint8_t common[static NVME_TCP_COMMON
 	};
 	if (plen < ret->header_bytes || (kinds[type].plen_max && plen > kinds[type].plen_max))
 		return bad_field(AT_PLEN);
-	return kinds[type].data ? judge_data(common, terms, ret) : fault(NVME_TCP_OK, 0);
+	return kinds[type].data ? check_data(common, terms, ret) : fault(NVME_TCP_OK, 0);
 }
 
 bool nvme_tcp_header_is_intact(const uint8_t *header)
@@ -138,7 +139,7 @@ static void put_common(uint8_t *to, enum nvme_tcp_type type, unsigned hlen, size
 }
 
 /* Appends the header digest, if negotiated; returns the bytes of the header with it. */
-static size_t seal(uint8_t *to, const struct nvme_tcp_terms *terms)
+static size_t add_header_digest(uint8_t *to, const struct nvme_tcp_terms *terms)
 {
 	size_t hlen = to[AT_HLEN];
 
@@ -176,7 +177,7 @@ size_t nvme_tcp_build_rsp(uint8_t to[static NVME_TCP_RSP_MAX], const struct nvme
 {
 	put_common(to, NVME_TCP_RSP, NVME_TCP_SHORT, short_bytes(terms));
 	nvme_build_cqe(to + NVME_TCP_COMMON, cqe);
-	return seal(to, terms);
+	return add_header_digest(to, terms);
 }
 
 size_t nvme_tcp_build_r2t(uint8_t to[static NVME_TCP_RSP_MAX], const struct nvme_tcp_terms *terms,
@@ -184,7 +185,7 @@ size_t nvme_tcp_build_r2t(uint8_t to[static NVME_TCP_RSP_MAX], const struct nvme
 {
 	put_common(to, NVME_TCP_R2T, NVME_TCP_SHORT, short_bytes(terms));
 	put_data(to, r2t);
-	return seal(to, terms);
+	return add_header_digest(to, terms);
 }
 
 size_t nvme_tcp_build_data(uint8_t to[static NVME_TCP_DATA_MAX], const struct nvme_tcp_terms *terms,
@@ -197,7 +198,7 @@ size_t nvme_tcp_build_data(uint8_t to[static NVME_TCP_DATA_MAX], const struct nv
 	to[AT_FLAGS] = (uint8_t)(flags | (digest ? NVME_TCP_DDGST : 0));
 	to[AT_PDO] = terms->data_offset;
 	put_data(to, data);
-	bytes = seal(to, terms);
+	bytes = add_header_digest(to, terms);
 	memset(to + bytes, 0, terms->data_offset - bytes);
 	return terms->data_offset;
 }

@@ -80,8 +80,9 @@ struct nvme_tcp_pdu {
 
 /* Checks a PDU by its common header, so that an invalid length is detected before
  * waiting for that many bytes. */
-struct nvme_tcp_fault nvme_tcp_judge(const uint8_t common[static NVME_TCP_COMMON],
-				     const struct nvme_tcp_terms *terms, struct nvme_tcp_pdu *ret);
+struct nvme_tcp_fault nvme_tcp_check_pdu(const uint8_t common[static NVME_TCP_COMMON],
+					 const struct nvme_tcp_terms *terms,
+					 struct nvme_tcp_pdu *ret);
 
 /* Is the digest after the `hlen` bytes at header correct? */
 bool nvme_tcp_header_is_intact(const uint8_t *header);

@@ -1,8 +1,8 @@
-/* Block commands: memory of a part, and limits of a connection.  See block.h. */
-#include "block.h"
+/* Parts of reads and writes: their memory, and where one of a write may end.  See block_part.h. */
+#include "block_part.h"
 
-size_t block_received(const struct conn *c, const struct export *e, const struct block_rest *rest,
-		      size_t bytes)
+size_t block_bytes_without_copy(const struct conn *c, const struct export *e,
+				const struct block_rest *rest, size_t bytes)
 {
 	const struct view *v = c->rx.head;
 	size_t have = 0;
@@ -11,10 +11,10 @@ size_t block_received(const struct conn *c, const struct export *e, const struct
 		return 0;
 	for (unsigned i = 0; v && i < IO_IOV_MAX && have < bytes; i++, v = v->next)
 		have += v->len;
-	return block_whole(rest, MIN(have, bytes));
+	return block_part_bytes(rest, MIN(have, bytes));
 }
 
-void block_chunks(struct worker *w, struct bufq *data, size_t bytes, size_t skip)
+void block_add_chunks(struct worker *w, struct bufq *data, size_t bytes, size_t skip)
 {
 	struct pool *p = &w->pool;
 
@@ -30,7 +30,7 @@ void block_chunks(struct worker *w, struct bufq *data, size_t bytes, size_t skip
 	}
 }
 
-void block_cut(struct worker *w, struct bufq *data, size_t bytes)
+void block_free_end(struct worker *w, struct bufq *data, size_t bytes)
 {
 	struct bufq all = *data;
 

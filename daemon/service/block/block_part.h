@@ -1,8 +1,8 @@
-/* Block commands: what the services nbd and nvme share.
+/* The parts in which the services nbd and nvme serve a read or write, one after the other.
  *
- * Both serve a read or write in parts.  This file decides how much memory a part gets, when a
- * connection holds enough memory, and where a part of a write may end.  Wire formats and states of
- * commands are the services' own. */
+ * This file decides how much memory a part gets, when a connection holds enough memory, and where a
+ * part of a write may end.  Wire formats and states of commands are the services' own, as is the
+ * hand-over of a part to the store: nvme_submit_to_store(), and submit_to_store() of nbd. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ struct block_rest {
 /* Returns how many of the next `bytes` one part may write.  A part ends at the end of a block or of
  * the request.  So a client that disconnects leaves each block either as it was or wholly written.
  * A partial block that remains then is freed. */
-static inline size_t block_whole(const struct block_rest *rest, size_t bytes)
+static inline size_t block_part_bytes(const struct block_rest *rest, size_t bytes)
 {
 	size_t beyond = (size_t)(rest->offset + bytes) & (rest->unit - 1);
 
@@ -40,12 +40,12 @@ static inline size_t block_whole(const struct block_rest *rest, size_t bytes)
 
 /* Returns how many of the next `bytes` of input one write can take without a copy.  0: they must be
  * copied, as the store needs alignment, or a block is spread over too many chunks. */
-size_t block_received(const struct conn *c, const struct export *e, const struct block_rest *rest,
-		      size_t bytes);
+size_t block_bytes_without_copy(const struct conn *c, const struct export *e,
+				const struct block_rest *rest, size_t bytes);
 
 /* True: the commands in flight hold as much memory as the connection may.  No further request is
  * read until one ends, which runs the service again. */
-static inline bool block_is_full(const struct conn *c)
+static inline bool block_conn_is_full(const struct conn *c)
 {
 	const struct worker *w = c->worker;
 
@@ -55,7 +55,7 @@ static inline bool block_is_full(const struct conn *c)
 
 /* True: no more data of the client can be received until some is written: c holds as much as it
  * may, or memory is short. */
-static inline bool block_is_held_up(const struct conn *c)
+static inline bool block_input_is_held_up(const struct conn *c)
 {
 	return conn_is_full(c) || (c->flags & CONN_RECV_OFF) || c->worker->pressure.waiting;
 }
@@ -64,7 +64,7 @@ static inline bool block_is_held_up(const struct conn *c)
  * begun: earlier parts of the same read have been sent.  e: NULL if the data is no export's. */
 static inline bool block_read_must_wait(struct conn *c, const struct export *e, bool begun)
 {
-	if (likely(!conn_read_must_wait(c, e && e->in_memory) && !(begun && block_is_full(c))))
+	if (likely(!conn_read_must_wait(c, e && e->in_memory) && !(begun && block_conn_is_full(c))))
 		return false;
 	c->flags |= CONN_WATCH_TX;
 	return true;
@@ -72,6 +72,6 @@ static inline bool block_read_must_wait(struct conn *c, const struct export *e, 
 
 /* Adds whole chunks to `data` until it has `bytes`, or the pool has no more; the first chunk is
  * used from byte `skip` on. */
-void block_chunks(struct worker *w, struct bufq *data, size_t bytes, size_t skip);
+void block_add_chunks(struct worker *w, struct bufq *data, size_t bytes, size_t skip);
 /* Frees the end of `data` beyond its first `bytes`, as a block may span chunks. */
-void block_cut(struct worker *w, struct bufq *data, size_t bytes);
+void block_free_end(struct worker *w, struct bufq *data, size_t bytes);
