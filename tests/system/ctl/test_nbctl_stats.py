@@ -70,97 +70,25 @@ def test_watch_ends_with_3_when_the_daemon_ends(daemon):
 
 # ---- OpenMetrics ----
 
-NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-SAMPLE = re.compile(rf"({NAME})(?:\{{(.*)\}})? (\d+(?:\.\d+)?)")
-LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
-SUFFIXES = {"counter": {""}, "gauge": {""}, "histogram": {"_bucket", "_count", "_sum"}}
-
-
-def parse_labels(text):
-    labels, at = {}, 0
-    while at < len(text):
-        match = LABEL.match(text, at)
-        assert match, text
-        assert match[1] not in labels, text
-        labels[match[1]] = match[2]
-        at = match.end()
-    return labels
-
-
-def parse_openmetrics(text):
-    """{family: (type, [(suffix, labels, value)])}; fails on what neither of Prometheus's parsers allows."""
-    families, metadata, name = {}, None, None
-    lines = text.split("\n")
-    assert lines[-2:] == ["# EOF", ""]
-    for line in lines[:-2]:
-        if line.startswith("# "):
-            _, keyword, about, value = line.split(" ", 3)
-            if about != name:
-                assert about not in families, f"{about} is not in one piece"
-                name, metadata = about, {}
-            assert keyword not in metadata, line
-            metadata[keyword] = value
-            if keyword == "TYPE":
-                assert value != "counter" or name.endswith("_total"), line
-                families[name] = (value, [])
-            else:
-                assert keyword == "HELP", line
-            assert name not in families or not families[name][1], f"{line}: after its samples"
-            continue
-        match = SAMPLE.fullmatch(line)
-        assert match and match[1].startswith(name), line
-        kind, samples = families[name]
-        suffix = match[1][len(name) :]
-        assert suffix in SUFFIXES[kind], line
-        labels = parse_labels(match[2] or "")
-        assert (suffix, labels) not in [s[:2] for s in samples], f"twice: {line}"
-        samples.append((suffix, labels, float(match[3])))
-    return families
-
-
-def check_histogram(samples):
-    """Cumulative buckets in order, the last of them +Inf and equal to _count."""
-    series = {}
-    for suffix, labels, value in samples:
-        key = tuple(sorted((k, v) for k, v in labels.items() if k != "le"))
-        series.setdefault(key, {"_bucket": []})
-        if suffix == "_bucket":
-            series[key]["_bucket"].append((float(labels["le"]), value))
-        else:
-            series[key][suffix] = value
-    for found in series.values():
-        bounds = [bound for bound, _ in found["_bucket"]]
-        counts = [count for _, count in found["_bucket"]]
-        assert bounds == sorted(set(bounds)) and bounds[-1] == float("inf")
-        assert counts == sorted(counts) and counts[-1] == found["_count"]
-        assert found["_sum"] >= 0
-
-
-def test_openmetrics_is_well_formed_and_true(daemon):
+def test_openmetrics_is_true(daemon):
+    """That it is well-formed: test_monitoring.py, by Prometheus and promtool."""
     for engine in ENGINES:
         with daemon.connect(f"echo-{engine}") as s:
             for _ in range(20):
                 echo(s, b"x" * 100)
         daemon.wait_closed(f"echo-{engine}")
     text = nbctl(daemon, "stats", "--openmetrics").stdout
-    families = parse_openmetrics(text)
-    for kind, samples in families.values():
-        assert samples
-        if kind == "histogram":
-            check_histogram(samples)
-    for engine in ENGINES:
-        name = f"echo-{engine}"
+    for name in (f"echo-{engine}" for engine in ENGINES):
         stats = daemon.stats(name)
 
-        def value(family, suffix="", name=name):
-            (found,) = [v for s, l, v in families[family][1] if (s, l["listener"]) == (suffix, name)]
-            return found
+        def value(family, name=name):
+            (found,) = re.findall(rf'(?m)^nbserved_{family}{{listener="{name}",.*}} (\S+)$', text)
+            return float(found)
 
-        assert value("nbserved_operations_total") == stats["operations"]["echo"]["count"]
-        assert value("nbserved_received_bytes_total") == stats["bytes_in"] == 2000
-        assert value("nbserved_connections_accepted_total") == 1
-        samples = stats["operations"]["echo"]["latency_ns"]["count"]
-        assert value("nbserved_operation_latency_seconds", "_count") == samples
+        assert value("operations_total") == stats["operations"]["echo"]["count"]
+        assert value("received_bytes_total") == stats["bytes_in"] == 2000
+        assert value("connections_accepted_total") == 1
+        assert value("operation_latency_seconds_count") == stats["operations"]["echo"]["latency_ns"]["count"]
 
 
 # ---- A listener that is unavailable ----
@@ -222,13 +150,3 @@ def test_compare_tells_unavailable_from_idle(far):
     # It did nothing, as was to be expected, while a command ran: unless it was asked for.
     assert "far" not in nbctl(far, "compare", "--", "true").stdout
     assert_told(nbctl(far, "compare", "far", "--", "true").stdout)
-
-
-def test_openmetrics_tells_unavailable_from_idle(far):
-    families = parse_openmetrics(nbctl(far, "stats", "--openmetrics").stdout)
-    told = {}
-    for name, (_, samples) in families.items():
-        for _, labels, _ in samples:
-            if "listener" in labels:
-                told.setdefault(labels["listener"], set()).add(name)
-    assert told["far"] == {"nbserved_listener_info"} < told["near"]

@@ -182,28 +182,11 @@ def test_resizes_at_once(daemon, terminal, environment):
 
 
 def test_only_the_named_listeners(daemon, terminal):
-    top = terminal(daemon, "quiet", "echo-epoll", *FAST)
-    top.wait("^quiet ")
-    assert sorted(rows(top)) == ["echo-epoll", "quiet"]
-
-
-def test_sorts_by_keys_and_by_option(daemon, terminal):
-    with load(daemon, "echo-io_uring", 2):
-        top = terminal(daemon, *FAST)
-        top.wait("^quiet ")
-        top.keys("<", "<", "<")
-        top.wait("^listener ▲")
-        assert rows(top) == sorted(rows(top))
-        top.keys("r")
-        top.wait("^listener ▼")
-        assert rows(top) == sorted(rows(top), reverse=True)
-        top.keys(">")
-        top.wait("engine ▲")
-        top.keys(">")
-        top.wait("sort: open ▼")
-        assert rows(top)[0] == "echo-io_uring"
-        top = terminal(daemon, *FAST, "--sort", "listener")
-        top.wait("^listener ▲")
+    top = terminal(daemon, "quiet", "echo-epoll", *FAST, "--sort", "listener")
+    top.wait("^listener ▲")
+    assert rows(top) == ["echo-epoll", "quiet"]
+    top.keys("r")
+    top.wait("^listener ▼")
 
 
 # ---- The daemon goes and comes ----
