@@ -232,11 +232,6 @@ def test_the_commands_of_the_page(lab, tmp_path):
     lab[0].run("kill", *running(lab[0], words[0]))  # a daemon that ends would wait for it
 
 
-def test_a_far_nbctl_that_is_missing_is_named(lab):
-    done = lab[0].run("nbctl", "-H", "server1", "--nbctl", "/nonexistent/nbctl", "config", status=3)
-    assert "/nonexistent/nbctl is not in server1's PATH" in done.stderr
-
-
 def test_rows_are_of_both_hosts(lab, tmp_path):
     requires("redis-benchmark")
     open_listeners(lab, tmp_path, "[listener echo-epoll]\naddress = 0.0.0.0:7007\nallow = 10.0.0.0/8\n")
@@ -317,33 +312,7 @@ def test_a_bridge_that_dies_ends_the_measurement(lab, tmp_path):
     assert process.wait(TIMEOUT) == 3
 
 
-def test_ctrl_c_leaves_no_bridge(lab):
-    process = lab[0].start("nbbench", "-H", "server1", "compare", "--", "sleep", "600", stdin=subprocess.DEVNULL,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), start_new_session=True)  # fmt: skip
-    wait_until(lambda: bridges(lab[1]), "the bridge runs")
-    os.killpg(process.pid, signal.SIGINT)
-    process.wait(TIMEOUT)
-    wait_until(lambda: not bridges(lab[1]), "no bridge is left")
-
-
 # ---- Several generators: the daemon and nbctl on one host, c1 and c2 beside it ----
-
-
-def test_two_generators_are_added_up(hosts, tmp_path):
-    rows = tmp_path / "rows.jsonl"
-    done = hosts[0].run("nbbench", "compare", "echo-epoll", "--on", "c1,c2", "--repeat", "2", "--json", "--save", rows,
-                        "--", *REDIS[:-1])  # fmt: skip
-    (row,) = rows_of(json.loads(done.stdout))
-    generator = row["generator"]
-    assert generator["requests"] == 4000 and row["count"] >= 4000 and generator["elsewhere"]
-    assert row["conditions"]["command"][2:5] == ["10.77.0.1", "-p", "7007"]
-    for saved in map(json.loads, rows.read_text().splitlines()):
-        parts = saved["generator"]["hosts"]
-        assert [part["host"] for part in parts] == ["c1", "c2"] and [part["requests"] for part in parts] == [1000, 1000]
-        assert saved["generator"]["requests_per_s"] <= sum(part["requests_per_s"] for part in parts) * 1.0001
-    table = hosts[0].run("nbbench", "show", rows, "--wide").stdout
-    assert re.search(r"<=[\d.,]+ \(c[12]\)", table)
 
 
 def test_an_nbctl_that_hangs_leaves_nothing_running(hosts, tmp_path):
