@@ -303,6 +303,14 @@ def together(clients, meanwhile=lambda: None):
             end.result(TIMEOUT)
 
 
+def nothing_is_left(daemon):
+    """Of clients that were cut off."""
+    daemon.wait_closed("disk")
+    assert daemon.call("GetStats")["exports"][0]["in_flight"] == 0
+    pool = daemon.stats("disk")["pool"]
+    assert pool["free"] >= pool["chunks"] - 2  # each worker has one that it writes into
+
+
 @pytest.mark.parametrize("engine, store", PATHS)
 def test_nbd_agrees_with_a_model(start_daemon, tmp_path, loop_device, engine, store):
     daemon = start(start_daemon, tmp_path, loop_device, engine, store, service="nbd")
@@ -318,6 +326,7 @@ def test_nbd_agrees_with_a_model(start_daemon, tmp_path, loop_device, engine, st
         for offset in range(0, SIZE, 8 * MIB):
             reader.request(READ, offset, 8 * MIB)
             disk.check(offset, reader.reply(8 * MIB)[1])
+    nothing_is_left(daemon)
 
 
 def be_reset(host, clients, after):
@@ -359,5 +368,6 @@ def test_nvme_agrees_with_a_model(start_daemon, tmp_path, loop_device, engine, s
         blocks = 64 * KIB // reader.block
         for block in range(0, SIZE // reader.block, blocks):
             disk.check(block * reader.block, reader.read(block, blocks))
+    nothing_is_left(daemon)
 
 

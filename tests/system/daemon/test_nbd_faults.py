@@ -193,51 +193,6 @@ def test_a_read_only_export_is_never_written(start_daemon, engine, store, tmp_pa
     assert path.read_bytes() == b"x" * (4 * MIB)
 
 
-def test_killed_clients_leave_nothing_behind(daemon):
-    for _ in range(5):
-        client = connect(daemon, "nbd")
-        for i in range(64):
-            client.request(*random.choice([(READ, i * 65536, 65536), (WRITE, i * 4096, 4096, b"k" * 4096)]))
-        reset(client)
-        client = connect(daemon, "nbd")
-        client.request(WRITE, 0, 1 * MIB, b"only a part of it")
-        reset(client)
-    works(daemon)
-
-
-@pytest.mark.one("store")
-def test_two_hundred_clients_are_served(daemon):
-    clients = [connect(daemon, "nbd") for _ in range(200)]
-    for i, client in enumerate(clients):
-        client.request(WRITE, i * 4096, 4096, bytes([i]) * 4096)
-    for client in clients:
-        assert client.reply() == (0, b"")
-    for i, client in enumerate(clients):
-        client.request(READ, i * 4096, 4096)
-    for i, client in enumerate(clients):
-        assert client.reply(4096) == (0, bytes([i]) * 4096)
-        client.socket.close()
-
-
-def test_clients_that_never_read_do_not_slow_others(daemon):
-    clients = []
-    for _ in range(4):
-        client = connect(daemon, "nbd")
-        client.socket.settimeout(0.2)
-        try:
-            for _ in range(2000):
-                client.request(READ, 0, 1 * MIB)
-        except TimeoutError:
-            pass
-        clients.append(client)
-    works(daemon)
-    held = sum(c["held_bytes"] for c in daemon.call("ListConnections")["connections"])
-    pool = daemon.stats("nbd")["pool"]
-    assert held <= pool["chunks"] * 16384
-    for client in clients:
-        reset(client)
-
-
 def test_a_full_file_system_is_an_error_of_the_request(start_daemon, engine, store, small):
     daemon = start_daemon(export(path=small / "disk", create="yes", size=SIZE, store=store) + nbd(engine))
     with connect(daemon, "nbd") as client:

@@ -264,32 +264,6 @@ def test_reads_return_the_data_written(daemon, hdgst, ddgst, sqflow, hpda):
             assert daemon.disk.read_bytes()[blocks * 4096:][:len(data)] == data
 
 
-def test_commands_overlap(daemon):
-    """Each of two queues has 31 at a time; each block has the contents of one write."""
-    rng = random.Random(5)
-    with Host(daemon, "nvme", NQN, queues=2, ddgst=True) as host:
-        disk = bytearray(256 * 4096)
-        host.write(0, bytes(128 * 4096))
-        host.write(128, bytes(128 * 4096))
-        for _ in range(8):
-            # The two halves are the queues', and of each the blocks are dealt out.
-            writes, reads = [], []
-            for half in (0, 1):
-                blocks = rng.sample(range(128 * half, 128 * half + 128), 31)
-                for block in blocks[:16]:
-                    data = rng.randbytes(4096)
-                    disk[block * 4096:][:4096] = data
-                    disk[block * 4096:(block + 1) * 4096] = data
-                    writes.append((half, host.rw(WRITE, block, data, queue=half, capsule=rng.random() < 0.5)))
-                for block in blocks[16:]:
-                    reads.append((half, host.rw(READ, block, blocks=1, queue=half), block))
-            for half, cid in writes:
-                host.queues[half].wait(cid)
-            for half, cid, block in reads:
-                assert host.queues[half].wait(cid)[0] == disk[block * 4096:(block + 1) * 4096]
-        assert host.read(0, 128, queue=1) + host.read(128, 128, queue=0) == bytes(disk)
-
-
 @pytest.mark.parametrize("store", ["io_uring", "threads", "blocking", "memory"])
 def test_zeroes_flush_and_deallocate(start_daemon, tmp_path, store):
     path = "none" if store == "memory" else tmp_path / "disk"

@@ -12,7 +12,6 @@ import pytest
 from conftest import TIMEOUT, Daemon, listener, wait_until
 from nvme_client import AER, CAPSULE, COMMAND, DNR, FUA, H2C_DATA, KEEP_ALIVE, LAST, WRITE, Host, Queue, Status
 from test_nvme import NQN, SIZE, config
-from traffic import together
 
 MINUTES = 1.2
 KIB, MIB = 1024, 1024 * 1024
@@ -66,22 +65,6 @@ def test_more_commands_than_the_queue_has_room_for_wait(daemon):
         for cid in cids:
             host.queues[0].wait(cid)
         assert host.read(0, 64) == b"".join(bytes([i]) * 4096 for i in range(64))
-
-
-def test_resets_at_any_time(daemon):
-    rng = random.Random(3)
-    for _ in range(20):
-        host = Host(daemon, "nvme", NQN, queues=2, ddgst=rng.random() < 0.5)
-        q = host.queues[0]
-        q.ignores_r2t = rng.random() < 0.5
-        for _ in range(rng.randrange(8)):
-            host.rw(WRITE, 0, bytes(64 * KIB))
-            host.rw(2, 0, blocks=64)
-        _, sqe = q.sqe(WRITE, 1, length=8192, sgl=CAPSULE)
-        pdu = q.pdu(COMMAND, sqe, bytes(8192))
-        q.send(pdu[:rng.randrange(len(pdu))])
-        for queue in rng.sample([host.admin, *host.queues], 3):
-            reset(queue)
 
 
 # ---- Time
@@ -382,33 +365,6 @@ def test_hosts_in_a_small_pool(start_daemon, engine, tmp_path, ddgst):
     for host in bad:
         host.close()
     daemon.wait_closed("nvme")
-
-
-def test_two_hosts_with_eight_queues_each(daemon):
-    """All 16 at once over two workers: each queue's blocks are its own, and are the same to any other queue."""
-    hosts = [Host(daemon, "nvme", NQN, queues=8, host=(f"nqn.2014-08.org.nvmexpress:uuid:{i}", bytes(16)))
-             for i in range(2)]
-    places = [(host, queue) for host in range(2) for queue in range(8)]
-
-    def data(place, block):
-        return bytes([16 * place + block]) * 4096
-
-    def work(place):
-        host, queue = places[place]
-        for _ in range(4):
-            for block in range(8):
-                hosts[host].write(8 * place + block, data(place, block), queue=queue, capsule=block % 2)
-            for block in range(8):
-                assert hosts[host].read(8 * place + block, queue=queue) == data(place, block)
-
-    together(*(lambda place=place: work(place) for place in range(len(places))))
-    for place in range(len(places)):
-        host, queue = places[-1 - place]
-        assert hosts[host].read(8 * place, 8, queue=queue) == b"".join(data(place, block) for block in range(8))
-    workers = {c["worker"] for c in daemon.call("ListConnections", listener="nvme")["connections"]}
-    assert workers == {0, 1}
-    for host in hosts:
-        host.close()
 
 
 def test_two_hundred_controllers(start_daemon, tmp_path):
