@@ -8,7 +8,7 @@ import socket
 import threading
 
 import pytest
-from conftest import TIMEOUT, is_sanitized, listener, wait_until
+from conftest import listener, wait_until
 from traffic import Busy, Knocking, echo, refuses, visit
 
 
@@ -283,29 +283,6 @@ def test_unix_address(start_daemon, engine, workers):
     wait_left(daemon)
 
 
-def test_removed_listener(start_daemon, engine):
-    """The listener stops listening, its connections finish, then it is removed with its threads."""
-    both = listener("a", engine=engine) + listener("b", engine=engine)
-    daemon = start_daemon(listener("a", engine=engine))
-    with daemon.connect("a") as s:
-        echo(s)
-    daemon.wait_closed("a")
-    threads, descriptors = len(tasks(daemon)), daemon.descriptors()
-    for _ in range(3):  # a control connection may have been among the descriptors
-        reload(daemon, config=both)
-        address = daemon.addresses("b")[0]
-        with daemon.connect("b") as s, Busy(s) as busy:
-            busy.goes_on()
-            text = reload(daemon, config=listener("a", engine=engine))
-            assert "[listener b]: removed (listener)" in text
-            busy.goes_on()
-            wait_until(lambda: refuses(address), "it still listens")
-        wait_left(daemon)
-        daemon.notified()
-    wait_until(lambda: len(tasks(daemon)) <= threads, "threads are left")
-    wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
-
-
 def test_drain_timeout(start_daemon):
     """A client that is never silent is cut off when the new drain-timeout has passed."""
     daemon = start_daemon("[server]\ndrain-timeout = 1h\n" + listener("a", "chargen"))
@@ -318,25 +295,6 @@ def test_drain_timeout(start_daemon):
             except ConnectionResetError:
                 break
     wait_left(daemon)
-
-
-def test_a_drained_listener_stays_drained_until_it_is_resumed(start_daemon, engine, loopback_ports):
-    """Over reloads of nothing, of another listener, and of its own section, which the resume takes."""
-    host, port = loopback_ports
-    here = {"engine": engine, "address": f"{host}:{port}"}
-    daemon = start_daemon(listener("a", **here) + listener("b"))
-    daemon.nbctl("drain", "a")
-    wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
-    assert reload(daemon) == "no change\ngeneration 1\n"
-    for config in [listener("a", **here) + listener("b", workers=2), listener("a", **here, buffers=512) + listener("b")]:
-        reload(daemon, config=config)
-        assert daemon.status("a")["state"] == "drained" and refuses((host, port))
-        with daemon.connect("b") as s:
-            echo(s)
-    assert resume(daemon, "a") == "Serving again: a\n"
-    assert daemon.call("GetConfig")["listeners"][0]["keys"]["buffers"]["value"] == "512"
-    with socket.create_connection((host, port), timeout=10) as s:
-        echo(s)
 
 
 def resume(daemon, *arguments, status=0):
@@ -374,50 +332,6 @@ def test_resume(start_daemon, engine, loopback_ports):
     for name in ["a", "b"]:
         with daemon.connect(name) as s:
             echo(s)
-
-
-def test_resume_while_it_drains(start_daemon, engine, loopback_ports):
-    """A connection that is open finishes with the old listener; a new connection gets the new one."""
-    host, port = loopback_ports
-    daemon = start_daemon(listener("a", engine=engine, address=f"{host}:{port}"))
-    with daemon.connect("a") as old, Busy(old) as busy:
-        daemon.nbctl("drain", "a")
-        assert daemon.status("a")["state"] == "draining"
-        assert resume(daemon, "a") == "Serving again: a\n"
-        with socket.create_connection((host, port), timeout=10) as new:
-            echo(new)
-        rounds = busy.rounds
-        wait_until(lambda: busy.rounds > rounds, "the old connection continues")
-        assert [one["name"] for one in daemon.call("GetStatus")["leaving"]] == ["a"]
-    assert busy.failure is None
-    wait_left(daemon)
-
-
-@pytest.mark.parametrize("busy", [False, True])
-def test_resume_of_datagrams(start_daemon, engine, loopback_ports, busy):
-    """A drained listener gives its address up; one that still drains hands it over, or leaves it to another."""
-    host, port = loopback_ports
-    a = listener("a", engine=engine, address=f"{host}:{port}", transport="udp")
-    daemon = start_daemon(a + listener("b"))
-    with socket.socket(type=socket.SOCK_DGRAM) as client, socket.socket(type=socket.SOCK_DGRAM) as other:
-        for s in client, other:
-            s.settimeout(TIMEOUT)
-            s.connect((host, port))
-        echo(client)
-        daemon.nbctl("drain", "a")
-        if not busy:
-            wait_until(lambda: daemon.status("a")["state"] == "drained", "it does not drain")
-            with socket.socket(type=socket.SOCK_DGRAM) as free:
-                free.bind((host, port))
-        reload(daemon, config=a + listener("b", workers=2))
-        assert resume(daemon, "a") == "Serving again: a\n"
-        echo(client)
-        echo(other)
-        reload(daemon, config=listener("b"))
-        reload(daemon, config=a + listener("b"))
-        echo(client)
-        echo(other)
-    wait_left(daemon)
 
 
 def test_resume_refused(start_daemon, engine, loopback_ports):
@@ -529,38 +443,3 @@ def test_exports(start_daemon, engine, tmp_path):
     assert daemon.call("GetStatus")["exports"] == []
     wait_left(daemon)
     wait_until(lambda: str(path) not in daemon.files().values(), "the export is still open")
-
-
-def test_many(start_daemon, engine):
-    """Thirty reloads leave what there was: threads, descriptors, memory."""
-    disk = "[export d]\nstore = null\nsize = {}\n"
-    configs = [listener("a", engine=engine, workers=n) + listener("same", engine=engine)
-               + listener("n", "nbd", engine, exports="d") + disk.format(f"{n}M")
-               + (listener("sometimes", engine=engine) if n > 1 else "") for n in (1, 2)]
-    daemon = start_daemon(configs[0])
-
-    def twice():
-        for config in reversed(configs):
-            reload(daemon, config=config)
-            with daemon.connect("a") as s:
-                echo(s)
-            wait_left(daemon)
-            daemon.notified()
-
-    with daemon.connect("same") as s:
-        for _ in range(3):
-            twice()
-        wait_until(lambda: daemon.stats("a")["connections"]["open"] == 0, "still open")
-        threads, descriptors = len(tasks(daemon)), daemon.descriptors()
-
-        def more_memory():
-            before = daemon.memory()
-            for _ in range(12):
-                twice()
-            return daemon.memory() >= before + (1 << 20)
-
-        # A thread that waits for another's arena begins one of its own, which stays: that ends.
-        assert any(not more_memory() or is_sanitized() for _ in range(3))
-        wait_until(lambda: len(tasks(daemon)) <= threads, "threads are left")
-        wait_until(lambda: daemon.descriptors() <= descriptors, "descriptors are left")
-        echo(s)
