@@ -168,26 +168,6 @@ def test_socat_reads_from_chargen(start_daemon, engine):
     assert settled(daemon, "chargen")["bytes_out"] >= 300
 
 
-def test_a_shell_without_other_completions(start_daemon, engine):
-    """A line in, a line out; and chargen into a pipe that closes."""
-    daemon = start_daemon(listener("echo", engine=engine) + listener("chargen", service="chargen", engine=engine))
-    script = """
-        exec 3<>/dev/tcp/127.0.0.1/$1 4</dev/tcp/127.0.0.1/$2
-        for word in one two three; do
-            echo $word >&3
-            read -r answer <&3
-            echo "$answer"
-        done
-        head -n 2 <&4
-    """
-    output = run("bash", "-c", script, "bash", daemon.port("echo"), daemon.port("chargen")).decode()
-    lines = output.splitlines()
-    assert lines[:3] == ["one", "two", "three"]
-    assert lines[3].startswith(" !\"#$%&'()*+,-./0123456789") and lines[4].startswith("!\"#")
-    settled(daemon, "echo")
-    settled(daemon, "chargen")
-
-
 # ---- Datagrams ----
 
 

@@ -13,7 +13,7 @@ import time
 
 import pytest
 from conftest import TIMEOUT, listener, requires, wait_until
-from traffic import Background, echo, noise
+from traffic import Background, noise
 from varlink_client import Connection, VarlinkError, encode
 
 CONTROL = "org.nbserved.Control."
@@ -109,33 +109,6 @@ def test_no_request_of_a_generator_fails(start_daemon, engine):
     assert stats["bytes_out"] == stats["bytes_in"]
     closed = stats["connections"]["closed"]
     assert closed["reset"] == closed["error"] == 0
-
-
-@pytest.mark.parametrize("misbehave", MISBEHAVIOURS, ids=lambda m: m.__name__)
-def test_an_exchange_continues_beside_misbehaving_clients(start_daemon, engine, misbehave):
-    """As many clients as a uid may have misbehave in the same way, all at once."""
-    daemon = start_daemon(listener("echo", engine=engine))
-    with daemon.connect("echo") as s:
-        echo(s)
-        connections = []
-        for i in range(60):
-            connection = Connection(daemon.control)
-            connections.append(connection)
-            connection.socket.setblocking(False)
-            try:
-                misbehave(connection)
-            except OSError:
-                pass
-            echo(s, noise(1000, i))
-        for i in range(200):
-            echo(s, noise(2000, i))
-        s.shutdown(socket.SHUT_WR)
-        assert s.recv(1) == b""
-        for connection in connections:
-            connection.close()
-    daemon.wait_closed("echo")
-    stats = daemon.stats("echo")
-    assert stats["bytes_in"] == stats["bytes_out"] == 100 + 60 * 1000 + 200 * 2000
 
 
 # As varlink.h has them.

@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ENGINES, ROOT, TIMEOUT, listener, requires, twin_address, wait_until
-from test_iperf3 import finish, start
+from conftest import ROOT, TIMEOUT, twin_address, wait_until
 from test_udp import KIB, WHOLE, client, own_address, settled, stats_of, udp
 
 CLONE_NEWNET = 0x40000000
@@ -315,39 +314,6 @@ def test_udp_is_served_without_optional_features(start_daemon, engine):
             s.close()
     found = settled(daemon, "echo")
     assert found["merged"] == found["split"] == 0 and found["in"] == found["out"] == 120
-
-
-# ---- Reload and restart ----
-
-
-def test_generators_survive_a_restart(start_daemon):
-    """sockperf is not told of an end: its datagrams between two processes wait in the socket.  iperf3's test ends with
-    its control connection, and the next one is served."""
-    twins = twin_address()
-    config = "".join(udp(e, engine=e, service="sockperf", **WHOLE) for e in ENGINES)
-    config += listener("control", service="iperf3", address=twins) + udp("data", service="iperf3", address=twins, **WHOLE)
-    first = start_daemon(config, env={"FDSTORE": "100"})
-    first.notified()
-    generators = [subprocess.Popen(
-        ["timeout", "-k", "5", str(TIMEOUT), requires("sockperf"), "under-load", "-i", "127.0.0.1", "-p",
-         str(first.port(e)), "-t", str(TIMEOUT), "--mps", "1000", "--reply-every", "1"], stdout=subprocess.PIPE, text=True)
-        for e in ENGINES]
-    test = start(first.addresses("control")[0], "-u", "-b", "1M", "-l", "500", "-t", "60")
-    for name in [*ENGINES, "data"]:
-        wait_until(lambda n=name: stats_of(first, n)["in"] > 100, f"{name} has begun")
-    first.process.kill()
-    first.process.wait(TIMEOUT)
-    second = start_daemon(config, env={"FDSTORE": "100"}, inherit=first.store)
-    for e, process in zip(ENGINES, generators):
-        # A second of them: sockperf leaves out those of its first 0.4 s, and has no result of fewer.
-        wait_until(lambda n=e: stats_of(second, n)["in"] > 1000, f"{e} continues")
-        process.send_signal(signal.SIGINT)  # which `timeout` passes on
-        text = re.sub(r"\x1b\[[0-9;]*m", "", process.communicate(timeout=TIMEOUT)[0])
-        assert process.returncode == 0 and "duplicated messages = 0" in text, text
-        settled(second, e)
-    assert "control socket has closed" in test.communicate(timeout=TIMEOUT)[0]
-    document = finish(start(second.addresses("control")[0], "-u", "-b", "2M", "-l", "500", "-k", "50"))
-    assert document["end"]["sum"]["lost_packets"] == 0
 
 
 # ---- Hostile clients ----

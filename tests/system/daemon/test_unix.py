@@ -310,28 +310,3 @@ def test_nbd_clients_over_it(start_daemon, engine, path):
     daemon.wait_closed("nbd", accepted=2)
     closed = daemon.stats("nbd")["connections"]["closed"]
     assert closed["peer"] == sum(closed.values())
-
-
-def test_fio_verifies_what_it_wrote_over_it(start_daemon, engine, path):
-    fio = requires("fio")
-    start_daemon("[export disk0]\nstore = memory\nsize = 16M\n"
-                 + listener("nbd", service="nbd", engine=engine, address=f"unix:{path}", exports="disk0"))
-    done = subprocess.run(
-        [fio, "--name=x", "--ioengine=nbd", f"--uri=nbd+unix:///disk0?socket={path}",
-         "--rw=randrw", "--bs=4k", "--iodepth=32", "--size=16m", "--verify=crc32c",
-         "--verify_fatal=1"],
-        cwd=os.path.dirname(path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=60, check=False,
-    )
-    if "engine nbd not loadable" in done.stdout:
-        pytest.skip("this fio has no nbd engine")
-    assert done.returncode == 0, done.stdout
-
-
-def test_http_over_it(start_daemon, engine, path):
-    start_daemon(listener("web", service="http", engine=engine, address=f"unix:{path}"))
-    with connect(path) as s:
-        s.sendall(b"GET /bytes/100000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        answer = receive_all(s)
-    head, body = answer.split(b"\r\n\r\n", 1)
-    assert head.startswith(b"HTTP/1.1 200") and len(body) == 100000
