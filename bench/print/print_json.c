@@ -35,10 +35,9 @@ static json_t *value_to_json(const struct value *v)
 
 static json_t *json_of_verdict(const struct verdict *v)
 {
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i}", "is", verdict_names[v->is],
-			 "change", field_real(v->change), "low", field_real(v->low), "high",
-			 field_real(v->high), "level", field_real(v->level), "p", field_real(v->p),
-			 "rounds", (int)v->rounds, "least", (int)v->least);
+	return json_pack("{s:s, s:o, s:o, s:o, s:i, s:i}", "is", verdict_names[v->is], "change",
+			 field_real(v->change), "low", field_real(v->low), "high",
+			 field_real(v->high), "rounds", (int)v->rounds, "least", (int)v->least);
 }
 
 static json_t *then_to_json(const struct then *t)
@@ -102,38 +101,15 @@ static json_t *group_to_json(const struct result_group *g)
 
 /* ---- Curves ---- */
 
-static json_t *listener_to_json(const struct result_curve *c, const char *listener)
-{
-	struct curve_figures drawn = curve_figures(c);
-	json_t *made = json_object();
-
-	for (unsigned i = 0; i < CURVE_FIGURES; i++) {
-		json_t *points = json_array();
-
-		for (unsigned j = 0; j < c->count; j++) {
-			const struct result_row *row = curve_row(c, j, listener);
-
-			json_array_append_new(points,
-					      row ? value_to_json(&row->values[drawn.list[i]])
-						  : json_null());
-		}
-		json_object_set_new(made, figures[drawn.list[i]].name, points);
-	}
-	return json_pack("{s:s, s:o}", "listener", listener, "figures", made);
-}
-
 static json_t *curve_to_json(const struct result_curve *c)
 {
-	json_t *values = json_array(), *listeners = json_array(), *made;
+	json_t *values = json_array(), *made;
 	char *text = curve_text(c);
-	const char *listener;
 
 	for (unsigned i = 0; i < c->count; i++)
 		json_array_append_new(values, json_string(curve_value(c, i)));
-	for (unsigned i = 0; (listener = curve_listener(c, i)); i++)
-		json_array_append_new(listeners, listener_to_json(c, listener));
-	made = json_pack("{s:s, s:s, s:o, s:s?, s:o}", "name", c->name, "title", c->title, "values",
-			 values, "text", text, "listeners", listeners);
+	made = json_pack("{s:s, s:s, s:o, s:s?}", "name", c->name, "title", c->title, "values",
+			 values, "text", text);
 	free(text);
 	return made;
 }
@@ -203,18 +179,6 @@ json_t *print_idle(const struct measures *m)
 	return idle;
 }
 
-static json_t *unavailable_to_json(const json_t *unavailable)
-{
-	json_t *made = json_array(), *listener;
-	size_t i;
-
-	json_array_foreach(unavailable, i, listener)
-		json_array_append_new(made, json_pack("{s:s, s:s}", "listener",
-						      field_text(listener, "name"), "reason",
-						      field_text(listener, "reason")));
-	return made;
-}
-
 static json_t *gates_to_json(const struct result *r)
 {
 	json_t *made = json_pack("{s:s}", "all", gate_names[r->gate]);
@@ -243,10 +207,10 @@ json_t *print_json(const struct result *r, const struct measures *m)
 	for (unsigned i = 0; i < r->finding_count; i++)
 		json_array_append_new(findings, finding_to_json(r, i));
 	return json_pack(
-		"{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:o, s:o, s:O*, s:o, s:o}",
+		"{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:O*, s:o, s:O*, s:o, s:o}",
 		"schema", RESULT_SCHEMA, "within", r->within, "groups", groups, "curves", curves,
 		"warnings", warnings, "findings", findings, "open", open_to_json(r), "comparisons",
 		(int)r->comparisons, "by_chance", r->by_chance, "minor", r->minor, "unavailable",
-		unavailable_to_json(r->unavailable), "idle", print_idle(m), "changed", r->changed,
-		"limits", limits_to_json(r->limits), "gates", gates_to_json(r));
+		r->unavailable, "idle", print_idle(m), "changed", r->changed, "limits",
+		limits_to_json(r->limits), "gates", gates_to_json(r));
 }

@@ -161,54 +161,6 @@ static void render_service(struct output *out, const struct result *r, const cha
 	table_finish(t, out, 2);
 }
 
-/* ---- A generator on several hosts ---- */
-
-enum { HOSTS_ROW, HOSTS_HOST, HOSTS_COLUMNS };
-
-static void add_hosts(struct table *t, const struct measure *row)
-{
-	for (unsigned i = 0; i < hosts_count(row); i++) {
-		table_text(t, i ? "" : row->listener);
-		table_text(t, hosts_name(row, i));
-		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
-			double value = hosts_value(row, i, hosts_figures[j]);
-
-			table_text(t, figure_text(hosts_figures[j], value).text);
-		}
-	}
-}
-
-static void add_group_hosts(struct table *t, const struct result_group *g, bool titled)
-{
-	if (titled && hosts_count(g->rows[0].row))
-		table_heading(t, STYLE_BOLD, "%s", g->title);
-	for (unsigned i = 0; i < g->count; i++)
-		add_hosts(t, g->rows[i].row);
-}
-
-void print_hosts(struct output *out, const struct result *r)
-{
-	struct column columns[HOSTS_COLUMNS + HOSTS_FIGURES] = {
-		[HOSTS_ROW] = { .title = "listener", .left = true },
-		[HOSTS_HOST] = { .title = "host", .left = true },
-	};
-	struct table *t;
-
-	for (unsigned i = 0; i < HOSTS_FIGURES; i++)
-		columns[HOSTS_COLUMNS + i] =
-			(struct column){ .title = figures[hosts_figures[i]].title,
-					 .unit = figures[hosts_figures[i]].unit,
-					 .optional = true };
-	t = table_new(columns, ARRAY_SIZE(columns));
-	for (unsigned i = 0; i < r->group_count; i++)
-		add_group_hosts(t, &r->groups[i], r->group_count > 1);
-	if (!table_is_empty(t)) {
-		table_print(t, out, 2, true);
-		putc('\n', out->file);
-	}
-	table_free(t);
-}
-
 /* ---- Sentences ---- */
 
 /* Prints and frees the text, unless it is NULL.  title: of its group; NULL: of all groups. */
@@ -295,7 +247,6 @@ void print_result(struct output *out, const struct result *r, const struct measu
 		render_service(out, r, r->groups[i].service, wide);
 		putc('\n', out->file);
 	}
-	print_hosts(out, r);
 	render_group_sentences(out, r);
 	for (unsigned i = 0; i < r->curve_count; i++)
 		say(out, STYLE_BOLD, r->curves[i].title, curve_text(&r->curves[i]));

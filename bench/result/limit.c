@@ -19,9 +19,9 @@ static const struct {
 	{ "cost", { .figure = FIGURE_CPU_PER_OP, .judged = JUDGED_COST } },
 	{ "calls", { .figure = FIGURE_SYSCALLS_PER_OP, .judged = JUDGED_CALLS } },
 	{ "rate", { .figure = FIGURE_RATE, .judged = JUDGED_RATE } },
-	{ "p50", { .figure = FIGURE_P50, .judged = JUDGED_COUNT, .samples = 20 } },
-	{ "p99", { .figure = FIGURE_P99, .judged = JUDGED_COUNT, .samples = 1000 } },
-	{ "p99.9", { .figure = FIGURE_P99_9, .judged = JUDGED_COUNT, .samples = 10000 } },
+	{ "p50", { .figure = FIGURE_P50, .judged = JUDGED_COUNT } },
+	{ "p99", { .figure = FIGURE_P99, .judged = JUDGED_COUNT } },
+	{ "p99.9", { .figure = FIGURE_P99_9, .judged = JUDGED_COUNT } },
 	{ "trip50", { .figure = FIGURE_TRIP50, .judged = JUDGED_COUNT } },
 	{ "trip99", { .figure = FIGURE_TRIP99, .judged = JUDGED_COUNT } },
 };

@@ -9,7 +9,6 @@ struct limit {
 	enum judged judged; /* in place of figure: the group's; JUDGED_COUNT: none */
 	bool below;         /* the row fails below it, not above it */
 	double value;       /* in the unit of the figure in JSON; above 0 */
-	unsigned samples;   /* that a block of visits needs to have the figure; 0: any number */
 };
 
 enum { LIMIT_ERROR_BYTES = 256 };

@@ -99,18 +99,6 @@ static size_t cut(const double *sums, double alpha)
 	return k;
 }
 
-/* The smallest alpha whose interval leaves out 0. */
-static double p_value(const double *averages, size_t count, const double *sums)
-{
-	size_t more = 0, less = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		more += averages[i] > 0;
-		less += averages[i] < 0;
-	}
-	return fmin(1, 2 * sums[count - MAX(more, less)]);
-}
-
 static enum verdict_is decide(double low, double high, double limit)
 {
 	if (low > tiny)
@@ -135,7 +123,6 @@ static void set_interval(struct verdict *v, const double *sorted, size_t count, 
 	v->high = sorted[count - k];
 	v->is = decide(v->low, v->high, limit);
 	v->half_width = (v->high - v->low) / 2;
-	v->level = 1 - 2 * sums[k - 1];
 }
 
 /* Turns logarithms of ratios into relative changes. */
@@ -148,18 +135,19 @@ static void set_relative(struct verdict *v)
 
 struct verdict verdict_unknown(void)
 {
-	return (struct verdict){ .change = NAN,
-				 .low = NAN,
-				 .high = NAN,
-				 .half_width = INFINITY,
-				 .level = NAN,
-				 .p = NAN };
+	return (struct verdict){
+		.change = NAN,
+		.low = NAN,
+		.high = NAN,
+		.half_width = INFINITY,
+
+	};
 }
 
 void verdict_withdraw(struct verdict *v, enum verdict_is is)
 {
 	v->is = is;
-	v->low = v->high = v->level = v->p = NAN;
+	v->low = v->high = NAN;
 	v->half_width = INFINITY;
 }
 
@@ -168,7 +156,6 @@ static void judge_values(struct verdict *v, const double *values, double alpha, 
 	size_t count = average_count(v->rounds);
 	double *averages = averages_of(values, v->rounds), *sums = rank_sums(v->rounds);
 
-	v->p = p_value(averages, count, sums);
 	set_interval(v, averages, count, sums, alpha / 2, limit);
 	free(averages);
 	free(sums);

@@ -42,7 +42,6 @@ struct verdict {
 	 * VERDICT_ALPHA_ROUNDS / comparisons. */
 	double change, low, high;
 	double half_width; /* of the interval of logarithms; INFINITY: too few rounds */
-	double level, p;   /* the level reached; the two-sided p value; NaN: unknown */
 };
 
 /* Nothing is known. */

@@ -200,13 +200,10 @@ static char *shared_cpus(const struct result *r)
 	return text;
 }
 
-/* The part of the reads that found holes of the file, by those that were sampled; 1 if nbdcopy
- * asked where there is data, and read none.  0: unknown. */
+/* The part of the reads that found holes of the file, by those that were sampled; 0 also if
+ * unknown. */
 static double hole_share(const struct measure *row)
 {
-	if (!strcmp(row->generator.name, "nbdcopy") && !strcmp(row->operation, "block_status") &&
-	    row->count == row->listener_count)
-		return 1;
 	if (!strstr(row->operation, "read"))
 		return 0;
 	return (double)row->zero_reads / (double)MAX(row->sampled_reads, (uint64_t)1);

@@ -457,36 +457,6 @@ static int units_round(struct visit *v, struct targets *t, int *ret_status)
 	return rc;
 }
 
-/* Warns if a percentile will have too few samples in these rounds to decide the limit. */
-static void warn_of_few_samples(const struct visit *v, const struct limit *limit, unsigned rounds)
-{
-	double needed = limit->samples * (double)result_least_rounds(1);
-
-	for (unsigned i = 0; i < v->measures->count; i++) {
-		const struct measure *row = v->measures->rows[i];
-		double visit = (double)row->latency.count, samples = visit * rounds;
-
-		if (row->count == 0 || samples >= needed)
-			continue;
-		ctl_warn("--fail-if: %s cannot be decided: %s has %.0f samples a visit, %.0f in %u "
-			 "rounds, and it takes %.0f: let each visit do %.2g times as much",
-			 limit->text, row->listener, visit, samples, rounds, needed,
-			 samples > 0 ? needed / samples : INFINITY);
-		return;
-	}
-}
-
-static bool enough(struct visit *v)
-{
-	bool enough = rounds_enough(v->rounds, v->measures);
-
-	/* The first round has told how many samples a visit has, and rounds_enough() how many
-	 * rounds there will be. */
-	for (unsigned i = 0; v->round == 1 && i < v->c->limit_count; i++)
-		warn_of_few_samples(v, &v->c->limit_list[i], rounds_expected(v->rounds));
-	return enough;
-}
-
 static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 {
 	int rc;
@@ -496,8 +466,8 @@ static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 		rc = units_round(v, t, ret_status);
 		sort_rows(v);
 		v->round++;
-	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() && !enough(v) &&
-		 (v->c->visits || !v->late));
+	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() &&
+		 !rounds_enough(v->rounds, v->measures) && (v->c->visits || !v->late));
 	progress_end();
 	return rc;
 }

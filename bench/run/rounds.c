@@ -102,17 +102,6 @@ bool rounds_enough(struct rounds *r, const struct measures *m)
 	return over || (r->done >= least && r->half_width <= width_wanted(m->within));
 }
 
-unsigned rounds_expected(const struct rounds *r)
-{
-	double in_time = (double)r->time_ns / (double)MAX(r->took_ns / MAX(r->done, 1U), 1U);
-
-	if (r->repeat)
-		return r->repeat;
-	if (r->comparisons == 0)
-		return r->alone;
-	return MAX(least_rounds(r), in_time < r->most ? (unsigned)in_time : r->most);
-}
-
 char *rounds_text(const struct rounds *r, double within)
 {
 	struct human took = human_time(r->took_ns), width = human_percent(r->half_width);

@@ -41,8 +41,5 @@ void rounds_order(const struct rounds *r, unsigned round, unsigned count, unsign
  * as soon as a difference shows would find differences that are chance. */
 bool rounds_enough(struct rounds *r, const struct measures *m);
 
-/* After a round: about how many there will be at the most. */
-unsigned rounds_expected(const struct rounds *r);
-
 /* The sentence on why the rounds ended, to be freed; NULL: the user asked for their number. */
 char *rounds_text(const struct rounds *r, double within);

@@ -78,7 +78,7 @@ def test_builds_are_compared_listener_by_listener(tmp_path, other):
     shown = run(tmp_path, "show", rows, "--json", program=NBBENCH)
 
     def chances(rows):
-        return {row["listener"]: {what: verdict["p"] for what, verdict in row["verdicts"].items()} for row in rows}
+        return {row["listener"]: {what: verdict["low"] for what, verdict in row["verdicts"].items()} for row in rows}
 
     assert chances(by_name.values()) == chances(rows_of(json.loads(shown.stdout)))
 

@@ -113,26 +113,6 @@ TEST(a_percentile_of_all_hosts_is_a_bound)
 	assert_has(table, "The generator started on 2 hosts within 4.10ms.");
 }
 
-TEST(the_table_of_hosts_names_each_load)
-{
-	CLEANUP(measures_free) struct measures m = {};
-	struct output out = { .width = 200 };
-	CLEANUP(result_free_p) struct result *r;
-	CLEANUP(free_p) char *table;
-	size_t bytes;
-
-	add_visit(&m, "a", 0.5, 0.5, 1);
-	add_visit(&m, "a", 0.5, 0.5, 1);
-	m.rows[0]->label = "c=1";
-	m.rows[1]->label = "c=5";
-	r = judged(&m);
-	out.file = open_memstream(&table, &bytes);
-	print_hosts(&out, r);
-	fclose(out.file);
-	assert_has(table, "\necho: c=1\n");
-	assert_has(table, "\necho: c=5\n");
-}
-
 TEST(saved_rows_have_each_host)
 {
 	CLEANUP(measures_free) struct measures m = {}, loaded = {};

@@ -58,7 +58,7 @@ TEST(unavailable_listeners_have_no_rows)
 	document = print_json(r, &m);
 	result_free(r);
 	assert_int_equal(json_array_size(json_object_get(document, "idle")), 1);
-	unavailable = json_pack("[{s:s, s:s}]", "listener", "far", "reason", "no device");
+	unavailable = json_pack("[{s:s, s:s}]", "name", "far", "reason", "no device");
 	assert_true(json_equal(json_object_get(document, "unavailable"), unavailable));
 	json_decref(unavailable);
 	json_decref(document);
