@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@
 #include "targets.h"
 #include "text.h"
 #include "util.h"
+
+enum { TIMED_OUT = INT_MIN }; /* in place of the status of a COMMAND that ran too long */
 
 /* ---- One visit ---- */
 
@@ -71,7 +74,6 @@ struct visit {
 	json_t *failed;           /* by names of rows: visits in which COMMAND failed */
 	json_t *failing;          /* those of them since the last good one */
 	bool foretold;            /* see foretell() */
-	int late;                 /* CTL_TIMED_OUT if a visit ran out of time, else 0 */
 };
 
 /* Numbers of random orders: rounds_order() makes one for each round from the same seed, so each
@@ -143,11 +145,12 @@ static unsigned counted(const json_t *counts, const char *key)
 }
 
 /* Notes whether COMMAND failed in a visit.  May the run go on?  If it fails in the first round, it
- * is wrong itself, or the listener is; or if the listener has none but such visits. */
+ * is wrong itself, or the listener is; or if the listener has none but such visits.  One that ran
+ * too long would do so again. */
 static bool goes_on_after(struct visit *v, const struct targets *t, const char *listener,
-			  bool failed)
+			  int status)
 {
-	unsigned failing;
+	unsigned failing, failed = status != 0;
 	json_t *row;
 	char *key;
 
@@ -160,7 +163,7 @@ static bool goes_on_after(struct visit *v, const struct targets *t, const char *
 	json_object_set_new(v->failed, key, json_integer(counted(v->failed, key) + failed));
 	free(key);
 	json_decref(row);
-	return !failed || (v->round > 0 && failing <= FAILING_MAX);
+	return !failed || (status != TIMED_OUT && v->round > 0 && failing <= FAILING_MAX);
 }
 
 /* At the end of the run, as visits after the last good one may have failed, too. */
@@ -248,8 +251,8 @@ static void show_output(const struct visit *v, const char *listener, const char 
 	printf("%s: %s", listener, output);
 }
 
-/* Sets t->timed_out if COMMAND took too long.  Of a failed COMMAND there are no rows, unless it is
- * not run in visits: then the user sees what it did. */
+/* Of a COMMAND that failed or took too long there are no rows, unless it is not run in visits: then
+ * the user sees what it did. */
 static int visit(struct visit *v, const struct targets *all, struct target *t,
 		 char **const *commands, int *ret_status)
 {
@@ -267,13 +270,16 @@ static int visit(struct visit *v, const struct targets *all, struct target *t,
 		sampler.silence_ns = 0; /* the user was warned in the first round */
 	rc = run_generator(v, commands, &sampler, &run);
 	v->conditions->by_ssh = t->listener && t->addresses[0].by_ssh ? t->addresses[0].host : NULL;
-	t->timed_out = rc == CTL_DONE && child->timed_out;
-	*ret_status = rc == CTL_DONE && !t->timed_out ? child->status : 0;
-	counts = child->status == 0 || !v->c->visits;
-	if (rc == CTL_DONE && !t->timed_out && child->status >= 0 &&
+	*ret_status = rc != CTL_DONE ? 0 : child->timed_out ? TIMED_OUT : child->status;
+	if (*ret_status == TIMED_OUT)
+		ctl_warn("%s%s%s did not end within %g s (--timeout)",
+			 t->listener ? t->listener : "", t->listener ? ": " : "", v->ctl->rest[0],
+			 v->c->timeout_ms / 1e3);
+	counts = !child->timed_out && (child->status == 0 || !v->c->visits);
+	if (rc == CTL_DONE && !child->timed_out && child->status >= 0 &&
 	    (counts || !child_interrupted()))
 		rc = sampler_end(&sampler, &child->use);
-	if (rc == CTL_DONE && !t->timed_out && child->status >= 0 && counts) {
+	if (rc == CTL_DONE && child->status >= 0 && counts) {
 		rc = visit_rows(v, all, &sampler, commands[0], &run);
 		if (v->c->visits && !generator_name(commands[0]))
 			show_output(v, t->listener, child->output);
@@ -313,8 +319,6 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 		struct target *target = &t->list[order[v->position]];
 		char ***commands;
 
-		if (target->timed_out)
-			continue;
 		commands = generator_command_fill(v->ctl, point_of(v)->command,
 						  target->listener ? target : NULL);
 		if (!commands) {
@@ -327,7 +331,7 @@ static int one_round(struct visit *v, struct targets *t, int *ret_status)
 		foretell(v, t, clock_ns() - begin_ns);
 		generator_command_free(commands);
 		if (rc == CTL_DONE && !child_interrupted() &&
-		    goes_on_after(v, t, target->listener, *ret_status != 0))
+		    goes_on_after(v, t, target->listener, *ret_status))
 			*ret_status = 0;
 		if (rc != CTL_DONE || *ret_status != 0)
 			break;
@@ -372,38 +376,12 @@ static int find_targets(const struct visit *v, struct targets *t)
 	return CTL_DONE;
 }
 
-/* Names the listeners whose visit ran out of time.  An exit code. */
-static int leave_timed_out(const struct visit *v, struct targets *t)
-{
-	int rc = CTL_DONE;
-
-	for (unsigned i = 0; i < t->count; i++) {
-		const char *name = t->list[i].listener;
-		char *reason;
-
-		if (!t->list[i].timed_out || t->list[i].reported)
-			continue;
-		rc = CTL_TIMED_OUT;
-		if (!name) {
-			ctl_warn("%s did not end within %g s (--timeout)", v->ctl->rest[0],
-				 v->c->timeout_ms / 1e3);
-			continue;
-		}
-		reason = text_new("COMMAND did not end within %g s (--timeout)",
-				  v->c->timeout_ms / 1e3);
-		ctl_warn("%s is not compared: %s", name, reason);
-		targets_leave(t, field_named(t->status, "listeners", name), reason);
-		free(reason);
-	}
-	return rc;
-}
-
 /* One round of visits to a new daemon of one build, which is started before and ended after it. */
 static int serve_round(struct visit *v, unsigned build, int *ret_status)
 {
 	struct serve *serve = v->c->serve;
 	struct targets t = { .build = serve->builds[build].name, .absent = v->absent };
-	int rc = serve_start(serve, build), late;
+	int rc = serve_start(serve, build);
 
 	if (rc == CTL_DONE)
 		rc = conditions_ask(v->conditions, v->ctl);
@@ -412,8 +390,6 @@ static int serve_round(struct visit *v, unsigned build, int *ret_status)
 	if (rc == CTL_DONE) {
 		add_names(v, &t);
 		rc = one_round(v, &t, ret_status);
-		late = leave_timed_out(v, &t);
-		v->late = late != CTL_DONE ? late : v->late;
 	}
 	targets_free(&t);
 	serve_stop(serve);
@@ -467,7 +443,7 @@ static int run_rounds(struct visit *v, struct targets *t, int *ret_status)
 		sort_rows(v);
 		v->round++;
 	} while (rc == CTL_DONE && *ret_status == 0 && !child_interrupted() &&
-		 !rounds_enough(v->rounds, v->measures) && (v->c->visits || !v->late));
+		 !rounds_enough(v->rounds, v->measures));
 	progress_end();
 	return rc;
 }
@@ -484,8 +460,7 @@ static void add_absent(const struct visit *v)
  * after the other (those that ctl->words names; none: all that serve), in several rounds whose
  * order changes, so that other load of the host affects all listeners alike.  Without: runs the
  * command as it is, --repeat times, and watches all listeners.  Appends a row per operation and
- * visit to m.  Prints its progress on stderr if that is a terminal.  A listener whose
- * visit runs out of time is not visited again, and named as not compared.  Returns an exit code;
+ * visit to m.  Prints its progress on stderr if that is a terminal.  Returns an exit code;
  * *ret_status: the first nonzero status of the command.  After a failure or Ctrl-C, m has the rows
  * measured before. */
 static int run_visits(struct ctl *ctl, struct compare *c, struct conditions *conditions,
@@ -515,9 +490,6 @@ static int run_visits(struct ctl *ctl, struct compare *c, struct conditions *con
 		rc = find_targets(&v, &t);
 	if (rc == CTL_DONE) {
 		rc = run_rounds(&v, &t, ret_status);
-		if (!c->serve)
-			v.late = leave_timed_out(&v, &t);
-		rc = rc == CTL_DONE ? v.late : rc;
 		set_failed(&v);
 		add_absent(&v);
 		sort_rows(&v);
@@ -535,6 +507,8 @@ static int run_visits(struct ctl *ctl, struct compare *c, struct conditions *con
 /* Prints how the command ended; returns the exit code. */
 static int command_result(const char *name, int status)
 {
+	if (status == TIMED_OUT)
+		return CTL_TIMED_OUT;
 	if (status < 0) {
 		ctl_warn("cannot run %s: %s", name, strerror(-status));
 		return status == -ENOENT ? CTL_NOT_FOUND : CTL_CANNOT_RUN;

@@ -155,7 +155,9 @@ static bool is_absent(const struct targets *t, const json_t *name)
 	return false;
 }
 
-void targets_leave(struct targets *t, const json_t *listener, const char *reason)
+/* Notes that the listener, of t->status, is not visited.  The table names it with this reason, or
+ * with the daemon's if it has one. */
+static void targets_leave(struct targets *t, const json_t *listener, const char *reason)
 {
 	json_t *copy = json_copy((json_t *)listener);
 
@@ -283,12 +285,6 @@ int targets_find(struct targets *t, struct ctl *ctl, bool served)
 		rc = targets_all(t, ways);
 	if (rc == CTL_DONE && t->count == 0)
 		rc = nothing_to_visit(t);
-	for (unsigned i = 0; i < t->count; i++) {
-		json_t *name = targets_row(t, t->list[i].listener);
-
-		t->list[i].timed_out = t->list[i].reported = is_absent(t, name);
-		json_decref(name);
-	}
 	return rc;
 }
 

@@ -14,8 +14,6 @@ struct target_address {
 struct target {
 	const char *listener, *service;   /* borrowed from the status document */
 	struct target_address *addresses; /* for each host of the generator */
-	bool timed_out;                   /* it is not visited again */
-	bool reported; /* it timed out in an earlier round, and the user was told */
 };
 
 struct targets {
@@ -35,10 +33,6 @@ void targets_free(struct targets *t);
 
 /* The name of a listener's rows: NAME, or `NAME (BUILD)`.  A new reference. */
 json_t *targets_row(const struct targets *t, const char *listener);
-
-/* Notes that the listener, of t->status, is not visited.  The table names it with this reason, or
- * with the daemon's if it has one. */
-void targets_leave(struct targets *t, const json_t *listener, const char *reason);
 
 /* COMMAND with its placeholders filled, once for each host of the generator: a NULL-terminated list
  * of NULL-terminated commands, to be freed by generator_command_free().  target NULL: no listener
