@@ -58,11 +58,6 @@ enum {
 	IO_ZEROES_MAX = 1 << 20
 };
 
-/* Message: `direct = poll` is not in use; %s is the error's text. */
-#define IO_POLL_REFUSED                                                                             \
-	"polled reads and writes are refused (%s), so nothing is polled for; the device must have " \
-	"queues for it (nvme: the module's poll_queues=)"
-
 struct io_extent {
 	uint64_t length; /* bytes */
 	bool hole;       /* not allocated; reads as zeros */
@@ -107,7 +102,6 @@ struct io {
 	X(registered_file)                                                                         \
 	X(registered_buffers)                                                                      \
 	X(direct)                                                                                  \
-	X(iopoll)    /* reads and writes are polled for */                                         \
 	X(inline_io) /* the worker itself does the reads and writes that do not block */
 enum mount_feature {
 #define X(name) MOUNT_##name,
@@ -140,7 +134,7 @@ struct mount {
 	/* text: what `auto` chose, and why; NULL: the configuration names the store. */
 	const char *choice;
 
-	_Atomic uint32_t features; /* bit mask of enum mount_feature; bits may be cleared later */
+	_Atomic uint32_t features; /* bit mask of enum mount_feature */
 	/* Set by attach(): the reason why a requested feature is not in use; "": all are. */
 	struct reason reason;
 
