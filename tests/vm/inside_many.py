@@ -2,7 +2,7 @@
 import contextlib
 
 from inside_rdma import client, device, devices, holding, resources, section, start_daemon, wait_until  # noqa: F401
-from inside_remote import all_is_free, fio_command, rpings, running
+from inside_remote import all_is_free, fio_command, running
 
 COUNT = 1000
 
@@ -15,16 +15,6 @@ def test_a_thousand_connections(start_daemon):
         assert client(daemon, "echo", 40, 100, 20, 1) == "ok 800\n"
     wait_until(lambda: daemon.stats("r")["connections"]["open"] == 0, "all are gone", timeout=300)
     wait_until(lambda: resources()["rxe0"] == before, f"resources: {before} {resources()}")
-
-
-def test_twenty_rpings_at_once(start_daemon, device):
-    daemon = start_daemon(section(device, service="rping", workers=2))
-    start = resources()[f"{device}0"]
-    rpings(daemon, 20, "-C", 50, "-V", "-S", 3000)
-    daemon.wait_closed("r", accepted=20)
-    assert daemon.stats("r")["connections"]["closed"]["peer"] == 20
-    assert daemon.stats("r")["operations"]["write"]["count"] == 20 * 50
-    all_is_free(daemon, device, start)
 
 
 def test_many_fios_have_regions_of_their_own(start_daemon, device):

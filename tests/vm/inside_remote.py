@@ -108,17 +108,6 @@ def test_rping_with_small_buffers(start_daemon, device):
     assert client(daemon, "rping", 65000, 65010) == "ok 11\n"
 
 
-def test_rping_again_and_again(start_daemon, device):
-    daemon = start_daemon(section(device, service="rping"))
-    rping(daemon, "-C", 1)
-    daemon.wait_closed("r", accepted=1)
-    start, descriptors = resources()[f"{device}0"], daemon.descriptors()
-    for count in range(8):
-        rping(daemon, "-C", 2, "-V")
-    all_is_free(daemon, device, start)
-    wait_until(lambda: daemon.descriptors() == descriptors, "no descriptor is left")
-
-
 def test_pool_too_small_for_all_pings_at_once(start_daemon, device):
     daemon = start_daemon(section(device, service="rping", buffers=64))
     rpings(daemon, 8, "-C", 20, "-V", "-S", 65535)

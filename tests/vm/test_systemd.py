@@ -127,11 +127,6 @@ def test_echo_in_the_sandbox(step, engine):
     assert step("traffic")[engine] is True
 
 
-def test_discard_and_chargen_in_the_sandbox(step):
-    assert step("traffic")["discard"] is True
-    assert step("traffic")["chargen"] > 0
-
-
 def test_the_disk_is_served_and_kept_in_the_sandbox(step):
     kept = dict.fromkeys(["10809", "10810", "10811"], [1, 2, 3])
     assert step("storage") == {"errors": [0] * 6, "blocks": kept}

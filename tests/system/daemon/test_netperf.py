@@ -193,16 +193,6 @@ def test_many_at_once_find_their_own_data(start_daemon, engine):
     daemon.wait_closed("np")
 
 
-def test_one_port_serves_many(start_daemon, engine):
-    daemon = start_daemon(listener("np", service="netperf", engine=engine))
-
-    def run(index):
-        assert Client(daemon).transactions(20, 5, 100 + index).bytes_out == 20 * (100 + index)
-
-    together(*(lambda i=i: run(i) for i in range(12)))
-    daemon.wait_closed("np")
-
-
 def test_a_thousand_tests_leave_nothing(daemon):
     before = daemon.descriptors()
     for _ in range(500):

@@ -78,12 +78,6 @@ def test_sqpoll_on_a_cpu_with_several_workers(start_daemon):
     assert stats["cost"]["kernel_threads"]["count"] == 2
 
 
-def test_sqpoll_goes_with_the_other_options(start_daemon):
-    daemon = start_daemon(listener("echo", **SQPOLL, busy_poll="20us", zero_copy_min="8K"))
-    stats = exercise(daemon, "echo")
-    assert {"sqpoll", "busy_poll"} <= set(stats["engine_features"]) and sum(stats["zero_copy"].values()) > 0
-
-
 # ---- features ----
 
 

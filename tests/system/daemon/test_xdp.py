@@ -14,7 +14,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import NBSERVED, TIMEOUT, limit_locked_memory, listener, requires, wait_until
+from conftest import NBSERVED, TIMEOUT, check_config, limit_locked_memory, listener, requires, wait_until
 from test_busy_poll import CLONE_NEWNET, LIBC, ethtool, far_network
 
 MINUTES = 0.7
@@ -545,18 +545,6 @@ def test_two_listeners_have_an_interface_each(start):
             echo(each, b"not disturbed")
 
 
-def test_a_worker_more_is_refused_and_the_one_serves_on(start):
-    """A queue is one worker's."""
-    daemon, far = start()
-    with client(far) as s:
-        echo(s, b"before")
-        daemon.write_config(section(workers=2))
-        done = daemon.nbctl("reload", check=False)
-        assert done.returncode and "xdp-queues: requires workers = 1" in done.stdout, done
-        echo(s, b"after")
-    assert by_frames(daemon)
-
-
 @pytest.mark.parametrize(("keys", "word"), [
     ({"xdp_queues": "no"}, "is required"), ({"xdp_queues": "near"}, "INTERFACE:QUEUE"),
     ({"workers": 2}, "workers = 1"), ({"engine": "auto"}, "requires engine = af_xdp"),
@@ -565,10 +553,8 @@ def test_a_worker_more_is_refused_and_the_one_serves_on(start):
 def test_what_it_does_not_serve_is_refused(tmp_path, keys, word):
     config = section(**{k: v for k, v in keys.items() if k != "engine"})
     config = config.replace("engine = af_xdp", f"engine = {keys.get('engine', 'af_xdp')}")
-    path = tmp_path / "nbserved.ini"
-    path.write_text(config)
-    done = subprocess.run([NBSERVED, "--check-config", "-c", path], stdout=-1, stderr=-2, text=True, timeout=TIMEOUT)
-    assert done.returncode == 1 and word in done.stdout, done.stdout
+    status, errors = check_config(tmp_path, config)
+    assert status == 1 and word in errors, errors
 
 
 # ---- Real clients ----
