@@ -37,7 +37,7 @@ WAY = [
 # What a newcomer looks for, in the same form.
 PLACES = [
     ("accepting pauses when descriptors or memory have run out (io_uring begins in ring_accept_done())", [
-        (0, "readiness_accept"), (1, "worker_accepted"), (2, "worker_pause_accept"),
+        (0, "readiness_accept"), (1, "worker_accept_done"), (2, "worker_pause_accept"),
     ]),
     ("an NVMe/TCP initiator's write reaches a file, with `store = io_uring`", [
         (0, "tcp_receive_data"), (1, "tcp_write_received"), (2, "nvme_submit_to_store"), (3, "io_submit"),

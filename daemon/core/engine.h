@@ -126,11 +126,11 @@ struct engine {
 	void (*examine)(engine_found *found, void *context);
 
 	/* Starts (on) or stops accepting on a->fd.  NULL: the engine has no sockets. */
-	void (*listen)(struct worker *w, struct acceptor *a, bool on);
+	void (*watch_listener)(struct worker *w, struct acceptor *a, bool on);
 
 	/* Starts or stops accepting on w->accept.endpoints, which init() has bound; off also
-	 * unbinds them. NULL: the engine accepts from sockets (listen()) alone.  init() may add
-	 * sockets at the endpoints to w->accept.acceptors, which have room for one at each. */
+	 * unbinds them. NULL: the engine accepts from sockets (watch_listener()) alone.  init() may
+	 * add sockets at the endpoints to w->accept.acceptors, which have room for one at each. */
 	void (*accept)(struct worker *w, bool on);
 
 	/* The worker that is to serve a client with this address, whose socket w has accepted.

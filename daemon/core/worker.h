@@ -400,7 +400,7 @@ void worker_drop_hook(struct worker *w, struct worker_hook *hook);
 
 /* Called by engines: a connection was accepted (fd, which the worker now owns), or accepting failed
  * (fd is -errno).  peer NULL: not known. */
-void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
+void worker_accept_done(struct acceptor *a, int fd, const struct sockaddr_storage *peer);
 /* Accepts nothing for WORKER_RETRY_NS, or until a descriptor is free. */
 void worker_pause_accept(struct acceptor *a, int error);
 /* deadline_arm(); 0: at the end of this turn. */

@@ -21,7 +21,7 @@ static void worker_resume_accept(struct worker *w)
 		a->paused = false;
 		if (a->listen_failed)
 			a->listen_failed = listen(a->fd, WORKER_BACKLOG) < 0;
-		w->engine->listen(w, a, true);
+		w->engine->watch_listener(w, a, true);
 	}
 }
 
@@ -37,7 +37,7 @@ void worker_pause_accept(struct acceptor *a, int error)
 	struct worker *w = a->worker;
 
 	a->paused = true;
-	w->engine->listen(w, a, false);
+	w->engine->watch_listener(w, a, false);
 	stat_add(w->stats.accept_paused, 1);
 	if (!w->accept.paused)
 		w->owner->paused(w, error);
@@ -85,7 +85,7 @@ static bool worker_move(struct worker *w, int fd, const struct sockaddr_storage 
 }
 
 /* The arrival lasts for this call: open() of the service may use it in place of system calls. */
-void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *peer)
+void worker_accept_done(struct acceptor *a, int fd, const struct sockaddr_storage *peer)
 {
 	struct worker *w = a->worker;
 	struct arrival arrival = { .peer = peer, .port = a->port };
@@ -115,7 +115,7 @@ void worker_accepted(struct acceptor *a, int fd, const struct sockaddr_storage *
 static void acceptor_stop(struct acceptor *a)
 {
 	if (!a->paused)
-		a->worker->engine->listen(a->worker, a, false);
+		a->worker->engine->watch_listener(a->worker, a, false);
 	a->paused = true;
 }
 
@@ -137,7 +137,7 @@ void worker_accept_queued(struct acceptor *a)
 		stat_add(a->worker->stats.sys_accept, 1);
 		if (fd < 0)
 			return;
-		worker_accepted(a, fd, NULL);
+		worker_accept_done(a, fd, NULL);
 	}
 }
 

@@ -18,7 +18,7 @@ static void worker_do_serve(struct worker *w, uint64_t value)
 	if (w->engine->accept)
 		w->engine->accept(w, true);
 	for (unsigned i = 0; i < w->accept.count; i++)
-		w->engine->listen(w, &w->accept.acceptors[i], true);
+		w->engine->watch_listener(w, &w->accept.acceptors[i], true);
 }
 
 static void worker_do_accept_waiting(struct worker *w, uint64_t value)

@@ -180,7 +180,7 @@ static void epoll_close(struct conn *c)
 static void epoll_accept(struct op *op, int ready, uint32_t flags);
 
 /* A shared socket is added with EPOLLEXCLUSIVE: the kernel wakes the first worker that sleeps. */
-static void epoll_listen(struct worker *w, struct acceptor *a, bool on)
+static void epoll_watch_listener(struct worker *w, struct acceptor *a, bool on)
 {
 	uint32_t events = EPOLLIN | (a->shared ? EPOLLEXCLUSIVE : 0);
 
@@ -201,8 +201,8 @@ static void epoll_accept(struct op *op, int ready, uint32_t flags)
 	/* Adding the socket again moves this worker to the end of the kernel's wait queue: the next
 	 * connection wakes another worker. */
 	if (a->shared && a->fd >= 0 && !a->paused) {
-		epoll_listen(a->worker, a, false);
-		epoll_listen(a->worker, a, true);
+		epoll_watch_listener(a->worker, a, false);
+		epoll_watch_listener(a->worker, a, true);
 	}
 }
 
@@ -394,7 +394,7 @@ const struct engine engine_epoll = {
 		    FEATURE_BIT(drop) | FEATURE_BIT(epoll_busy_poll),
 	.init = epoll_init,
 	.fini = epoll_fini,
-	.listen = epoll_listen,
+	.watch_listener = epoll_watch_listener,
 	.watch = epoll_watch,
 	.wait = epoll_wait_turn,
 	.open = epoll_open,

@@ -252,7 +252,7 @@ bool readiness_accept(struct acceptor *a)
 		stat_add(a->worker->stats.sys_accept, 1);
 		if (fd < 0 && errno == EAGAIN)
 			return false;
-		worker_accepted(a, fd < 0 ? -errno : fd, sa ? &peer : NULL);
+		worker_accept_done(a, fd < 0 ? -errno : fd, sa ? &peer : NULL);
 	}
 	return a->fd >= 0 && !a->paused;
 }

@@ -475,7 +475,7 @@ const struct engine engine_uring = {
 		    FEATURE_BIT(rcvlowat) | FEATURE_BIT(drop) | FEATURE_BIT(send_zc),
 	.init = uring_init,
 	.fini = uring_fini,
-	.listen = ring_listen,
+	.watch_listener = ring_watch_listener,
 	.watch = ring_watch,
 	.wait = uring_wait,
 	.open = uring_open,

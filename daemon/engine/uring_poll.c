@@ -209,7 +209,7 @@ const struct engine engine_uring_poll = {
 		    FEATURE_BIT(drop),
 	.init = poll_init,
 	.fini = poll_fini,
-	.listen = ring_listen,
+	.watch_listener = ring_watch_listener,
 	.watch = ring_watch,
 	.wait = poll_wait,
 	.open = poll_open,

@@ -321,7 +321,7 @@ const struct engine engine_uring_zcrx = {
 		    FEATURE_BIT(send_zc) | FEATURE_BIT(zcrx),
 	.init = zcrx_init,
 	.fini = zcrx_fini,
-	.listen = ring_listen,
+	.watch_listener = ring_watch_listener,
 	.watch = ring_watch,
 	.wait = zcrx_wait,
 	.open = zcrx_open,

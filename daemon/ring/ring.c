@@ -278,12 +278,12 @@ static void ring_accept_done(struct op *op, int res, uint32_t flags)
 	if (!(flags & IORING_CQE_F_MORE))
 		a->armed--;
 	if (res != -ECANCELED)
-		worker_accepted(a, res, NULL);
+		worker_accept_done(a, res, NULL);
 	if (!(flags & IORING_CQE_F_MORE) && res != -ECANCELED && a->fd >= 0 && !a->paused)
 		ring_accept_arm(a);
 }
 
-void ring_listen(struct worker *w, struct acceptor *a, bool on)
+void ring_watch_listener(struct worker *w, struct acceptor *a, bool on)
 {
 	a->op.done = ring_accept_done;
 	if (on) {

@@ -347,6 +347,7 @@ static inline struct ring *ring_of(const struct worker *w)
 	return w->engine_state;
 }
 
-/* engine->listen and engine->watch of both io_uring engines: multishot accept, multishot poll. */
-void ring_listen(struct worker *w, struct acceptor *a, bool on);
+/* engine->watch_listener and engine->watch of both io_uring engines: multishot accept, multishot
+ * poll. */
+void ring_watch_listener(struct worker *w, struct acceptor *a, bool on);
 int ring_watch(struct worker *w, int fd, struct op *op);

@@ -493,7 +493,7 @@ static void rdma_exchange_accept(struct op *op, int ready, uint32_t flags)
 	readiness_accept(container_of(op, struct acceptor, op));
 }
 
-void rdma_exchange_listen(struct worker *w, struct acceptor *a, bool on)
+void rdma_exchange_watch_listener(struct worker *w, struct acceptor *a, bool on)
 {
 	const struct rdma *e = w->engine_state;
 	int rc = 0;

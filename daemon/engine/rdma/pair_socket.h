@@ -32,8 +32,8 @@ struct rdma_exchange {
 /* Adds a socket at each of w->accept.endpoints to its acceptors.  An address where that is not
  * possible is logged; the connection manager serves it all the same. */
 void rdma_exchanges_open(struct worker *w);
-/* engine->listen(). */
-void rdma_exchange_listen(struct worker *w, struct acceptor *a, bool on);
+/* engine->watch_listener(). */
+void rdma_exchange_watch_listener(struct worker *w, struct acceptor *a, bool on);
 
 /* Functions of struct engine for a connection that is a socket. */
 int rdma_exchange_open(struct conn *c);

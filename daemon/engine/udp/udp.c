@@ -343,7 +343,7 @@ void udp_set_interest(struct udp_socket *s)
 	s->udp->watch(s);
 }
 
-void udp_listen(struct worker *w, struct acceptor *a, bool on)
+void udp_watch_listener(struct worker *w, struct acceptor *a, bool on)
 {
 	struct udp_socket *s = udp_socket_of(w->engine_state, a);
 

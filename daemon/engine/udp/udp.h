@@ -157,13 +157,13 @@ extern const struct engine engine_epoll_udp;
 #define UDP_RING_FEATURES (RING_FEATURES & ~FEATURE_BIT(multishot_accept))
 #define UDP_ENGINE                                                                                 \
 	.transport = &transport_udp, .suits = udp_suits, .messages = true, .connectionless = true, \
-	.headroom = UDP_HEADROOM, .listen = udp_listen, .flush_counters = udp_flush_counters,      \
-	.open = udp_open, .recv = udp_recv, .flush = udp_flush, .close = udp_close,                \
-	.release = udp_release, .clients = &udp_clients
+	.headroom = UDP_HEADROOM, .watch_listener = udp_watch_listener,                            \
+	.flush_counters = udp_flush_counters, .open = udp_open, .recv = udp_recv,                  \
+	.flush = udp_flush, .close = udp_close, .release = udp_release, .clients = &udp_clients
 
 /* engine->... */
 bool udp_suits(const struct worker_options *options);
-void udp_listen(struct worker *w, struct acceptor *a, bool on);
+void udp_watch_listener(struct worker *w, struct acceptor *a, bool on);
 void udp_flush_counters(struct worker *w);
 int udp_open(struct conn *c);
 void udp_recv(struct conn *c, bool on);

@@ -34,7 +34,7 @@ static void fake_fini(struct worker *w)
 	w->engine_state = NULL;
 }
 
-static void fake_listen(struct worker *w, struct acceptor *a, bool on)
+static void fake_watch_listener(struct worker *w, struct acceptor *a, bool on)
 {
 	(void)w, (void)a, (void)on;
 }
@@ -192,7 +192,7 @@ static const struct engine fake_engine = {
 	.sample_turns = 1,
 	.init = fake_init,
 	.fini = fake_fini,
-	.listen = fake_listen,
+	.watch_listener = fake_watch_listener,
 	.watch = fake_watch,
 	.wait = fake_wait,
 	.open = fake_open,

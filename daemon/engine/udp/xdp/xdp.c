@@ -516,13 +516,13 @@ static void leave(struct xdp *x)
 	shut(x);
 }
 
-static void listens(struct worker *w, struct acceptor *a, bool on)
+static void watch_listener(struct worker *w, struct acceptor *a, bool on)
 {
 	struct xdp *x = ((struct udp *)w->engine_state)->xdp;
 
 	if (!on)
 		leave(x);
-	udp_listen(w, a, on);
+	udp_watch_listener(w, a, on);
 	x->serves = on;
 	if (on)
 		arm_check(x, 0);
@@ -708,7 +708,7 @@ const struct engine engine_xdp = {
 	.features = UDP_FEATURES | FEATURE_BIT(socket_busy_poll) | FEATURE_BIT(epoll_busy_poll),
 	.init = init,
 	.fini = fini,
-	.listen = listens,
+	.watch_listener = watch_listener,
 	.watch = epoll_watch,
 	.wait = wait_turn,
 	.open = udp_open,
