@@ -100,7 +100,7 @@ static unsigned udp_ready_receive(struct udp_receiver *r, struct udp_socket *s)
 	unsigned received = 0;
 
 	s->udp->now_ns = clock_coarse_ns();
-	for (unsigned call = 0; call < UDP_CALLS && s->armed; call++) {
+	for (unsigned call = 0; call < UDP_CALLS && s->want_in; call++) {
 		unsigned max = receiver_prepare(r, s);
 		long n;
 
@@ -255,11 +255,11 @@ static void epoll_udp_set_again(struct udp_socket *s, bool again)
 /* Updates the socket's registration in the epoll set after its state has changed. */
 static void epoll_udp_interest(struct udp_socket *s)
 {
-	uint32_t events = s->awaits_room ? EPOLLOUT : 0;
+	uint32_t events = s->want_out ? EPOLLOUT : 0;
 	struct acceptor *a = s->acceptor;
 	int rc;
 
-	if (s->armed && !s->again)
+	if (s->want_in && !s->again)
 		events = EPOLLIN; /* not blocked: see udp_set_interest() */
 	if (a->fd < 0 || events == s->events)
 		return;
@@ -293,9 +293,9 @@ static void epoll_udp_event(struct op *op, int ready, uint32_t flags)
 	struct udp_socket *s = udp_socket_of(&r->udp, a);
 
 	(void)flags;
-	if (unlikely(ready & EPOLLOUT) && s->awaits_room)
-		udp_room(s);
-	if ((ready & EPOLLIN) && s->armed)
+	if (unlikely(ready & EPOLLOUT) && s->want_out)
+		udp_writable(s);
+	if ((ready & EPOLLIN) && s->want_in)
 		epoll_udp_take(r, s);
 }
 
@@ -369,7 +369,7 @@ static void poll_udp_await_input(struct udp_socket *s)
 {
 	struct io_uring_sqe *sqe = ring_sqe(&s->udp->ring);
 
-	s->polled = true;
+	s->polled_in = true;
 	s->acceptor->armed++;
 	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLIN);
 	ring_op(sqe, &s->acceptor->op);
@@ -383,10 +383,10 @@ static void poll_udp_event(struct op *op, int ready, uint32_t flags)
 
 	(void)flags;
 	a->armed--;
-	s->polled = false;
-	if (ready > 0 && s->armed)
+	s->polled_in = false;
+	if (ready > 0 && s->want_in)
 		udp_ready_receive(r->receiver, s);
-	if (s->armed && a->fd >= 0)
+	if (s->want_in && a->fd >= 0)
 		poll_udp_await_input(s);
 }
 
@@ -395,11 +395,11 @@ static void poll_udp_watch(struct udp_socket *s)
 	struct acceptor *a = s->acceptor;
 
 	a->op.done = poll_udp_event;
-	if (s->armed && !s->polled)
+	if (s->want_in && !s->polled_in)
 		poll_udp_await_input(s);
-	else if (!s->armed && s->polled)
+	else if (!s->want_in && s->polled_in)
 		ring_cancel(&s->udp->ring, &a->op);
-	udp_ring_watch_room(s);
+	udp_ring_poll_out(s);
 }
 
 static void poll_udp_wait(struct worker *w, bool block)

@@ -212,36 +212,36 @@ void udp_block(struct udp_socket *s)
 	udp_set_interest(s);
 }
 
-void udp_room(struct udp_socket *s)
+void udp_writable(struct udp_socket *s)
 {
 	s->blocked = false;
 	udp_set_interest(s);
 }
 
-static void ring_room(struct op *op, int ready, uint32_t flags)
+static void ring_writable(struct op *op, int ready, uint32_t flags)
 {
 	struct udp_socket *s = container_of(op, struct udp_socket, out_op);
 
 	(void)flags;
-	s->room_polled = false;
-	if (s->awaits_room && ready != -ECANCELED)
-		udp_room(s);
+	s->polled_out = false;
+	if (s->want_out && ready != -ECANCELED)
+		udp_writable(s);
 	else
-		udp_ring_watch_room(s);
+		udp_ring_poll_out(s);
 }
 
-void udp_ring_watch_room(struct udp_socket *s)
+void udp_ring_poll_out(struct udp_socket *s)
 {
 	struct io_uring_sqe *sqe;
 
-	if (s->awaits_room == s->room_polled)
+	if (s->want_out == s->polled_out)
 		return;
-	if (!s->awaits_room) { /* the request would hold the socket when it is closed */
+	if (!s->want_out) { /* the request would hold the socket when it is closed */
 		ring_cancel(&s->udp->ring, &s->out_op);
 		return;
 	}
-	s->room_polled = true;
-	s->out_op.done = ring_room;
+	s->polled_out = true;
+	s->out_op.done = ring_writable;
 	sqe = ring_sqe(&s->udp->ring);
 	io_uring_prep_poll_add(sqe, s->acceptor->fd, POLLOUT);
 	ring_op(sqe, &s->out_op);
@@ -336,10 +336,10 @@ void udp_set_interest(struct udp_socket *s)
 	bool input = s->receives && !s->blocked && !s->starved;
 	bool room = s->blocked && (s->receives || s->out);
 
-	if (input == s->armed && room == s->awaits_room)
+	if (input == s->want_in && room == s->want_out)
 		return;
-	s->armed = input;
-	s->awaits_room = room;
+	s->want_in = input;
+	s->want_out = room;
 	s->udp->watch(s);
 }
 

@@ -62,8 +62,8 @@ struct udp_socket {
 	bool starved;  /* there is no chunk to receive into */
 	/* Events that the engine has to report, see udp_set_interest(): input, and room to send.
 	 * For engines with a ring, whether the poll for each is in flight. */
-	bool armed, awaits_room;
-	bool polled, room_polled;
+	bool want_in, want_out;
+	bool polled_in, polled_out;
 	bool again;          /* for the engine: receive again in the next turn */
 	uint32_t events;     /* for epoll: those registered; 0: the socket is not in the set */
 	struct op out_op;    /* for the engine: the event that there is room to send */
@@ -128,7 +128,7 @@ struct udp {
 	 * this time, no other clock. */
 	uint64_t now_ns;
 	struct udp_batch batch;
-	/* Set by the engine: s->armed or s->awaits_room has changed. */
+	/* Set by the engine: s->want_in or s->want_out has changed. */
 	void (*watch)(struct udp_socket *s);
 	struct xdp *xdp; /* of engine `af_xdp` */
 };
@@ -199,8 +199,8 @@ void udp_port_taken(uint16_t port, bool taken);
 /* The kernel takes no more datagrams: waits for room, and receives nothing until then. */
 void udp_block(struct udp_socket *s);
 /* There is room again. */
-void udp_room(struct udp_socket *s);
+void udp_writable(struct udp_socket *s);
 /* Part of udp.watch() for engines with a ring. */
-void udp_ring_watch_room(struct udp_socket *s);
+void udp_ring_poll_out(struct udp_socket *s);
 
 bool udp_ready_send(struct worker_hook *hook); /* sends all queued datagrams */

@@ -76,7 +76,7 @@ static void uring_udp_arm(struct udp_socket *s)
 	sqe->buf_group = URING_UDP_GROUP;
 	ring_op(sqe, &a->op);
 	a->armed++;
-	s->polled = true;
+	s->polled_in = true;
 }
 
 /* Takes a received datagram.  Before it the kernel has stored io_uring_recvmsg_out, the
@@ -109,7 +109,7 @@ static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
 	struct worker *w = u->udp.worker;
 
 	s->acceptor->armed--;
-	s->polled = false;
+	s->polled_in = false;
 	if (res == -ENOBUFS) { /* more arrived than was posted: post more, if available */
 		u->posted_max = MIN(u->posted_max * 2, u->buf_entries);
 		if (w->pool_posted == 0 && w->pool.free_count <= w->pool.keep) {
@@ -118,7 +118,7 @@ static void uring_udp_ended(struct uring_udp *u, struct udp_socket *s, int res)
 			udp_set_interest(s);
 		}
 	}
-	if (s->armed && s->acceptor->fd >= 0)
+	if (s->want_in && s->acceptor->fd >= 0)
 		s->again = true; /* retried when chunks were posted */
 }
 
@@ -151,11 +151,11 @@ static void uring_udp_watch(struct udp_socket *s)
 	struct uring_udp *u = a->worker->engine_state;
 
 	a->op.done = uring_udp_event;
-	if (s->armed && !s->polled)
+	if (s->want_in && !s->polled_in)
 		s->again = true;
-	else if (!s->armed && s->polled)
+	else if (!s->want_in && s->polled_in)
 		ring_cancel(&u->udp.ring, &a->op);
-	udp_ring_watch_room(s);
+	udp_ring_poll_out(s);
 }
 
 /* ---- Sending ---- */
@@ -231,7 +231,7 @@ static bool uring_udp_send(struct worker_hook *hook)
 		if (!s->again || !u->udp.worker->pool_posted)
 			continue;
 		s->again = false;
-		if (s->armed && !s->polled && s->acceptor->fd >= 0)
+		if (s->want_in && !s->polled_in && s->acceptor->fd >= 0)
 			uring_udp_arm(s);
 	}
 	if (u->silent)

@@ -379,8 +379,8 @@ enum sent { SENT, FULL, BY_SOCKET };
 
 /* A message that is alone in its chunk, with room for the headers in front of it, is sent from
  * there; others are copied.  NULL: there is no chunk for that. */
-static struct chunk *place(struct xdp *x, const struct iovec *v, uint32_t headers,
-			   uint8_t **ret_data)
+static struct chunk *frame_for(struct xdp *x, const struct iovec *v, uint32_t headers,
+			       uint8_t **ret_data)
 {
 	struct worker *w = x->udp->worker;
 	struct pool *p = &w->pool;
@@ -420,7 +420,7 @@ static enum sent send_message(struct xdp *x, const struct udp_socket *way,
 		return BY_SOCKET;
 	if (xdp_socket_unsent(&x->socket) >= XDP_ENTRIES)
 		return FULL;
-	k = place(x, v, headers, &data);
+	k = frame_for(x, v, headers, &data);
 	if (!k)
 		return BY_SOCKET;
 	x->id++;
