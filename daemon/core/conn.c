@@ -373,10 +373,10 @@ bool conn_await_input(struct conn *c, uint64_t timeout_ns, uint64_t bytes)
 {
 	bool runs = c->due.ns || conn_deadline_passed(c);
 
-	if (runs && c->bytes_in < c->due.owed_bytes &&
+	if (runs && c->bytes_in < c->due.restart_bytes_in &&
 	    !(c->flags & (CONN_RECV_OFF | CONN_NO_MEMORY)))
 		return !conn_deadline_passed(c);
-	c->due.owed_bytes = c->bytes_in + bytes;
+	c->due.restart_bytes_in = c->bytes_in + bytes;
 	conn_set_deadline(c, c->worker->turn.now_ns + timeout_ns);
 	return true;
 }

@@ -84,12 +84,12 @@ enum conn_end {
 /* How a connection waits for the pool: pressure.c's, `moved` and `stalled` pressure_check.c's. */
 struct conn_wait {
 	struct conn *next, *prev; /* links in the queue that it is in */
-	/* Its place in the order of all connections that wait, lowest
-	 * first; 0: it has never waited. */
-	uint64_t place;
-	uint64_t place_in; /* bytes_in when it was given that place */
-	uint64_t moved;    /* conn_moved() at the last worker_check_pressure() */
-	uint8_t queue;     /* enum wait_kind: the queue that it is in */
+	/* Connections that wait are served by their tickets, lowest first; 0: it has never waited.
+	 */
+	uint64_t ticket;
+	uint64_t ticket_bytes_in; /* bytes_in when it was given that ticket */
+	uint64_t moved;           /* conn_moved() at the last worker_check_pressure() */
+	uint8_t queue;            /* enum wait_kind: the queue that it is in */
 	/* Successive calls of worker_check_pressure() in which the peer had taken no output. */
 	uint8_t stalled;
 };
@@ -108,8 +108,8 @@ struct conn {
 	uint64_t active_ns;
 	int fd;
 	union {
-		uint32_t events; /* epoll.c: the events that are armed */
-		uint32_t owed;   /* uring_zcrx.c: bytes that its receive may still bring */
+		uint32_t events;    /* epoll.c: the events that are armed */
+		uint32_t recv_left; /* uring_zcrx.c: bytes that its receive may still bring */
 	};
 	struct op recv_op, send_op;
 	uint64_t bytes_in, bytes_out;
@@ -131,7 +131,7 @@ struct conn {
 		 * before both: see conn_due(). */
 		struct timer timer;
 		/* conn_await_input(): the value of bytes_in at which the timeout restarts. */
-		uint64_t owed_bytes;
+		uint64_t restart_bytes_in;
 	} due;
 	uint64_t id;
 	struct conn *next, *prev; /* links in the list of all the worker's connections */

@@ -106,26 +106,26 @@ struct view *conn_reserve(struct conn *c)
 	return v;
 }
 
-/* Gives c a place at the end of the queue.  A connection that was served but has received nothing
- * since keeps its earlier place, so that newcomers do not overtake it. */
-static void conn_take_place(struct conn *c)
+/* Gives c a ticket behind all others.  A connection that was served but has received nothing since
+ * keeps its earlier ticket, so that newcomers do not overtake it. */
+static void conn_take_ticket(struct conn *c)
 {
-	if (c->wait.place && c->wait.place_in == c->bytes_in)
+	if (c->wait.ticket && c->wait.ticket_bytes_in == c->bytes_in)
 		return;
-	c->wait.place = ++c->worker->pressure.places;
-	c->wait.place_in = c->bytes_in;
+	c->wait.ticket = ++c->worker->pressure.tickets;
+	c->wait.ticket_bytes_in = c->bytes_in;
 }
 
-/* Sets pressure.first: the place of the first connection that waits for chunks alone, and not for
+/* Sets pressure.first: the ticket of the first connection that waits for chunks alone, and not for
  * its peer as well. */
 static void worker_set_first(struct worker *w)
 {
 	const struct conn *service = w->pressure.queues[WAIT_SERVICE].first;
 	const struct conn *input = w->pressure.queues[WAIT_INPUT].first;
 
-	w->pressure.first = service ? service->wait.place : 0;
-	if (input && (!w->pressure.first || input->wait.place < w->pressure.first))
-		w->pressure.first = input->wait.place;
+	w->pressure.first = service ? service->wait.ticket : 0;
+	if (input && (!w->pressure.first || input->wait.ticket < w->pressure.first))
+		w->pressure.first = input->wait.ticket;
 	pressure_set_floor(w);
 }
 
@@ -136,7 +136,7 @@ static enum wait_kind conn_wait_kind(const struct conn *c)
 	return conn_is_behind(c) ? WAIT_SERVICE_BEHIND : WAIT_SERVICE;
 }
 
-/* Puts c into its queue, by its place.  Most connections come last; those that were served and
+/* Puts c into its queue, by its ticket.  Most connections come last; those that were served and
  * received nothing come first.  So one comparison with the last and a short walk suffice. */
 static void conn_enqueue(struct conn *c)
 {
@@ -146,8 +146,8 @@ static void conn_enqueue(struct conn *c)
 
 	c->wait.queue = (uint8_t)conn_wait_kind(c);
 	q = &w->pressure.queues[c->wait.queue];
-	after = q->last && q->last->wait.place > c->wait.place ? q->first : NULL;
-	while (after && after->wait.place < c->wait.place)
+	after = q->last && q->last->wait.ticket > c->wait.ticket ? q->first : NULL;
+	while (after && after->wait.ticket < c->wait.ticket)
 		after = after->wait.next;
 	c->wait.next = after;
 	c->wait.prev = after ? after->wait.prev : q->last;
@@ -203,7 +203,7 @@ void pressure_begin_wait(struct conn *c, uint32_t flags)
 	if (!conn_has_unsent(c))
 		pressure_update_unread(c);
 	conn_drop_grant(c);
-	conn_take_place(c);
+	conn_take_ticket(c);
 	conn_enqueue(c);
 	worker_arm(w, &w->pressure.timer,
 		   w->turn.now_ns < w->pressure.next_check_ns ? w->pressure.next_check_ns : 0);
@@ -238,8 +238,8 @@ static bool conn_is_longest_waiting(const struct conn *c)
 {
 	const struct conn *first = c->worker->pressure.queues[WAIT_SERVICE].first;
 
-	return c->wait.place && c->wait.place_in == c->bytes_in &&
-	       (!first || c->wait.place <= first->wait.place);
+	return c->wait.ticket && c->wait.ticket_bytes_in == c->bytes_in &&
+	       (!first || c->wait.ticket <= first->wait.ticket);
 }
 
 size_t conn_read_share(const struct conn *c, size_t bytes, uint32_t align)

@@ -42,9 +42,9 @@ static void pressure_serve_services(struct worker *w, enum wait_kind queue)
 	}
 }
 
-/* Serves connections that wait for a chunk to receive into, in order of their places.  Some chunks
+/* Serves connections that wait for a chunk to receive into, in order of their tickets.  Some chunks
  * are left to connections without unread output.  A connection that waits again at once has its
- * place before `next`, so that the loop does not meet it twice. */
+ * ticket before `next`, so that the loop does not meet it twice. */
 static void pressure_serve_inputs(struct worker *w)
 {
 	const struct pool *p = &w->pool;
@@ -58,7 +58,7 @@ static void pressure_serve_inputs(struct worker *w)
 	struct conn *behind = w->pressure.queues[WAIT_INPUT_BEHIND].first;
 
 	for (; input > 0; input--) {
-		if (behind && input > left && (!next || behind->wait.place < next->wait.place)) {
+		if (behind && input > left && (!next || behind->wait.ticket < next->wait.ticket)) {
 			c = behind;
 			behind = c->wait.next;
 		} else if (next) {

@@ -227,14 +227,14 @@ struct worker_io {
 
 /* pressure.c and pressure_check.c: connections that wait for the pool. */
 struct worker_pressure {
-	unsigned waiting; /* how many; the queues are each in order of conn.wait.place */
+	unsigned waiting; /* how many; the queues are each in order of conn.wait.ticket */
 	struct wait_queue {
 		struct conn *first, *last;
 	} queues[WAIT_KINDS];
-	uint64_t places;      /* the last value given to conn.wait.place */
+	uint64_t tickets;     /* the last value given to conn.wait.ticket */
 	uint32_t free_lacked; /* free chunks when a service last failed to allocate */
 	uint32_t granted;     /* chunks reserved for connections with CONN_GRANTED */
-	/* Lowest place of a connection that waits for the pool alone; 0: none. */
+	/* Lowest ticket of a connection that waits for the pool alone; 0: none. */
 	uint64_t first;
 	uint64_t next_check_ns; /* time of the next check of connections that hold chunks */
 	/* A connection that waited for the pool alone was served since the last check. */

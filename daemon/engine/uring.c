@@ -4,9 +4,9 @@
  *
  * Life of a buffer: uring_refill() takes a chunk from the pool and posts it; the kernel then holds
  * a reference.  A completion names the chunk that was filled, and conn_input() makes a view of the
- * data, which has a reference of its own.  The kernel's reference is dropped by uring_take_back()
- * when the kernel will write no more into the chunk; the chunk returns to the pool when the last
- * view in it has ended, which may be before or after that.
+ * data, which has a reference of its own.  The kernel's reference is dropped by
+ * uring_retire_buffer() when the kernel will write no more into the chunk; the chunk returns to the
+ * pool when the last view in it has ended, which may be before or after that.
  *
  * Only some chunks are posted to the kernel, so that received data goes to memory that is in the
  * cache.  With incremental buffers (Linux 6.12) many receives share a chunk, so few are enough. */
@@ -30,7 +30,7 @@ static struct chunk *uring_chunk(const struct worker *w, uint32_t completion_fla
 }
 
 /* Drops the kernel's reference to a posted chunk, which is full or consumed. */
-static void uring_take_back(struct worker *w, struct chunk *k)
+static void uring_retire_buffer(struct worker *w, struct chunk *k)
 {
 	w->pool_posted--;
 	chunk_put(&w->pool, k);
@@ -67,10 +67,10 @@ static void uring_received(struct conn *c, struct chunk *k, uint32_t bytes, bool
 			conn_input(c, k, data, n);
 		if (bytes == 0)
 			break;
-		uring_take_back(w, k);
+		uring_retire_buffer(w, k);
 	}
 	if (!more)
-		uring_take_back(w, k);
+		uring_retire_buffer(w, k);
 }
 
 /* ---- A disconnection that no receive reports ----

@@ -90,7 +90,7 @@ static void zcrx_arm(struct conn *c)
 	sqe->ioprio = IORING_RECV_MULTISHOT;
 	sqe->file_index = u->ring.zcrx->id; /* the kernel has another name for it: zcrx_ifq_idx */
 	ring_op(sqe, &c->recv_op);
-	c->owed = bytes;
+	c->recv_left = bytes;
 	c->flags |= URING_RECV_ARMED;
 	c->pending++;
 }
@@ -120,7 +120,7 @@ static void zcrx_received(struct conn *c, uint32_t bytes)
 	uint8_t *data = k->base + offset % a->page_bytes;
 
 	zcrx_set_free(w, MIN(w->area.free, area_free(a)));
-	c->owed -= MIN(c->owed, bytes);
+	c->recv_left -= MIN(c->recv_left, bytes);
 	stat_add(w->stats.zcrx_bytes, bytes);
 	if (!ring_of(w)->zcrx->copied)
 		stat_add(w->stats.zcrx_copied, bytes);
@@ -147,7 +147,7 @@ static void zcrx_ended(struct conn *c, int res)
 	conn_ready(c);
 	if (res == -ENOMEM)
 		zcrx_found_none(c);
-	if (res == 0 && c->owed > 0)
+	if (res == 0 && c->recv_left > 0)
 		conn_eof(c);
 	/* ENOSPC: the queue of completions was full, and has been reaped since. */
 	else if (res < 0 && res != -ENOMEM && res != -ENOSPC && res != -ECANCELED)
