@@ -97,7 +97,7 @@ static bool is_refused(enum config_section kind, const char *name, const void *s
 
 static const char *service_text(uint32_t flag)
 {
-	return flag == SERVICE_LENDS     ? "a service whose clients reach its memory"
+	return flag == SERVICE_REGION    ? "a service whose clients reach its memory"
 	       : flag == SERVICE_EXPORTS ? "a service with exports"
 					 : "a service that TLS can serve";
 }

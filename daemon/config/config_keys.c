@@ -95,7 +95,7 @@ static const struct config_key own_keys[] = {
 		 "-NAME, ...: features that the engine must not use, to measure their effect"),
 	LISTENER("region-size", size, options.region_size, "4M", REPLACE,
 		 "bytes of memory that a client may write and read by itself, at most",
-		 RANGE(4 * KIB, 1024 * MIB), .of_services = SERVICE_LENDS),
+		 RANGE(4 * KIB, 1024 * MIB), .of_services = SERVICE_REGION),
 	LISTENER("tls", choice, tls.mode, "none", REPLACE,
 		 "TLS 1.3; user: records by OpenSSL in user space; ktls-tx: the kernel seals them; ktls: and opens them",
 		 .words = tls_modes, .streams = true, .of_services = SERVICE_TLS),

@@ -47,7 +47,7 @@ enum service_flag {
 	SERVICE_WANTS_ADDRESS = 1 << 9,
 	/* Its clients may access memory of the worker (remote_region()), `region-size` bytes at
 	 * most. */
-	SERVICE_LENDS = 1 << 10,
+	SERVICE_REGION = 1 << 10,
 	/* It serves the listener's `exports`: w->mounts has one at least. */
 	SERVICE_EXPORTS = 1 << 11,
 	/* Its clients may be silent for hours and have a keep-alive of their

@@ -188,7 +188,7 @@ void io_submit(struct io *io)
 		sync_add(io);
 	else if (unlikely(atomic_load_explicit(&m->export->failed, memory_order_relaxed)))
 		io_end(io, -EIO);
-	else if (io->kind > IO_write || !m->attempt || !m->attempt(io))
+	else if (io->kind > IO_write || !m->try_nowait || !m->try_nowait(io))
 		m->store->submit(io);
 }
 

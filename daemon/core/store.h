@@ -118,19 +118,19 @@ struct mount {
 	struct worker *worker;
 	void *store_state; /* owned by the store */
 
-	/* For `store = auto` on a file: attempt() tries a read or write on the worker's thread.
+	/* For `store = auto` on a file: try_nowait() tries a read or write on the worker's thread.
 	 * True: the io has ended; false: the store has to carry it out.  NULL: the store carries
 	 * out every request.  The fields around it are the measurements of store/file.c. */
 	bool automatic;
 	uint8_t read_way, write_way;
-	bool (*attempt)(struct io *io);
+	bool (*try_nowait)(struct io *io);
 	uint64_t slow_until_ns;
 	uint64_t suspect_until_ns; /* attempts are checked for blocking */
 	uint64_t batch_turn;       /* the last turn that left a batch to the store */
 	/* The worker's voluntary context switches when its turn `switches_turn` began to attempt.
 	 */
 	uint64_t switches_turn;
-	long waits;
+	long switches;
 	/* text: what `auto` chose, and why; NULL: the configuration names the store. */
 	const char *choice;
 

@@ -248,7 +248,7 @@ void uring_wait(struct worker *w, bool block)
 		    !w->pressure.waiting)
 			silent = uring_silence(u);
 		atomic_store_explicit(&w->counters_lag, silent > 0, memory_order_relaxed);
-		if (likely(!u->ring.waits && !w->deadlines.wake_ns))
+		if (likely(!u->ring.slow_wait && !w->deadlines.wake_ns))
 			taken = ring_enter_plain(&u->ring, block);
 		else
 			taken = ring_wait(&u->ring, block);

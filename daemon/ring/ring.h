@@ -54,7 +54,7 @@ struct ring {
 	 * for. ring_enter() waits for this many, so that Linux runs the deferred work in large
 	 * batches: it runs 20 items, or as many as are waited for. */
 	unsigned quiet;
-	bool waits; /* ring_wait() does more than ring_enter_plain() */
+	bool slow_wait; /* ring_wait() does more than ring_enter_plain() */
 	/* For this time the next wait waits for several completions, and after it for one. */
 	uint64_t batch_ns;
 	bool sqpoll, deferred;

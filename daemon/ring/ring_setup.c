@@ -361,7 +361,7 @@ int ring_init(struct ring *r, struct worker *w, unsigned flags, unsigned uses,
 		if (uses & RING_LISTENS) /* it is the ring in which the worker waits */
 			ring_spin_beside(w);
 	}
-	r->waits = r->sqpoll || w->spin.max_ns || w->batch.on;
+	r->slow_wait = r->sqpoll || w->spin.max_ns || w->batch.on;
 	return 0;
 }
 

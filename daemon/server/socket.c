@@ -156,7 +156,7 @@ enum { BIND_PAUSE_NS = 10 * NS_PER_MS };
 
 struct address_wait {
 	int type;
-	bool waits;
+	bool logged;
 	uint64_t end_ns;
 };
 
@@ -169,9 +169,9 @@ static bool wait_for_address(struct address_wait *w, const struct sockaddr_stora
 
 	if (now >= w->end_ns)
 		return false;
-	if (!w->waits)
+	if (!w->logged)
 		log_info("bind %s: in use; waiting until it is free", format_sockaddr(sa, text));
-	w->waits = true;
+	w->logged = true;
 	watchdog_slice(now);
 	nanosleep(&pause, NULL);
 	return true;

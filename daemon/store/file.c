@@ -149,11 +149,11 @@ void file_auto_slow(struct mount *m, uint64_t begin_ns, uint64_t took_ns, bool w
 /* Has the worker blocked since the last call of this function? */
 static bool auto_has_blocked(struct mount *m)
 {
-	long before = m->waits;
+	long before = m->switches;
 
-	m->waits = voluntary_switches(m->worker);
+	m->switches = voluntary_switches(m->worker);
 	m->switches_turn = stat_load(m->worker->stats.turns);
-	return m->waits != before;
+	return m->switches != before;
 }
 
 /* Reads or writes, and measures the time.  The clock is read once for each call of a turn: a call
@@ -198,7 +198,7 @@ static bool auto_batches(const struct io *io)
 	return true;
 }
 
-static bool auto_attempt(struct io *io)
+static bool auto_try_nowait(struct io *io)
 {
 	struct mount *m = io->mount;
 	uint8_t *way = io->kind == IO_read ? &m->read_way : &m->write_way;
@@ -257,7 +257,7 @@ static void auto_attach(struct mount *m)
 	m->write_way = (uint8_t)write;
 	if (read == WAY_STORE)
 		return;
-	m->attempt = auto_attempt;
+	m->try_nowait = auto_try_nowait;
 	m->features |= 1U << MOUNT_inline_io;
 }
 

@@ -186,7 +186,7 @@ const struct service service_fio = {
 	.example =
 		"fio --name=rdma --thread --ioengine=rdma --hostname={host} --port={port} --verb=write --rw=write --size=1g",
 	.operations = { "test", "message" },
-	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_REMOTE | SERVICE_LENDS,
+	.flags = SERVICE_MESSAGES | SERVICE_ONE_WAY | SERVICE_REMOTE | SERVICE_REGION,
 	.message_max = FIO_MESSAGE,
 	.shared_new = fio_shared_new,
 	.shared_free = free,

@@ -280,12 +280,12 @@ static bool step_params(struct conn *c)
 	}
 	if (rc == 0)
 		return false;
-	i->step = STEP_PLACE;
+	i->step = STEP_ADDRESS;
 	i->progress_ns = clock_ns();
 	return true;
 }
 
-static bool step_place(struct conn *c)
+static bool step_address(struct conn *c)
 {
 	struct iperf3_conn *i = c->state;
 	int rc = i->member.test->params.datagrams ? iperf3_reserve_address(c) : 0;
@@ -529,9 +529,9 @@ static bool step_close(struct conn *c)
 }
 
 static bool (*const steps[])(struct conn *c) = {
-	[STEP_PARAMS] = step_params, [STEP_PLACE] = step_place,   [STEP_STREAMS] = step_streams,
-	[STEP_RUN] = step_run,       [STEP_FINISH] = step_finish, [STEP_RESULTS] = step_results,
-	[STEP_ARRIVE] = step_arrive, [STEP_REPLY] = step_reply,   [STEP_DONE] = step_done,
+	[STEP_PARAMS] = step_params, [STEP_ADDRESS] = step_address, [STEP_STREAMS] = step_streams,
+	[STEP_RUN] = step_run,       [STEP_FINISH] = step_finish,   [STEP_RESULTS] = step_results,
+	[STEP_ARRIVE] = step_arrive, [STEP_REPLY] = step_reply,     [STEP_DONE] = step_done,
 	[STEP_REFUSE] = step_refuse, [STEP_CLOSE] = step_close,
 };
 
@@ -559,7 +559,7 @@ static void control_check(struct conn *c)
 			conn_close(c, CONN_END_PEER);
 		else
 			control_fail(c, CONN_END_PEER);
-	} else if (i->step != STEP_RUN && i->step != STEP_ARRIVE && i->step != STEP_PLACE &&
+	} else if (i->step != STEP_RUN && i->step != STEP_ARRIVE && i->step != STEP_ADDRESS &&
 		   conn_deadline_passed(c)) {
 		if (i->step == STEP_CLOSE)
 			conn_close(c, CONN_END_IDLE);

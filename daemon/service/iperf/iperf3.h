@@ -21,7 +21,7 @@ enum iperf3_step {
 	STEP_COOKIE, /* awaits the cookie, which distinguishes control connections from streams */
 	STEP_STREAM, /* data */
 	STEP_PARAMS,
-	STEP_PLACE,   /* UDP: waits until no other test of this client's address awaits streams */
+	STEP_ADDRESS, /* UDP: waits until no other test of this client's address awaits streams */
 	STEP_STREAMS, /* awaits the streams */
 	STEP_RUN,
 	STEP_FINISH,  /* the client has ended the test: collects the streams' counts */

@@ -70,7 +70,7 @@ struct netperf_conn {
 	/* Data. */
 	struct netperf_test *test;
 	uint64_t asked;                /* bytes received of an incomplete request */
-	uint64_t owed;                 /* bytes still to be sent */
+	uint64_t unsent;               /* bytes still to be sent */
 	uint64_t moved;                /* bytes received and sent when the deadline last passed */
 	struct netperf_result counted; /* what this connection adds to test->result */
 	uint32_t before;               /* value of counted.receives when the deadline last passed */
@@ -138,8 +138,8 @@ static void fill_payload(uint8_t *bytes, uint32_t size)
 	memset(bytes, 'n', size);
 }
 
-/* Queues owed bytes, up to QUEUE ahead of the peer; the rest when the peer has taken these. */
-static void send_owed(struct conn *c, struct netperf_conn *n)
+/* Queues unsent bytes, up to QUEUE ahead of the peer; the rest when the peer has taken these. */
+static void send_unsent(struct conn *c, struct netperf_conn *n)
 {
 	struct worker *w = c->worker;
 	size_t queue = MAX((size_t)QUEUE, worker_share(w));
@@ -148,13 +148,13 @@ static void send_owed(struct conn *c, struct netperf_conn *n)
 	if (!k)
 		return;
 	n->counted.sends++;
-	while (n->owed > 0 && conn_queued_bytes(c) < queue) {
-		uint32_t bytes = (uint32_t)MIN(n->owed, (uint64_t)w->pool.chunk_size);
+	while (n->unsent > 0 && conn_queued_bytes(c) < queue) {
+		uint32_t bytes = (uint32_t)MIN(n->unsent, (uint64_t)w->pool.chunk_size);
 
 		bufq_push(&c->tx, view_new(&w->pool, k, k->base, bytes));
-		n->owed -= bytes;
+		n->unsent -= bytes;
 	}
-	if (n->owed > 0)
+	if (n->unsent > 0)
 		c->flags |= CONN_WATCH_TX;
 	else
 		c->flags &= ~(uint32_t)CONN_WATCH_TX;
@@ -181,11 +181,11 @@ static void maerts_run(struct conn *c, struct netperf_conn *n)
 		conn_close(c, CONN_END_PEER);
 		return;
 	}
-	if (n->owed > 0 && conn_queued_bytes(c) < QUEUE / 2) {
+	if (n->unsent > 0 && conn_queued_bytes(c) < QUEUE / 2) {
 		conn_op_begin(c, OP_SEND);
-		send_owed(c, n);
+		send_unsent(c, n);
 	}
-	if (n->owed == 0)
+	if (n->unsent == 0)
 		conn_close_when_sent(c, CONN_END_PEER);
 }
 
@@ -205,11 +205,11 @@ static void transactions_run(struct conn *c, struct netperf_conn *n)
 		n->counted.receives++;
 		n->counted.transactions += requests;
 		conn_op_begin_some(c, OP_TRANSACTION, requests);
-		n->owed += requests * r->response_bytes;
+		n->unsent += requests * r->response_bytes;
 	}
-	if (n->owed > 0)
-		send_owed(c, n);
-	if (r->kind == NETPERF_CRR && n->counted.transactions > 0 && n->owed == 0)
+	if (n->unsent > 0)
+		send_unsent(c, n);
+	if (r->kind == NETPERF_CRR && n->counted.transactions > 0 && n->unsent == 0)
 		conn_close_when_sent(c, CONN_END_PEER);
 }
 
@@ -342,7 +342,7 @@ static void netperf_data_begin(struct conn *c)
 	set_options(c, r);
 	n->until_ns = n->moved = UINT64_MAX;
 	if (r->kind == NETPERF_MAERTS) {
-		n->owed = r->limit ? r->limit : UINT64_MAX;
+		n->unsent = r->limit ? r->limit : UINT64_MAX;
 		if (r->time_s)
 			n->until_ns = clock_ns() + r->time_s * (uint64_t)NS_PER_S;
 	}

@@ -72,7 +72,7 @@ static void command_init(struct nvme_command *d, struct nvme_queue *q)
 	d->step = NVME_RECEIVE;
 	d->verb = NULL;
 	d->length = d->done_bytes = d->got_bytes = d->asked_bytes = 0;
-	d->page_bytes = d->begun_bytes = 0;
+	d->page_bytes = d->partial_bytes = 0;
 	d->start_ns = d->result = 0;
 	d->status = NVME_SUCCESS;
 	d->io.mount = NULL;

@@ -89,9 +89,9 @@ static uint16_t connect_start(struct nvme_command *d)
 					     &d->result);
 	if (status == NVME_WAIT) {
 		nvme_command_set(d, NVME_HOLD);
-		if (!q->waits)
+		if (!q->connect_waits)
 			q->alive_ns = w->turn.now_ns + NVME_WAIT_NS;
-		q->waits = true;
+		q->connect_waits = true;
 		return NVME_STARTED;
 	}
 	if (!status) {

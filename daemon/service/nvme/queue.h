@@ -118,7 +118,7 @@ struct nvme_command {
 	uint8_t *page;
 	uint32_t page_bytes; /* bytes in page; zeros follow */
 	/* Bytes of a partial block in `page`: see receive_begin(). */
-	uint32_t begun_bytes;
+	uint32_t partial_bytes;
 	uint64_t start_ns; /* when the command was complete, if timed, else 0 */
 	uint64_t result;   /* of its completion */
 	uint16_t status;   /* enum nvme_status */
@@ -165,7 +165,7 @@ struct nvme_queue {
 	bool no_flow_control;
 	bool running;        /* within nvme_run(), which handles `todo` itself */
 	bool drain_reported; /* an event has told the host of the drain */
-	bool waits;          /* its Connect waits, or did; alive_ns is its time limit */
+	bool connect_waits;  /* its Connect waits, or did; alive_ns is its time limit */
 	struct nvme_verbs verbs;
 
 	struct nvme_command first; /* Connect */

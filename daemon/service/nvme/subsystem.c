@@ -252,9 +252,9 @@ static bool must_wait_locked(const struct nvme_subsystem *s, const struct nvme_c
 
 static void wait_locked(struct nvme_subsystem *s, struct nvme_member *m)
 {
-	if (m->waits)
+	if (m->queued)
 		return;
-	m->waits = true;
+	m->queued = true;
 	m->next_waiting = s->waiting;
 	s->waiting = m;
 }
@@ -263,12 +263,12 @@ static void wait_no_more_locked(struct nvme_subsystem *s, struct nvme_member *m)
 {
 	struct nvme_member **at = &s->waiting;
 
-	if (!m->waits)
+	if (!m->queued)
 		return;
 	while (*at != m)
 		at = &(*at)->next_waiting;
 	*at = m->next_waiting;
-	m->waits = false;
+	m->queued = false;
 }
 
 /* A controller of this client; NULL: it may have no more, or no memory. */

@@ -43,7 +43,7 @@ struct nvme_member {
 	struct worker *worker;
 	struct nvme_controller *controller; /* NULL: not connected yet */
 	uint16_t qid;                       /* 0: the admin queue */
-	bool waits;                         /* it is on subsystem->waiting */
+	bool queued;                        /* it is on subsystem->waiting */
 	struct nvme_member *next_waiting;
 };
 

@@ -184,8 +184,8 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 		receive_fail(d, NVME_INTERRUPTED);
 		return true;
 	}
-	receive_copy(q, d->page + d->begun_bytes, bytes);
-	d->begun_bytes += bytes;
+	receive_copy(q, d->page + d->partial_bytes, bytes);
+	d->partial_bytes += bytes;
 	return true;
 }
 
@@ -193,8 +193,8 @@ static bool receive_begin(struct nvme_queue *q, uint32_t bytes)
 static bool receive_blocks(struct nvme_queue *q, const struct block_rest *rest, uint32_t bytes)
 {
 	struct nvme_command *d = q->receiving;
-	uint32_t begun = d->begun_bytes;
-	uint32_t whole = (uint32_t)block_part_bytes(rest, begun + bytes);
+	uint32_t partial = d->partial_bytes;
+	uint32_t whole = (uint32_t)block_part_bytes(rest, partial + bytes);
 
 	if (whole == 0)
 		return receive_begin(q, bytes);
@@ -204,12 +204,12 @@ static bool receive_blocks(struct nvme_queue *q, const struct block_rest *rest, 
 		return false;
 	}
 	for (struct view *v = d->data.head; v; v = v->next) {
-		if (begun)
-			memcpy(v->data, d->page, begun);
-		receive_copy(q, v->data + begun, v->len - begun);
-		begun = 0;
+		if (partial)
+			memcpy(v->data, d->page, partial);
+		receive_copy(q, v->data + partial, v->len - partial);
+		partial = 0;
 	}
-	d->begun_bytes = 0;
+	d->partial_bytes = 0;
 	nvme_page_free(d);
 	stat_add(q->conn->worker->stats.bytes_copied, d->data.bytes);
 	return true;
@@ -235,7 +235,7 @@ static bool tcp_write_received(struct nvme_queue *q)
 		}
 	}
 	rest = nvme_rest(d);
-	if (!d->begun_bytes)
+	if (!d->partial_bytes)
 		whole = (uint32_t)block_bytes_without_copy(q->conn, d->io.mount->export, &rest,
 							   bytes);
 	if (whole)

@@ -580,7 +580,7 @@ static int perftest_connect(const struct worker *w, struct connect_data *connect
 }
 
 #define PERFTEST_FLAGS                                                                             \
-	(SERVICE_MESSAGES | SERVICE_REMOTE | SERVICE_LENDS | SERVICE_SAME_WORKER |                 \
+	(SERVICE_MESSAGES | SERVICE_REMOTE | SERVICE_REGION | SERVICE_SAME_WORKER |                \
 	 SERVICE_EXCHANGES | SERVICE_WANTS_ADDRESS)
 #define PERFTEST                                                                                   \
 	.keys = &exchange_key_table, .shared_new = sessions_new, .shared_free = sessions_free,     \

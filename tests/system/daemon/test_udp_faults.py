@@ -65,7 +65,7 @@ def test_sockets_share_a_small_pool(start_daemon, engine):
     os.kill(daemon.pid, signal.SIGCONT)
     found = arrived(daemon, 100 * len(clients))
     assert found["in"] == found["out"]
-    assert daemon.stats("echo")["pool"]["starved"] > 0 or engine == "io_uring"  # that one lends fewer
+    assert daemon.stats("echo")["pool"]["starved"] > 0 or engine == "io_uring"  # that one posts fewer
     for s in clients:
         s.close()
     for address in daemon.addresses("echo"):
