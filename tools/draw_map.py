@@ -44,7 +44,7 @@ PLACES = [
         (4, "file_uring_submit"), (5, "file_uring_read_or_write"),
     ]),
     ("SIGHUP reloads (with `--run` it ends the daemon)", [
-        (0, "on_sighup"), (1, "reload_run"), (2, "change_to"), (3, "apply"), (4, "prepare"), (4, "commit"),
+        (0, "on_sighup"), (1, "reload_run"), (2, "replace_config"), (3, "apply"), (4, "prepare"), (4, "commit"),
     ]),
     ("nbbench decides on a row: less, more, the same or undecided", [
         (0, "result_new"), (1, "judge_groups"), (2, "judge_group"), (3, "judge_figure"), (4, "judge"),

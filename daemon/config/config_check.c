@@ -502,7 +502,7 @@ static bool entry_of(const struct config_key *key, const struct listener_config 
 static void check_same(struct config_report *r, struct listener_config *l,
 		       struct listener_config *o, const struct config_key *key, const char *by)
 {
-	struct config_origin at = config_place(CONFIG_LISTENER, key->name, o);
+	struct config_origin at = config_key_where(CONFIG_LISTENER, key->name, o);
 	char value[QUOTED_MAX], other[QUOTED_MAX];
 	bool has, had;
 	unsigned i = 0;

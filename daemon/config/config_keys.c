@@ -334,7 +334,7 @@ struct config_origin *config_key_origin(const struct config_key *key, void *sect
 	return &((struct config_head *)section)->origins[key - list.keys];
 }
 
-struct config_origin config_place(enum config_section kind, const char *name, void *section)
+struct config_origin config_key_where(enum config_section kind, const char *name, void *section)
 {
 	const struct config_origin *at = config_key_origin(config_key_find(kind, name), section);
 

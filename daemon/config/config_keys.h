@@ -113,7 +113,7 @@ void config_init_values(struct listener_config *l);
 /* The origin of key's value in `section`. */
 struct config_origin *config_key_origin(const struct config_key *key, void *section);
 /* The same of the key of that name; if it has its default, where the section begins. */
-struct config_origin config_place(enum config_section kind, const char *name, void *section);
+struct config_origin config_key_where(enum config_section kind, const char *name, void *section);
 /* `file:line`, `default`, or the command that set the value; owned by the caller. */
 char *config_origin_text(struct config_origin origin);
 

@@ -49,7 +49,7 @@ static void check_tls(struct config_report *r, struct listener_config *l)
 		return;
 	strsep(&why, ":");
 	if (why && config_key_find(CONFIG_LISTENER, reason.text))
-		at = config_place(CONFIG_LISTENER, reason.text, l);
+		at = config_key_where(CONFIG_LISTENER, reason.text, l);
 	config_report(r, at, SECTION_TEXT(CONFIG_LISTENER, l), reason.text, "%s",
 		      why ? why + 1 : "");
 }

@@ -22,7 +22,7 @@ char *config_section_text(enum config_section kind, const void *section,
 	config_section_text(kind, section, (char[CONFIG_SECTION_TEXT_MAX]){ 0 })
 /* Reports an error of a key of that section, or of listener l, where its value is set. */
 #define REFUSE_IN(r, kind, section, key, ...)                                                      \
-	config_report(r, config_place(kind, key, section), SECTION_TEXT(kind, section), key,       \
+	config_report(r, config_key_where(kind, key, section), SECTION_TEXT(kind, section), key,   \
 		      __VA_ARGS__)
 #define REFUSE(r, l, key, ...) REFUSE_IN(r, CONFIG_LISTENER, l, key, __VA_ARGS__)
 

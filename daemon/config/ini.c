@@ -18,12 +18,12 @@
 
 #include "util.h"
 
-enum ini_place { INI_NOWHERE, INI_IN_SECTION, INI_IN_BAD_SECTION };
+enum ini_state { INI_NOWHERE, INI_IN_SECTION, INI_IN_BAD_SECTION };
 
 struct reader {
 	const char *at, *end;
 	unsigned line;
-	enum ini_place place;
+	enum ini_state state;
 	const struct ini_events *events;
 	void *context;
 };
@@ -114,7 +114,7 @@ static void read_section(struct reader *r, struct slice s)
 	char name[INI_LINE_MAX + 1];
 	struct slice inside, behind, junk;
 
-	r->place = INI_IN_BAD_SECTION;
+	r->state = INI_IN_BAD_SECTION;
 	if (!close) {
 		reject(r, "expected [SECTION], got '%.*s'", shown(s), s.text);
 		return;
@@ -128,7 +128,7 @@ static void read_section(struct reader *r, struct slice s)
 	inside = trim_end(skip_blanks((struct slice){ s.text + 1, (size_t)(close - s.text - 1) }));
 	memcpy(name, inside.text, inside.bytes);
 	name[inside.bytes] = '\0';
-	r->place = INI_IN_SECTION;
+	r->state = INI_IN_SECTION;
 	r->events->section(r->context, r->line, name);
 }
 
@@ -141,10 +141,10 @@ static bool check_setting(struct reader *r, struct slice s)
 		rest = (struct slice){ rest.text + 1, rest.bytes - 1 };
 	if (rest.bytes == s.bytes || !skip_blanks(rest).bytes || *skip_blanks(rest).text != '=')
 		return reject(r, "expected 'KEY = VALUE', got '%.*s'", shown(s), s.text);
-	if (r->place == INI_NOWHERE)
+	if (r->state == INI_NOWHERE)
 		return reject(r, "expected a [SECTION] before the first key, got '%.*s'", shown(s),
 			      s.text);
-	return r->place == INI_IN_SECTION;
+	return r->state == INI_IN_SECTION;
 }
 
 /* Handles every line but settings; true: the line is a valid setting. */

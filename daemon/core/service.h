@@ -121,11 +121,11 @@ struct service {
 	 * its own. */
 	void *(*shared_keep)(void *shared);
 
-	/* The listener with that `shared` now serves at this place, of which it may have several,
-	 * and a socket of each worker for each; NULL: it serves nowhere from now on (may be
-	 * repeated).  Main thread.  Optional. */
+	/* The listener with that `shared` now serves at this endpoint, of which it may have
+	 * several, and a socket of each worker for each; NULL: it serves nowhere from now on (may
+	 * be repeated).  Main thread.  Optional. */
 	void (*listens)(void *shared, const struct service *service,
-			const struct service_endpoint *place);
+			const struct service_endpoint *endpoint);
 
 	/* Called after the last listens() of a start, a reload, a drain or a resume.  Main thread.
 	 * Optional. */

@@ -1,8 +1,8 @@
 /* Sessions: a table by key, and calls from member to member.
  *
- * Two kinds of locks: each table's own, for its sessions and their members; and places_lock, for
+ * Two kinds of locks: each table's own, for its sessions and their members; and endpoints_lock, for
  * the list of UDP listeners and the references to tables.  No function takes a table's lock while
- * it holds places_lock.  See session.h. */
+ * it holds endpoints_lock.  See session.h. */
 #include "session.h"
 
 #include <assert.h>
@@ -19,8 +19,8 @@
 
 enum { BUCKETS = 1024 };
 
-/* A bound UDP socket of a listener, in the list of places at which sessions can be joined. */
-struct place {
+/* A bound UDP socket of a listener, in the list of endpoints at which sessions can be joined. */
+struct udp_endpoint {
 	struct sockaddr_storage sa;
 	int receive_buffer, send_buffer;
 	uint64_t datagram_max;
@@ -32,18 +32,18 @@ struct sessions {
 	struct tally clients; /* the sessions of each client */
 	struct session *buckets[BUCKETS];
 
-	/* Protected by places_lock. */
+	/* Protected by endpoints_lock. */
 	unsigned references; /* one of each listener, and one for each session_twin_get() */
 	unsigned listeners;
 	const struct service *service;
-	struct sessions *next; /* next in with_places */
-	struct place *places;
-	unsigned place_count;
+	struct sessions *next; /* next in with_endpoints */
+	struct udp_endpoint *endpoints;
+	unsigned endpoint_count;
 };
 
-/* The tables of listeners with UDP sockets, newest first; protected by places_lock. */
-static struct sessions *with_places;
-static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+/* The tables of listeners with UDP sockets, newest first; protected by endpoints_lock. */
+static struct sessions *with_endpoints;
+static pthread_mutex_t endpoints_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void *sessions_new(const struct worker_options *options, const char *listener,
 		   struct reason *reason)
@@ -69,10 +69,10 @@ void *sessions_keep(void *sessions)
 {
 	struct sessions *all = sessions;
 
-	pthread_mutex_lock(&places_lock);
+	pthread_mutex_lock(&endpoints_lock);
 	all->references++;
 	all->listeners++;
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_unlock(&endpoints_lock);
 	return all;
 }
 
@@ -80,9 +80,9 @@ bool sessions_are_kept(struct sessions *sessions)
 {
 	bool kept;
 
-	pthread_mutex_lock(&places_lock);
+	pthread_mutex_lock(&endpoints_lock);
 	kept = sessions->listeners > 1;
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_unlock(&endpoints_lock);
 	return kept;
 }
 
@@ -91,27 +91,27 @@ static void sessions_put(struct sessions *all)
 {
 	unsigned left;
 
-	pthread_mutex_lock(&places_lock);
+	pthread_mutex_lock(&endpoints_lock);
 	left = --all->references;
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_unlock(&endpoints_lock);
 	if (left)
 		return;
 	assert(all->count == 0); /* each member was one of a connection, and these have ended */
 	pthread_mutex_destroy(&all->lock);
 	tally_fini(&all->clients);
-	free(all->places);
+	free(all->endpoints);
 	free(all);
 }
 
-static void leave_places_locked(struct sessions *all)
+static void leave_endpoints_locked(struct sessions *all)
 {
-	struct sessions **at = &with_places;
+	struct sessions **at = &with_endpoints;
 
 	while (*at && *at != all)
 		at = &(*at)->next;
 	if (*at)
 		*at = all->next;
-	all->place_count = 0;
+	all->endpoint_count = 0;
 }
 
 void sessions_free(void *sessions)
@@ -120,75 +120,75 @@ void sessions_free(void *sessions)
 
 	if (!all)
 		return;
-	pthread_mutex_lock(&places_lock);
-	if (--all->listeners == 0) /* else the places are those of the listener that stays */
-		leave_places_locked(all);
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_lock(&endpoints_lock);
+	if (--all->listeners == 0) /* else the endpoints are those of the listener that stays */
+		leave_endpoints_locked(all);
+	pthread_mutex_unlock(&endpoints_lock);
 	sessions_put(all);
 }
 
 /* ---- Twins ---- */
 
-static bool has_place(const struct sessions *all, const struct sockaddr_storage *sa)
+static bool has_endpoint(const struct sessions *all, const struct sockaddr_storage *sa)
 {
-	for (unsigned i = 0; i < all->place_count; i++)
-		if (sockaddr_is_same(&all->places[i].sa, sa))
+	for (unsigned i = 0; i < all->endpoint_count; i++)
+		if (sockaddr_is_same(&all->endpoints[i].sa, sa))
 			return true;
 	return false;
 }
 
-/* Remembers a socket's address.  A listener is in the list while it has a place. */
-static void add_place_locked(struct sessions *all, const struct place *place)
+/* Remembers a socket's address.  A listener is in the list while it has an endpoint. */
+static void add_endpoint_locked(struct sessions *all, const struct udp_endpoint *endpoint)
 {
-	struct place *list;
+	struct udp_endpoint *list;
 
-	if (has_place(all, &place->sa))
+	if (has_endpoint(all, &endpoint->sa))
 		return;
-	list = realloc(all->places, (all->place_count + 1) * sizeof(*list));
+	list = realloc(all->endpoints, (all->endpoint_count + 1) * sizeof(*list));
 	if (!list)
 		return; /* clients then get the error that there is no UDP listener */
-	if (all->place_count == 0) {
-		all->next = with_places;
-		with_places = all;
+	if (all->endpoint_count == 0) {
+		all->next = with_endpoints;
+		with_endpoints = all;
 	}
-	all->places = list;
-	list[all->place_count++] = *place;
+	all->endpoints = list;
+	list[all->endpoint_count++] = *endpoint;
 }
 
-static bool read_socket_buffers(int fd, struct place *place)
+static bool read_socket_buffers(int fd, struct udp_endpoint *endpoint)
 {
 	socklen_t one = sizeof(int), two = one;
 
-	return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &place->receive_buffer, &one) == 0 &&
-	       getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &place->send_buffer, &two) == 0;
+	return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &endpoint->receive_buffer, &one) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &endpoint->send_buffer, &two) == 0;
 }
 
 void sessions_listen(void *sessions, const struct service *service,
-		     const struct service_endpoint *place)
+		     const struct service_endpoint *endpoint)
 {
-	struct place udp = { .sa.ss_family = AF_UNSPEC };
+	struct udp_endpoint udp = { .sa.ss_family = AF_UNSPEC };
 	struct sessions *all = sessions;
 
-	pthread_mutex_lock(&places_lock);
-	if (!place) {
-		leave_places_locked(all);
-	} else if (place->transport->datagrams && read_socket_buffers(place->fd, &udp)) {
-		udp.sa = place->sa;
-		udp.datagram_max = place->datagram_max;
+	pthread_mutex_lock(&endpoints_lock);
+	if (!endpoint) {
+		leave_endpoints_locked(all);
+	} else if (endpoint->transport->datagrams && read_socket_buffers(endpoint->fd, &udp)) {
+		udp.sa = endpoint->sa;
+		udp.datagram_max = endpoint->datagram_max;
 		all->service = service;
-		add_place_locked(all, &udp);
+		add_endpoint_locked(all, &udp);
 	}
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_unlock(&endpoints_lock);
 }
 
-/* Does a socket at this place receive the datagrams sent to `local`?  At most one socket of
+/* Does a socket at this endpoint receive the datagrams sent to `local`?  At most one socket of
  * the process does: the kernel refuses a bind to a wildcard beside one of its addresses,
  * and the reverse (EADDRINUSE). */
-static bool serves_at(const struct place *place, const struct sockaddr_storage *local)
+static bool serves_at(const struct udp_endpoint *endpoint, const struct sockaddr_storage *local)
 {
-	return sockaddr_is_same(&place->sa, local) ||
-	       (sockaddr_is_wildcard(&place->sa) && place->sa.ss_family == local->ss_family &&
-		sockaddr_port(&place->sa) == sockaddr_port(local));
+	return sockaddr_is_same(&endpoint->sa, local) ||
+	       (sockaddr_is_wildcard(&endpoint->sa) && endpoint->sa.ss_family == local->ss_family &&
+		sockaddr_port(&endpoint->sa) == sockaddr_port(local));
 }
 
 bool session_twin_get(const struct service *service, const struct sockaddr_storage *local,
@@ -196,18 +196,19 @@ bool session_twin_get(const struct service *service, const struct sockaddr_stora
 {
 	bool found = false;
 
-	pthread_mutex_lock(&places_lock);
-	for (struct sessions *all = with_places; all && !found; all = all->next)
-		for (unsigned i = 0; all->service == service && i < all->place_count && !found; i++)
-			if (serves_at(&all->places[i], local)) {
-				*ret_twin =
-					(struct session_twin){ all, all->places[i].receive_buffer,
-							       all->places[i].send_buffer,
-							       all->places[i].datagram_max };
+	pthread_mutex_lock(&endpoints_lock);
+	for (struct sessions *all = with_endpoints; all && !found; all = all->next)
+		for (unsigned i = 0; all->service == service && i < all->endpoint_count && !found;
+		     i++)
+			if (serves_at(&all->endpoints[i], local)) {
+				*ret_twin = (struct session_twin){ all,
+								   all->endpoints[i].receive_buffer,
+								   all->endpoints[i].send_buffer,
+								   all->endpoints[i].datagram_max };
 				all->references++;
 				found = true;
 			}
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_unlock(&endpoints_lock);
 	return found;
 }
 

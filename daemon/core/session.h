@@ -77,7 +77,7 @@ void sessions_unlock(struct sessions *sessions);
 
 /* service->listens() of every service that uses sessions. */
 void sessions_listen(void *sessions, const struct service *service,
-		     const struct service_endpoint *place);
+		     const struct service_endpoint *endpoint);
 
 struct session_twin {
 	struct sessions *sessions;

@@ -131,13 +131,13 @@ static void listener_announce_one(const struct listener *l, const struct sockadd
 				  int fd)
 {
 	const struct service *s = l->config->service;
-	struct service_endpoint place = { .transport = l->config->transport,
-					  .sa = *sa,
-					  .fd = fd,
-					  .datagram_max = l->config->options.buffer_size,
-					  .tls = l->config->tls.mode != TLS_NONE };
+	struct service_endpoint endpoint = { .transport = l->config->transport,
+					     .sa = *sa,
+					     .fd = fd,
+					     .datagram_max = l->config->options.buffer_size,
+					     .tls = l->config->tls.mode != TLS_NONE };
 
-	s->listens(l->shared, s, &place);
+	s->listens(l->shared, s, &endpoint);
 }
 
 /* Tells the service where it serves, or that it no longer serves. */

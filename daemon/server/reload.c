@@ -486,7 +486,7 @@ static void log_lines(int level, const char *what, const json_t *lines)
 /* ---- Around the transaction ---- */
 
 /* Takes ownership of errors. */
-static void remember(struct server *s, bool refused, json_t *errors)
+static void record_result(struct server *s, bool refused, json_t *errors)
 {
 	json_decref(s->reload.result);
 	s->reload.refused = refused;
@@ -513,8 +513,8 @@ static struct config *load(const struct config *of, json_t *lines)
 
 /* Changes to config, or only reports the changes of a dry run.  Takes ownership of config, and
  * frees the configuration that is not used. */
-static enum reload_outcome change_to(struct server *s, struct config *config, bool dry_run,
-				     struct reload_answer *answer)
+static enum reload_outcome replace_config(struct server *s, struct config *config, bool dry_run,
+					  struct reload_answer *answer)
 {
 	struct config *unused = config, *previous = s->config;
 	struct next next = { .server = s, .config = config };
@@ -551,13 +551,13 @@ enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_ans
 		return outcome;
 	}
 	/* systemd (Type=notify-reload) requires MONOTONIC_USEC, to distinguish this reload from an
-	 * earlier one, and waits for the READY=1 of remember(). */
+	 * earlier one, and waits for the READY=1 of record_result(). */
 	if (!dry_run)
 		notify(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
 		       (unsigned long long)(clock_ns() / NS_PER_US));
 	config = load(s->config, answer->lines);
 	if (config)
-		outcome = change_to(s, config, dry_run, answer);
+		outcome = replace_config(s, config, dry_run, answer);
 	else
 		answer->message = "nothing was changed: the configuration is wrong";
 	if (dry_run)
@@ -565,10 +565,10 @@ enum reload_outcome reload_run(struct server *s, bool dry_run, struct reload_ans
 	log_lines(outcome == RELOAD_DONE ? LOG_INFO : LOG_ERR, "reload", answer->lines);
 	if (outcome == RELOAD_DONE) {
 		log_info("reload: done, generation %llu", (unsigned long long)s->generation);
-		remember(s, false, json_array());
+		record_result(s, false, json_array());
 	} else {
 		log_error("reload: %s", answer->message);
-		remember(s, true, json_incref(answer->lines));
+		record_result(s, true, json_incref(answer->lines));
 	}
 	return outcome;
 }

@@ -34,34 +34,34 @@ static void drop_locked(const struct nvme_target *target)
 
 /* Each worker of a listener has a socket at its address, which is one port; a listener that
  * replaces another one takes its port. */
-static void add_locked(const struct nvme_target *target, const struct service_endpoint *place)
+static void add_locked(const struct nvme_target *target, const struct service_endpoint *endpoint)
 {
 	struct nvme_port **at = &target->ports->first;
-	bool rdma = place->transport->verbs;
+	bool rdma = endpoint->transport->verbs;
 
-	while (*at && ((*at)->rdma != rdma || !sockaddr_is_same(&(*at)->sa, &place->sa)))
+	while (*at && ((*at)->rdma != rdma || !sockaddr_is_same(&(*at)->sa, &endpoint->sa)))
 		at = &(*at)->next;
 	if (!*at) {
 		*at = calloc(1, sizeof(**at));
 		if (!*at)
 			return; /* it serves, but no log lists it */
-		(*at)->sa = place->sa;
+		(*at)->sa = endpoint->sa;
 		(*at)->rdma = rdma;
 	}
 	(*at)->target = target;
-	(*at)->listed &= (*at)->tls == place->tls; /* its entry in the log changes */
-	(*at)->tls = place->tls;
+	(*at)->listed &= (*at)->tls == endpoint->tls; /* its entry in the log changes */
+	(*at)->tls = endpoint->tls;
 }
 
 void nvme_ports_listen(void *target, const struct service *service,
-		       const struct service_endpoint *place)
+		       const struct service_endpoint *endpoint)
 {
 	(void)service;
 	pthread_mutex_lock(&ports_lock);
-	if (!place)
+	if (!endpoint)
 		drop_locked(target);
-	else if (place->sa.ss_family != AF_UNIX)
-		add_locked(target, place);
+	else if (endpoint->sa.ss_family != AF_UNIX)
+		add_locked(target, endpoint);
 	pthread_mutex_unlock(&ports_lock);
 }
 

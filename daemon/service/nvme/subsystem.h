@@ -143,7 +143,7 @@ void nvme_settle(void);
 
 /* service->listens() */
 void nvme_ports_listen(void *target, const struct service *service,
-		       const struct service_endpoint *place);
+		       const struct service_endpoint *endpoint);
 
 /* Logs list the ports as they are now.  True: the Discovery log has changed. */
 bool nvme_ports_settle(struct nvme_ports *ports);
