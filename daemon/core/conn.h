@@ -6,7 +6,7 @@
  * A file of core/ calls only files below it, in this order, which `make lint` checks:
  * worker_requests.c and worker_thread.c (the owner's side); worker_turn.c; pressure_check.c and
  * worker_accept.c; conn.c; then the files that only keep their own data: pressure.c, bulk.c,
- * slices.c, store.c, deadline.c, pool.c, bufq.c.
+ * slices.c, io.c, deadline.c, pool.c, bufq.c.
  *
  * Only conn_close() sets CONN_CLOSING, and only conn.c frees. */
 #pragma once

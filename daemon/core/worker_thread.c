@@ -17,6 +17,52 @@
 #include "worker.h"
 #include "worker_owner.h"
 
+/* ---- Mounts ---- */
+
+static int mount_attach(struct mount *m, struct reason *reason)
+{
+	const struct export *e = m->export;
+
+	if (e->align > m->worker->pool.chunk_size)
+		return reason_set(reason, -EINVAL,
+				  "export '%s': its memory has to be aligned to %u bytes; make "
+				  "`buffer-size` at least as large, or set `direct = no`",
+				  e->name, e->align);
+	return m->store->attach ? m->store->attach(m, reason) : 0;
+}
+
+static void mounts_detach(struct worker *w)
+{
+	for (unsigned i = w->mount_count; i-- > 0;)
+		if (w->mounts[i].store->detach)
+			w->mounts[i].store->detach(&w->mounts[i]);
+	w->mount_count = 0;
+}
+
+/* 0, or -errno with the reason and none attached. */
+static int mounts_attach(struct worker *w, struct reason *reason)
+{
+	for (unsigned i = 0; i < w->mount_count; i++) {
+		struct mount *m = &w->mounts[i];
+		int rc;
+
+		m->worker = w;
+		if (m->export->options->direct)
+			m->features |= 1U << MOUNT_direct;
+		atomic_store(&w->thread.attaching, m->export->name);
+		rc = mount_attach(m, reason);
+		atomic_store(&w->thread.attaching, NULL);
+		if (rc < 0) {
+			w->mount_count = i;
+			mounts_detach(w);
+			return rc;
+		}
+	}
+	return 0;
+}
+
+/* ---- Start and end ---- */
+
 /* The mailbox is readable.  Its calls run after this turn's completions, in worker_do_due(). */
 static void worker_mailbox(struct op *op, int res, uint32_t flags)
 {

@@ -1,11 +1,12 @@
 /* Shared code of all stores: accounting, flushes that are shared, and exports that have failed.
- * Worker's thread.  See store.h. */
-#include "store.h"
+ * Worker's thread.  See io.h. */
+#include "io.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "store.h"
 #include "worker.h"
 
 #define NAME(name)  #name,
@@ -215,47 +216,4 @@ void io_finish(struct io *io, int result)
 		sync_add(io);
 	else
 		io_end(io, result);
-}
-
-/* ---- Mounts ---- */
-
-static int mount_attach(struct mount *m, struct reason *reason)
-{
-	const struct export *e = m->export;
-
-	if (e->align > m->worker->pool.chunk_size)
-		return reason_set(reason, -EINVAL,
-				  "export '%s': its memory has to be aligned to %u bytes; make "
-				  "`buffer-size` at least as large, or set `direct = no`",
-				  e->name, e->align);
-	return m->store->attach ? m->store->attach(m, reason) : 0;
-}
-
-int mounts_attach(struct worker *w, struct reason *reason)
-{
-	for (unsigned i = 0; i < w->mount_count; i++) {
-		struct mount *m = &w->mounts[i];
-		int rc;
-
-		m->worker = w;
-		if (m->export->options->direct)
-			m->features |= 1U << MOUNT_direct;
-		atomic_store(&w->thread.attaching, m->export->name);
-		rc = mount_attach(m, reason);
-		atomic_store(&w->thread.attaching, NULL);
-		if (rc < 0) {
-			w->mount_count = i;
-			mounts_detach(w);
-			return rc;
-		}
-	}
-	return 0;
-}
-
-void mounts_detach(struct worker *w)
-{
-	for (unsigned i = w->mount_count; i-- > 0;)
-		if (w->mounts[i].store->detach)
-			w->mounts[i].store->detach(&w->mounts[i]);
-	w->mount_count = 0;
 }
