@@ -208,17 +208,26 @@ static void check_sockets(struct config_report *r, struct listener_config *l)
 	}
 }
 
-/* Groups are not served, although Linux binds a socket to one. */
-static void check_hosts(struct config_report *r, struct listener_config *l)
+static bool is_unix(const struct sockaddr_storage *sa)
 {
-	char text[ADDRESS_TEXT_MAX];
+	return sa->ss_family == AF_UNIX;
+}
 
+/* Reports the addresses of l of which is() is true. */
+__attribute__((format(printf, 4, 5))) static void refuse_addresses(
+	struct config_report *r, struct listener_config *l,
+	bool (*is)(const struct sockaddr_storage *sa), const char *format, ...)
+{
+	char expected[CONFIG_TEXT_MAX], text[ADDRESS_TEXT_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(expected, sizeof(expected), format, args);
+	va_end(args);
 	for (unsigned i = 0; i < l->address_count; i++)
-		if (sockaddr_is_multicast(&l->addresses[i].sa))
+		if (is(&l->addresses[i].sa))
 			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
-				      "address",
-				      "expected the address of a host, got the multicast group "
-				      "'%s'",
+				      "address", "expected %s, got '%s'", expected,
 				      format_address(&l->addresses[i], text));
 }
 
@@ -295,34 +304,17 @@ static void check_transport(struct config_report *r, struct listener_config *l)
 	l->options.datagrams = l->transport->datagrams;
 	if (l->engine && !registry_engine_carries(l->engine, l->transport))
 		report_transport(r, l, "engine", l->engine->name, l->engine->transport);
-	for (unsigned i = 0; !l->transport->unix_addresses && i < l->address_count; i++) {
-		char text[ADDRESS_TEXT_MAX];
-
-		if (l->addresses[i].sa.ss_family == AF_UNIX)
-			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
-				      "address", "expected IP:PORT for transport %s, got '%s'",
-				      l->transport->name, format_address(&l->addresses[i], text));
-	}
+	if (!l->transport->unix_addresses)
+		refuse_addresses(r, l, is_unix, "IP:PORT for transport %s", l->transport->name);
+	if (tls_in_kernel(l->tls.mode)) /* it is for TCP sockets only */
+		refuse_addresses(r, l, is_unix, "IP:PORT with tls = %s", tls_modes[l->tls.mode]);
+	/* Linux binds a socket to a multicast group, but groups are not served. */
+	refuse_addresses(r, l, sockaddr_is_multicast, "the address of a host");
 	if (!l->service || transport_can_serve(l->transport, l->service))
 		return;
 	while (!transport_can_serve(*able, l->service))
 		able++;
 	report_transport(r, l, "service", l->service->name, *able);
-}
-
-/* The kernel's TLS is for TCP sockets only. */
-static void check_tls(struct config_report *r, struct listener_config *l)
-{
-	char text[ADDRESS_TEXT_MAX];
-
-	if (!tls_in_kernel(l->tls.mode))
-		return;
-	for (unsigned i = 0; i < l->address_count; i++)
-		if (l->addresses[i].sa.ss_family == AF_UNIX)
-			config_report(r, l->address_origins[i], SECTION_TEXT(CONFIG_LISTENER, l),
-				      "address", "expected IP:PORT with tls = %s, got '%s'",
-				      tls_modes[l->tls.mode],
-				      format_address(&l->addresses[i], text));
 }
 
 /* A listener that this build cannot serve must be `optional`. */
@@ -581,13 +573,11 @@ void config_check(struct config_report *r)
 		check_sockets(r, l);
 		for (unsigned j = 0; j < l->address_count; j++)
 			check_address(r, l, j);
-		check_hosts(r, l);
 		check_transport(r, l);
 		if (l->options.buffer_size == 0) /* auto */
 			l->options.buffer_size =
 				l->options.datagrams ? BUFFER_SIZE_UDP : BUFFER_SIZE;
 		check_build(r, l);
-		check_tls(r, l);
 		check_own(r, l);
 		check_features(r, l);
 		check_messages(r, l);

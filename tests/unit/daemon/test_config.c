@@ -269,8 +269,8 @@ TEST(connections_do_not_come_to_a_group)
 {
 	assert_string_equal(
 		overlap("224.0.0.9:1", "[ff02::1]:2"),
-		"f:3: [listener a] address: expected the address of a host, got the multicast group '224.0.0.9:1'\n"
-		"f:6: [listener b] address: expected the address of a host, got the multicast group '[ff02::1]:2'\n");
+		"f:3: [listener a] address: expected the address of a host, got '224.0.0.9:1'\n"
+		"f:6: [listener b] address: expected the address of a host, got '[ff02::1]:2'\n");
 }
 
 TEST(two_listeners_cannot_share_an_address)
