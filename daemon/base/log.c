@@ -14,15 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "journal.h"
 #include "printable.h"
 #include "util.h"
 
 enum { LOG_LINE_MAX = 1024, LOG_BURST = 10, LOG_WAIT_MS = 100 };
-enum log_target { LOG_TO_STDERR, LOG_TO_STDERR_PREFIXED, LOG_TO_JOURNAL };
-
 static _Atomic int log_level = LOG_INFO;
-static enum log_target log_target = LOG_TO_STDERR;
+static bool log_prefixed; /* stderr is the journal: lines begin with `<PRIORITY>` */
 static int log_fd = STDERR_FILENO;
 
 /* Held while a line is written; protects log_full and log_lost. */
@@ -32,14 +29,14 @@ static unsigned log_lost; /* lines lost since the last line that was written */
 
 /* Is stderr the journal?  systemd.exec(5): JOURNAL_STREAM holds device:inode of the stream to which
  * stderr was connected at the start. */
-static int log_stderr_is_journal(void)
+static bool log_stderr_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
 	unsigned long long device, inode;
 	struct stat st;
 
 	if (!stream || sscanf(stream, "%llu:%llu", &device, &inode) != 2)
-		return 0;
+		return false;
 	return fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
@@ -74,12 +71,7 @@ void log_open(int level)
 	log_set_level(level);
 	log_open_stderr();
 	/* Not by INVOCATION_ID, which a terminal inherits from whatever service it runs in. */
-	if (!log_stderr_is_journal())
-		log_target = LOG_TO_STDERR;
-	else if (journal_open(JOURNAL_SOCKET) == 0)
-		log_target = LOG_TO_JOURNAL;
-	else
-		log_target = LOG_TO_STDERR_PREFIXED;
+	log_prefixed = log_stderr_is_journal();
 }
 
 /* Writes a line.  False: the pipe is full because its reader does not read.  The
@@ -97,84 +89,34 @@ static bool log_write_line(const char *line, size_t length)
 	return !log_full;
 }
 
-static void log_stderr(int level, const char *text)
+void log_write(int level, const char *format, ...)
 {
-	char line[LOG_LINE_MAX + 32], lost[64];
-	int length;
+	char text[LOG_LINE_MAX], line[LOG_LINE_MAX + 32], lost[64];
+	int length, lost_length;
+	va_list args;
 
-	if (log_target == LOG_TO_STDERR_PREFIXED)
+	if (level > log_get_level())
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	printable_clean(text);
+	if (log_prefixed)
 		length = snprintf(line, sizeof(line), "<%d>%s\n", level, text);
 	else
 		length = snprintf(line, sizeof(line), "nbserved: %s%s\n",
 				  level <= LOG_ERR ? "error: " : "", text);
 	pthread_mutex_lock(&log_lock);
 	if (log_lost) {
-		int n = snprintf(
-			lost, sizeof(lost), "%s%u messages lost: stderr was not read\n",
-			log_target == LOG_TO_STDERR_PREFIXED ? "<4>" : "nbserved: ", log_lost);
-
-		if (log_write_line(lost, (size_t)n))
+		lost_length =
+			snprintf(lost, sizeof(lost), "%s%u messages lost: stderr was not read\n",
+				 log_prefixed ? "<4>" : "nbserved: ", log_lost);
+		if (log_write_line(lost, (size_t)lost_length))
 			log_lost = 0;
 	}
 	if (log_lost || !log_write_line(line, (size_t)length))
 		log_lost++;
 	pthread_mutex_unlock(&log_lock);
-}
-
-/* Sends a message with fields; a field that is unknown is NULL and is left out. */
-static void log_journal(int level, const char *text, const char *listener, const char *connection,
-			const char *peer)
-{
-	char priority[12];
-	const struct journal_field fields[] = {
-		{ "PRIORITY", priority },
-		{ "SYSLOG_IDENTIFIER", program_invocation_short_name },
-		{ "LISTENER", listener },
-		{ "PEER", peer },
-		{ "CONNECTION", connection },
-		{ "MESSAGE", text },
-	};
-
-	snprintf(priority, sizeof(priority), "%d", level);
-	journal_send(fields, ARRAY_SIZE(fields));
-}
-
-__attribute__((format(printf, 5, 0))) static void log_message(int level, const char *listener,
-							      const char *connection,
-							      const char *peer, const char *format,
-							      va_list args)
-{
-	char text[LOG_LINE_MAX];
-
-	if (level > log_get_level())
-		return;
-	vsnprintf(text, sizeof(text), format, args);
-	printable_clean(text);
-	if (log_target != LOG_TO_JOURNAL)
-		log_stderr(level, text);
-	else
-		log_journal(level, text, listener, connection, peer);
-}
-
-void log_write(int level, const char *listener, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	log_message(level, listener, NULL, NULL, format, args);
-	va_end(args);
-}
-
-void log_connection(int level, const char *listener, uint64_t connection, const char *peer,
-		    const char *format, ...)
-{
-	char number[24];
-	va_list args;
-
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)connection);
-	va_start(args, format);
-	log_message(level, listener, number, peer, format, args);
-	va_end(args);
 }
 
 bool log_limited(struct log_limit *limit)

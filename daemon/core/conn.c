@@ -106,10 +106,9 @@ static void conn_log(const struct conn *c, int level, const char *what)
 	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limit)))
 		return;
 	conn_peer(c, peer);
-	log_connection(level, w->listener, c->id, peer,
-		       "listener '%s': connection %u.%llu from %s: %s, %llu bytes in, %llu out",
-		       w->listener, w->index, (unsigned long long)c->id, peer, what,
-		       (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
+	log_write(level, "listener '%s': connection %u.%llu from %s: %s, %llu bytes in, %llu out",
+		  w->listener, w->index, (unsigned long long)c->id, peer, what,
+		  (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
 }
 
 void conn_log_test(const struct conn *c, const char *options)
@@ -121,8 +120,8 @@ void conn_log_test(const struct conn *c, const char *options)
 	if (!log_limited(&limit))
 		return;
 	conn_peer(c, peer);
-	log_connection(LOG_INFO, w->listener, c->id, peer, "listener '%s': test of %s from %s: %s",
-		       w->listener, w->service->name, peer, options);
+	log_write(LOG_INFO, "listener '%s': test of %s from %s: %s", w->listener, w->service->name,
+		  peer, options);
 }
 
 void conn_warn(const struct conn *c, const char *format, ...)
@@ -138,9 +137,8 @@ void conn_warn(const struct conn *c, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	conn_peer(c, peer);
-	log_connection(LOG_WARNING, w->listener, c->id, peer,
-		       "listener '%s': connection %u.%llu from %s: %s", w->listener, w->index,
-		       (unsigned long long)c->id, peer, text);
+	log_write(LOG_WARNING, "listener '%s': connection %u.%llu from %s: %s", w->listener,
+		  w->index, (unsigned long long)c->id, peer, text);
 }
 
 static void conn_drop(struct worker *w, int fd)

@@ -343,7 +343,7 @@ static void export_log_failure(struct call *call)
 
 	x->failure_reported = true;
 	export_state(x, &reason);
-	log_write(LOG_ERR, NULL, "export '%s': %s", x->config.name, reason.text);
+	log_write(LOG_ERR, "export '%s': %s", x->config.name, reason.text);
 	if (x->retired)
 		export_free_unused(x);
 }
@@ -486,13 +486,13 @@ static void export_log(const struct server_export *x, enum export_need need)
 	char size[NUMBER_TEXT_MAX];
 
 	if (x->error)
-		log_write(need == EXPORT_REQUIRED ? LOG_ERR : LOG_WARNING, NULL,
+		log_write(need == EXPORT_REQUIRED ? LOG_ERR : LOG_WARNING,
 			  "export '%s' (%s:%u): %s", x->config.name, x->config.section.file,
 			  x->config.section.line, x->reason.text);
 	else if (!x->export.store)
-		log_write(LOG_WARNING, NULL, "export '%s': no listener serves it", x->config.name);
+		log_write(LOG_WARNING, "export '%s': no listener serves it", x->config.name);
 	else
-		log_write(LOG_INFO, NULL, "export '%s': %s%s%s through %s%s", x->config.name,
+		log_write(LOG_INFO, "export '%s': %s%s%s through %s%s", x->config.name,
 			  format_size(x->export.size, size),
 			  x->config.options.path[0] ? " of " : "", x->config.options.path,
 			  x->export.store->name, x->export.read_only ? ", read-only" : "");

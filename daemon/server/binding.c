@@ -294,8 +294,8 @@ static int open_address(struct binding *sockets, struct listener *l,
 	if (rc == 0 && !given && !taken)
 		rc = bind_rest(sockets, l, 0, may_join(l, going, wanted), wanted, reason);
 	if (rc == 0 && taken)
-		log_write(LOG_INFO, l->name, "listener '%s' has taken over %u socket%s on %s",
-			  l->name, taken, plural(taken), bound->text);
+		log_write(LOG_INFO, "listener '%s' has taken over %u socket%s on %s", l->name,
+			  taken, plural(taken), bound->text);
 	bound->wanted = *wanted;
 	l->address_count += rc == 0;
 	return rc;

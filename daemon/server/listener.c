@@ -200,7 +200,7 @@ static void log_unavailable(struct listener *const *list, unsigned count, const 
 						 found ? ", " : "", list[i]->name);
 		found++;
 	}
-	log_write(LOG_NOTICE, NULL, "listener%s %s%s: unavailable: %s", plural(found), names,
+	log_write(LOG_NOTICE, "listener%s %s%s: unavailable: %s", plural(found), names,
 		  used < sizeof(names) ? "" : " ...", reason);
 }
 

@@ -480,7 +480,7 @@ static void log_lines(int level, const char *what, const json_t *lines)
 	size_t i;
 
 	json_array_foreach(lines, i, line)
-		log_write(level, NULL, "%s: %s", what, json_string_value(line));
+		log_write(level, "%s: %s", what, json_string_value(line));
 }
 
 /* ---- Around the transaction ---- */

@@ -71,7 +71,7 @@ static int server_report(const struct listeners *all)
 		if (result == 0 || server_may_start_later(result))
 			result = l->error;
 		if (exports_are_there(&all->exports, l->config))
-			log_write(LOG_ERR, l->name, "listener '%s' (%s:%u): %s", l->name,
+			log_write(LOG_ERR, "listener '%s' (%s:%u): %s", l->name,
 				  l->config->section.file, l->config->section.line, l->reason.text);
 	}
 	return result;

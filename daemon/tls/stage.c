@@ -192,10 +192,9 @@ static void stage_log(const struct stage_conn *t, const char *why)
 	if (likely(log_get_level() < LOG_DEBUG) || !log_limited(&limit))
 		return;
 	conn_peer(c, peer);
-	log_connection(LOG_DEBUG, c->worker->listener, c->id, peer,
-		       "listener '%s': connection %u.%llu from %s: TLS: %s%s", c->worker->listener,
-		       c->worker->index, (unsigned long long)c->id, peer,
-		       t->established ? "" : "in the handshake: ", why);
+	log_write(LOG_DEBUG, "listener '%s': connection %u.%llu from %s: TLS: %s%s",
+		  c->worker->listener, c->worker->index, (unsigned long long)c->id, peer,
+		  t->established ? "" : "in the handshake: ", why);
 }
 
 /* Logs, at any level of the log, a client that cannot prove a shared key. */

@@ -603,8 +603,7 @@ def readme():
 
 
 def journal():
-    """Everything the daemon said, with its fields: found by what it sends itself, for journald does not
-    know the unit and the name of a process that has ended when it looks."""
+    """Everything the daemon said, with its fields."""
     lines = must("journalctl", "-o", "json", "--no-pager", "SYSLOG_IDENTIFIER=nbserved").splitlines()
     return [json.loads(line) for line in lines]
 

@@ -545,12 +545,11 @@ void rdma_exchanges_open(struct worker *w)
 						   .address = i,
 						   .port = sockaddr_port(&w->accept.endpoints[i]) };
 		else
-			log_write(
+			log_listener(
 				LOG_WARNING, w->listener,
-				"listener '%s': bind tcp %s: %s; clients of the connection manager "
+				"bind tcp %s: %s; clients of the connection manager "
 				"(-R) are served, others need a port that neither another program "
 				"nor an iWARP device has",
-				w->listener, format_sockaddr(&w->accept.endpoints[i], text),
-				strerror(-fd));
+				format_sockaddr(&w->accept.endpoints[i], text), strerror(-fd));
 	}
 }

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import socket
 
 from conftest import TIMEOUT, is_ready, listener, wait_until
 
@@ -43,3 +44,26 @@ def test_an_unread_log_pipe_does_not_stop_the_daemon(start_daemon):
     assert daemon.process.wait(TIMEOUT) == 0
     os.close(reads)
     os.close(writes)
+
+
+def test_an_unread_journal_does_not_stop_the_daemon(start_daemon):
+    """journald reads a stream socket, and takes the priority from the begin of each line."""
+    reads, writes = socket.socketpair()
+    stat = os.fstat(writes.fileno())
+    daemon = start_daemon(listener("echo"), env={"JOURNAL_STREAM": f"{stat.st_dev}:{stat.st_ino}"},
+                          preexec=lambda: os.dup2(writes.fileno(), 2))  # fmt: skip
+    started = read_all(reads.fileno())
+    assert "<6>listener 'echo': echo on " in started and started.endswith(" serving 1 listener\n")
+    try:
+        while writes.send(b"." * 1024, socket.MSG_DONTWAIT):
+            pass
+    except BlockingIOError:
+        pass
+    for _ in range(3):
+        daemon.call("Reload")
+    assert set(read_all(reads.fileno())) == {"."}
+    daemon.call("Reload")
+    lost = re.match(r"<4>(\d+) messages lost: stderr was not read\n<6>", wait_until(lambda: read_all(reads.fileno()), "a message"))
+    assert int(lost[1]) >= 3
+    reads.close()
+    writes.close()
