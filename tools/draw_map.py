@@ -47,7 +47,7 @@ PLACES = [
         (0, "on_sighup"), (1, "reload_run"), (2, "replace_config"), (3, "apply"), (4, "prepare"), (4, "commit"),
     ]),
     ("nbbench decides on a row: less, more, the same or undecided", [
-        (0, "result_new"), (1, "judge_groups"), (2, "judge_group"), (3, "judge_figure"), (4, "judge"),
+        (0, "result_new"), (1, "comparison_judge"), (2, "judge_group"), (3, "judge_figure"), (4, "judge_rounds"),
         (5, "verdict_of"), (6, "judge_values"), (7, "set_interval"), (8, "decide"),
     ]),
 ]

@@ -15,7 +15,7 @@ void print_gates(struct output *out, const struct result *r);
 
 /* The parts that print_result() and print_answer() have; each prints nothing if it has nothing.
  * Rows beside saved ones: the table, what changed, and the summary. */
-void print_then(struct output *out, const struct result *r);
+void print_against(struct output *out, const struct result *r);
 /* Schema 3, struct result field by field, which nbbench(1) lists: a new reference.  m has the rows
  * without operations, too. */
 json_t *print_json(const struct result *r, const struct measures *m);

@@ -33,21 +33,21 @@ static json_t *value_to_json(const struct value *v)
 			 field_real(v->upper));
 }
 
-static json_t *json_of_verdict(const struct verdict *v)
+static json_t *verdict_to_json(const struct verdict *v)
 {
 	return json_pack("{s:s, s:o, s:o, s:o, s:i, s:i}", "is", verdict_names[v->is], "change",
 			 field_real(v->change), "low", field_real(v->low), "high",
 			 field_real(v->high), "rounds", (int)v->rounds, "least", (int)v->least);
 }
 
-static json_t *then_to_json(const struct then *t)
+static json_t *against_to_json(const struct against_saved *t)
 {
 	return json_pack("{s:o, s:o, s:i, s:i, s:b, s:o, s:o, s:b, s:o, s:s}", "before",
 			 field_real(t->before), "now", field_real(t->now), "runs_before",
 			 (int)t->runs_before, "runs_now", (int)t->runs_now, "other_setup",
 			 t->other_setup, "generator_before", field_real(t->generator_before),
 			 "generator_now", field_real(t->generator_now), "machine_changed",
-			 t->machine_changed, "verdict", json_of_verdict(&t->verdict), "gate",
+			 t->machine_changed, "verdict", verdict_to_json(&t->verdict), "gate",
 			 gate_names[t->gate]);
 }
 
@@ -58,7 +58,7 @@ static json_t *verdicts_to_json(const struct result_group *g, const struct resul
 	for (unsigned i = 0; i < JUDGED_COUNT; i++)
 		if (g->figures[i] != FIGURE_COUNT && row != g->rows)
 			json_object_set_new(made, judged_names[i],
-					    json_of_verdict(&row->verdicts[i]));
+					    verdict_to_json(&row->verdicts[i]));
 	return made;
 }
 
@@ -76,8 +76,9 @@ static json_t *row_to_json(const struct result_group *g, const struct result_row
 			  field_real(row->change), "doubt", doubt_infos[row->doubt].name, "doubted",
 			  (int)row->doubted, "failed", (int)row->failed, "generator_limit",
 			  row->generator_limit, "link_limit", row->link_limit, "gate",
-			  gate_names[row->gate], "then", row->then ? then_to_json(row->then) : NULL,
-			  "hosts", hosts_to_json(row->row)));
+			  gate_names[row->gate], "against",
+			  row->saved ? against_to_json(row->saved) : NULL, "hosts",
+			  hosts_to_json(row->row)));
 	return made;
 }
 

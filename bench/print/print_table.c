@@ -310,7 +310,7 @@ static void print_summary(struct output *out, const struct result *r, bool of_pa
 	unsigned counts[GATES] = { 0 }, all = 0, less = 0, other = 0;
 
 	for (struct result_at at = { 0 }; result_next(r, &at);) {
-		const struct then *t = of_pairs ? NULL : at.row->then;
+		const struct against_saved *t = of_pairs ? NULL : at.row->saved;
 		const struct verdict *v = t ? &t->verdict : &at.row->verdicts[JUDGED_COST];
 
 		if (of_pairs && (at.first || !*at.group->pair))
@@ -334,7 +334,7 @@ static void print_summary(struct output *out, const struct result *r, bool of_pa
 void print_gates(struct output *out, const struct result *r)
 {
 	if (r->against)
-		print_then(out, r);
+		print_against(out, r);
 	if (r->limits)
 		print_limits(out, r->limits);
 	if (r->pairs)
@@ -343,25 +343,25 @@ void print_gates(struct output *out, const struct result *r)
 
 /* ---- Rows beside saved ones ---- */
 
-static void add_then_row(struct table *t, const struct result *r, const struct result_group *g,
-			 const struct result_row *row)
+static void add_saved_row(struct table *t, const struct result *r, const struct result_group *g,
+			  const struct result_row *row)
 {
-	const struct then *then = row->then;
+	const struct against_saved *saved = row->saved;
 	enum figure cost = g->figures[JUDGED_COST];
-	enum style style = !then || then->gate == GATE_NOT_COMPARABLE
+	enum style style = !saved || saved->gate == GATE_NOT_COMPARABLE
 				   ? STYLE_WARN
-				   : words_style(then->verdict.is);
+				   : words_style(saved->verdict.is);
 
 	table_text(t, row->row->listener);
-	figure_cell(t, cost, then ? then->before : NAN);
-	figure_cell(t, cost, then ? then->now : result_cost(g, row)->median);
-	figure_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_before : NAN);
-	figure_cell(t, FIGURE_GENERATOR_PER_REQUEST, then ? then->generator_now : NAN);
-	table_cell(t, style, "%s", then ? words_change(then->verdict.change).text : "");
-	table_cell(t, style, "%s", words_then(r, row).text);
+	figure_cell(t, cost, saved ? saved->before : NAN);
+	figure_cell(t, cost, saved ? saved->now : result_cost(g, row)->median);
+	figure_cell(t, FIGURE_GENERATOR_PER_REQUEST, saved ? saved->generator_before : NAN);
+	figure_cell(t, FIGURE_GENERATOR_PER_REQUEST, saved ? saved->generator_now : NAN);
+	table_cell(t, style, "%s", saved ? words_change(saved->verdict.change).text : "");
+	table_cell(t, style, "%s", words_against(r, row).text);
 }
 
-static void render_then_rows(struct output *out, const struct result *r)
+static void render_saved_rows(struct output *out, const struct result *r)
 {
 	static const struct column columns[] = {
 		{ .title = "listener", .left = true },
@@ -381,18 +381,18 @@ static void render_then_rows(struct output *out, const struct result *r)
 		table_heading(t, STYLE_BOLD, "%s (%s, %s)", g->title, figures[cost].words,
 			      figures[cost].unit);
 		for (unsigned j = 0; j < g->count; j++)
-			add_then_row(t, r, g, &g->rows[j]);
+			add_saved_row(t, r, g, &g->rows[j]);
 	}
 	fputs(r->group_count ? "\n" : "", out->file);
 	table_finish(t, out, 2);
 }
 
-void print_then(struct output *out, const struct result *r)
+void print_against(struct output *out, const struct result *r)
 {
 	json_t *change;
 	size_t i;
 
-	render_then_rows(out, r);
+	render_saved_rows(out, r);
 	if (r->found && json_array_size(r->changed) == 0)
 		output_wrapped(
 			out, STYLE_DIM, 2,

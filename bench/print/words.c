@@ -276,9 +276,9 @@ const char *words_none(const struct result *r)
 
 /* ---- Gates ---- */
 
-struct phrase words_then(const struct result *r, const struct result_row *row)
+struct phrase words_against(const struct result *r, const struct result_row *row)
 {
-	const struct then *t = row->then;
+	const struct against_saved *t = row->saved;
 	struct phrase p;
 
 	if (!t)

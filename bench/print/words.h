@@ -23,4 +23,4 @@ char *words_open(const struct result *r);
 const char *words_none(const struct result *r);
 
 /* "48 to 51 % less", "too few runs: 1 now, 5 then, of 5", "no saved row" */
-struct phrase words_then(const struct result *r, const struct result_row *row);
+struct phrase words_against(const struct result *r, const struct result_row *row);

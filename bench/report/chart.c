@@ -66,7 +66,7 @@ static void add_line(struct forest *f, const struct line *line)
 	f->lines[f->count++] = *line;
 }
 
-static void add_lines(struct forest *f, const struct result *r, bool then)
+static void add_lines(struct forest *f, const struct result *r, bool against)
 {
 	const struct result_group *titled = NULL;
 
@@ -74,14 +74,14 @@ static void add_lines(struct forest *f, const struct result *r, bool then)
 		const struct result_row *row = at.row;
 		struct line line = { .name = row->row->listener };
 
-		if (then ? !row->then : at.first)
+		if (against ? !row->saved : at.first)
 			continue;
 		if (titled != at.group)
 			add_line(f, &(struct line){ .name = at.group->title });
 		titled = at.group;
-		line.verdict = then ? &row->then->verdict : &row->verdicts[JUDGED_COST];
-		line.change = then ? line.verdict->change : row->change;
-		line.words = then ? words_then(r, row) : words_row(at.group, row);
+		line.verdict = against ? &row->saved->verdict : &row->verdicts[JUDGED_COST];
+		line.change = against ? line.verdict->change : row->change;
+		line.words = against ? words_against(r, row) : words_row(at.group, row);
 		add_line(f, &line);
 	}
 }
@@ -183,17 +183,17 @@ static void draw_forest(FILE *to, const struct forest *f, double top, double bot
 				     FOREST_WIDTH - 2 * EDGE, f->lines[i].name);
 }
 
-void chart_forest(FILE *to, const struct result *r, bool then, const char *style)
+void chart_forest(FILE *to, const struct result *r, bool against, const char *style)
 {
-	const char *title = then ? "CPU cost now against that of the saved rows"
-				 : "CPU cost against the first listener of each load";
-	struct forest f = { .base = then ? "then" : "the first", .within = r->within };
+	const char *title = against ? "CPU cost now against that of the saved rows"
+				    : "CPU cost against the first listener of each load";
+	struct forest f = { .base = against ? "then" : "the first", .within = r->within };
 	double top = style ? HEAD : 4, bottom;
 	char clipped[64] = "";
 
-	if (r->group_count == 1 && !then)
+	if (r->group_count == 1 && !against)
 		f.base = r->groups->rows[0].row->listener;
-	add_lines(&f, r, then);
+	add_lines(&f, r, against);
 	set_forest_scale(&f);
 	bottom = top + ROW * f.count + 4;
 	svg_begin(to, FOREST_WIDTH, bottom + AXIS + CAPTION, title, style);

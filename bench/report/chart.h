@@ -9,9 +9,9 @@
 const char *chart_unit(enum figure figure);
 
 /* A forest plot: the change of each row's cost, its interval, and the verdict in words; against the
- * first row of each group, or with `then` against the saved rows.  style: for a separate file, see
- * svg_begin(). */
-void chart_forest(FILE *to, const struct result *r, bool then, const char *style);
+ * first row of each group, or with `against` against the saved rows.  style: for a separate file,
+ * see svg_begin(). */
+void chart_forest(FILE *to, const struct result *r, bool against, const char *style);
 
 /* A figure over the values of a sweep, or over the figure x, unless that is FIGURE_COUNT.  False:
  * nothing was drawn, as no value is known. */

@@ -341,7 +341,7 @@ static void put_answer(struct output *out, const struct result *r, const struct 
 	fputs("</section>\n", out->file);
 }
 
-static void put_then(struct output *out, const struct result *r)
+static void put_against(struct output *out, const struct result *r)
 {
 	fputs("<section><h2>Then and now</h2>\n", out->file);
 	begin_figure(out->file, "CPU cost now against that of the saved rows");
@@ -349,7 +349,7 @@ static void put_then(struct output *out, const struct result *r)
 	end_figure(out->file,
 		   "Of whole runs; a row is falsely called worse in 5 of 100 comparisons at most, "
 		   "and falsely called better in as many.");
-	print_then(out, r);
+	print_against(out, r);
 	fputs("</section>\n", out->file);
 }
 
@@ -425,7 +425,7 @@ void report_html(FILE *to, const struct result *r, const struct measures *m)
 	fputs("</header>\n<main>\n", to);
 	put_answer(&out, r, m);
 	if (r->against)
-		put_then(&out, r);
+		put_against(&out, r);
 	put_curves(to, r);
 	fputs("<section><h2>Figures</h2>\n", to);
 	print_result(&out, r, m, false);

@@ -8,7 +8,7 @@
 
 #include "field.h"
 #include "must.h"
-#include "parts.h"
+#include "steps.h"
 #include "text.h"
 
 /* ---- Which groups make a curve ---- */

@@ -30,3 +30,10 @@ struct curve_figures {
 	enum figure list[CURVE_FIGURES];
 };
 struct curve_figures curve_figures(const struct result_curve *c);
+
+/* Steps of result_new(), see steps.h. */
+void curves_make(struct result *r);
+void curves_free(struct result *r);
+/* Do both groups belong to the same sweep, whatever their values?  The intervals of a
+ * sweep hold together. */
+bool curve_has_both(const struct result_group *a, const struct result_group *b);

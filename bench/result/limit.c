@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "must.h"
-#include "parts.h"
+#include "steps.h"
 #include "text.h"
 #include "util.h"
 

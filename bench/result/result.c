@@ -1,5 +1,5 @@
-/* Groups, values, and the order in which a result is found.  See result.h; judge.c has the verdicts
- * by rounds, then.c those by runs, answer.c what a run ends in. */
+/* Groups, values, and the order in which a result is found.  See result.h; steps.h says which file
+ * finds what. */
 #include "result.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "measure_visits.h"
 #include "must.h"
 #include "numbers.h"
-#include "parts.h"
+#include "steps.h"
 #include "text.h"
 #include "util.h"
 
@@ -120,59 +120,6 @@ static void set_round_length(struct result_group *g)
 
 /* ---- The result ---- */
 
-const char *const gate_names[GATES] = {
-	[GATE_PASSED] = "passed",
-	[GATE_WORSE] = "worse",
-	[GATE_UNDECIDED] = "undecided",
-	[GATE_NOT_COMPARABLE] = "not_comparable",
-};
-
-enum gate gate_of(const struct verdict *v, double within)
-{
-	return v->is == VERDICT_TOO_FEW_ROUNDS || v->is == VERDICT_NOT_COMPARABLE
-		       ? GATE_NOT_COMPARABLE
-	       : v->high <= within     ? GATE_PASSED
-	       : v->is == VERDICT_MORE ? GATE_WORSE
-				       : GATE_UNDECIDED;
-}
-
-enum gate gate_of_all(const unsigned *counts)
-{
-	if (counts[GATE_WORSE])
-		return GATE_WORSE;
-	if (counts[GATE_NOT_COMPARABLE] || counts[GATE_PASSED] + counts[GATE_UNDECIDED] == 0)
-		return GATE_NOT_COMPARABLE;
-	return counts[GATE_UNDECIDED] ? GATE_UNDECIDED : GATE_PASSED;
-}
-
-static enum gate pairs_gate(struct result *r)
-{
-	unsigned counts[GATES] = { 0 };
-
-	for (struct result_at at = { 0 }; result_next(r, &at);)
-		if (*at.group->pair && !at.first) {
-			at.row->gate = gate_of(&at.row->verdicts[JUDGED_COST], r->within);
-			counts[at.row->gate]++;
-		}
-	return gate_of_all(counts);
-}
-
-static void set_gate(struct result *r, const struct result_options *o)
-{
-	unsigned counts[GATES] = { 0 };
-
-	if (r->against)
-		counts[r->against_gate]++;
-	r->pairs = o->pairs;
-	if (r->pairs) {
-		r->pairs_gate = pairs_gate(r);
-		counts[r->pairs_gate]++;
-	}
-	if (r->limits)
-		counts[r->limits->gate]++;
-	r->gate = r->against || r->pairs || r->limits ? gate_of_all(counts) : GATE_PASSED;
-}
-
 struct result *result_new(const struct measures *m, const struct result_options *o)
 {
 	struct result *r = must(calloc(1, sizeof(*r)));
@@ -187,15 +134,15 @@ struct result *result_new(const struct measures *m, const struct result_options 
 		set_values(&r->groups[i]);
 		set_round_length(&r->groups[i]);
 	}
-	judge_groups(r);
-	if (o->then)
-		then_judge(r, o->then, o->force);
+	comparison_judge(r);
+	if (o->saved)
+		against_saved_judge(r, o->saved, o->force);
 	curves_make(r);
 	if (o->limit_count)
 		r->limits = limits_new(o->limits, o->limit_count, r);
-	answer_find(r);
-	warnings_find(r);
-	set_gate(r, o);
+	findings_make(r);
+	warnings_make(r);
+	gate_set(r, o);
 	return r;
 }
 
@@ -205,7 +152,7 @@ void result_free(struct result *r)
 		return;
 	for (unsigned i = 0; i < r->group_count; i++) {
 		for (unsigned j = 0; j < r->groups[i].count; j++)
-			free(r->groups[i].rows[j].then);
+			free(r->groups[i].rows[j].saved);
 		free(r->groups[i].rows);
 		free(r->groups[i].title);
 	}
@@ -242,7 +189,7 @@ double result_width(const struct measures *m)
 
 	r->within = m->within > 0 ? m->within : WITHIN_DEFAULT;
 	make_groups(r, &merged);
-	width = judge_widest(r);
+	width = comparison_widest(r);
 	result_free(r);
 	measures_free(&merged);
 	return width;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "figure.h"
+#include "gate.h"
 #include "measure.h"
 #include "verdict.h"
 
@@ -53,12 +54,9 @@ extern const struct doubt_info {
 	const char *words, *sentence; /* in a cell; in a warning */
 } doubt_infos[DOUBTS];
 
-enum gate { GATE_PASSED, GATE_WORSE, GATE_UNDECIDED, GATE_NOT_COMPARABLE, GATES };
-extern const char *const gate_names[GATES]; /* as in JSON */
-
 /* A row beside the saved rows of the same name.  Its units are whole runs, not rounds: all visits
  * of a run share the state of the machine. */
-struct then {
+struct against_saved {
 	const struct measure *row; /* a saved one */
 	double before, now;        /* cost, the median of the runs; NaN: unknown */
 	unsigned runs_before, runs_now;
@@ -82,7 +80,7 @@ struct result_row {
 	unsigned doubted;                 /* visits that are not judged */
 	unsigned failed;                  /* visits in which COMMAND failed */
 	bool generator_limit, link_limit; /* the rate is theirs, not the server's */
-	struct then *then;                /* NULL: not asked for, or no saved row */
+	struct against_saved *saved;      /* NULL: not asked for, or no saved row */
 	enum gate gate;                   /* of --build; of other rows: passed */
 };
 
@@ -161,10 +159,10 @@ struct result {
 
 struct limit;
 struct result_options {
-	double within;               /* 0: WITHIN_DEFAULT */
-	const struct measures *then; /* merged; NULL: without */
-	bool force;                  /* `then` may be of other setups */
-	bool pairs;                  /* pairs decide the exit status */
+	double within;                /* 0: WITHIN_DEFAULT */
+	const struct measures *saved; /* of --against, merged; NULL: without */
+	bool force;                   /* `saved` may be of other setups */
+	bool pairs;                   /* pairs decide the exit status */
 	const struct limit *limits;
 	unsigned limit_count;
 };

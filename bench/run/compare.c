@@ -134,7 +134,7 @@ static struct result *judge(struct ctl *ctl, const struct compare *c, const stru
 {
 	const struct result_options options = {
 		.within = c->within,
-		.then = ctl->values[VALUE_AGAINST] ? &c->before : NULL,
+		.saved = ctl->values[VALUE_AGAINST] ? &c->before : NULL,
 		.force = ctl->values[VALUE_FORCE],
 		.pairs = has_pairs(ctl),
 		.limits = c->limit_list,

@@ -242,7 +242,7 @@ def test_the_gate_tells_worse_from_undecided_and_not_comparable(daemon, tmp_path
     code, text = gate()
     assert code == 0 and "0 of 1 are worse, 1 better" in text and " % less No change is known" in text
     document = json.loads(nbctl(daemon, "show", new, "--against", old, "--json").stdout)
-    then = rows_of(document)[0]["then"]
+    then = rows_of(document)[0]["against"]
     verdict = then["verdict"]
     assert then["now"] / then["before"] - 1 == pytest.approx(verdict["change"], abs=0.01) == pytest.approx(-0.5, abs=0.01)
     assert verdict["low"] < verdict["change"] < verdict["high"] < 0

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "measure_case.h"
-#include "parts.h"
+#include "steps.h"
 #include "util.h"
 
 TEST(table_has_a_baseline)
@@ -36,12 +36,12 @@ TEST(operations_of_other_sizes_are_compared_by_bytes)
 
 	add_delta(&m, NULL, document("a", "echo", 1000, 64000, 1, "[]"), "");
 	add_delta(&m, NULL, document("b", "echo", 1000, 65000, 1, "[]"), "");
-	assert_int_equal(judge_cost_figure(m.rows, 2), FIGURE_CPU_PER_OP);
+	assert_int_equal(comparison_cost(m.rows, 2), FIGURE_CPU_PER_OP);
 	add_delta(&m, NULL, document("c", "echo", 1000, 128000, 1, "[]"), "");
-	assert_int_equal(judge_cost_figure(m.rows, 3), FIGURE_CPU_PER_BYTE);
+	assert_int_equal(comparison_cost(m.rows, 3), FIGURE_CPU_PER_BYTE);
 	measures_free(&m);
 	add_delta(&m, NULL, document("d", "discard", 1000, 64000, 1, "[]"), "");
-	assert_int_equal(judge_cost_figure(m.rows, 1), FIGURE_CPU_PER_BYTE);
+	assert_int_equal(comparison_cost(m.rows, 1), FIGURE_CPU_PER_BYTE);
 	measures_free(&m);
 }
 

@@ -161,10 +161,10 @@ static enum gate compared(const struct measures *before, const struct measures *
 			  char **ret_text)
 {
 	struct output out = { .width = 200 };
-	const struct result_options options = { .then = before, .force = force };
+	const struct result_options options = { .saved = before, .force = force };
 	CLEANUP(result_free_p) struct result *r = result_new(now, &options);
 
-	*ret_text = WRITTEN(to, out.file = to; print_then(&out, r));
+	*ret_text = WRITTEN(to, out.file = to; print_against(&out, r));
 	return r->gate;
 }
 

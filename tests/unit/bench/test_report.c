@@ -37,7 +37,7 @@ static void assert_sound(const char *page)
 /* The page of the rows, or their picture; then: beside what was. */
 static const char *written(const struct measures *m, const struct measures *then, bool picture)
 {
-	const struct result_options options = { .then = then, .force = then };
+	const struct result_options options = { .saved = then, .force = then };
 	CLEANUP(result_free_p) struct result *r = result_new(m, &options);
 	char *text = WRITTEN(to, picture ? report_svg(to, r) : report_html(to, r, m));
 

@@ -491,7 +491,7 @@ static struct result *beside(struct measures *now, struct measures *then, double
 			     double server, const char *setup)
 {
 	static const char *const runs[] = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10" };
-	const struct result_options options = { .then = then, .force = *setup };
+	const struct result_options options = { .saved = then, .force = *setup };
 
 	for (unsigned i = 0; i < 5; i++) {
 		double mood = about(0.02);
@@ -529,7 +529,7 @@ TEST(a_slower_machine_is_no_worse_server)
 		CLEANUP(measures_free) struct measures now = {}, then = {};
 		CLEANUP(result_free_p)
 		struct result *r = beside(&now, &then, cases[i].machine, cases[i].server, "");
-		const struct then *t = row_of(r, "a")->then;
+		const struct against_saved *t = row_of(r, "a")->saved;
 		json_t *document;
 
 		assert_int_equal(t->machine_changed, cases[i].changed);
@@ -541,7 +541,7 @@ TEST(a_slower_machine_is_no_worse_server)
 		json_decref(document);
 		assert_true(fabs(t->generator_now / t->generator_before / cases[i].machine - 1) <
 			    0.05);
-		assert_int_equal(strstr(words_then(r, row_of(r, "a")).text, "machine changed") !=
+		assert_int_equal(strstr(words_against(r, row_of(r, "a")).text, "machine changed") !=
 					 NULL,
 				 cases[i].changed);
 	}
@@ -556,7 +556,7 @@ TEST(another_setup_is_judged_by_the_cost_itself)
 		CLEANUP(measures_free) struct measures now = {}, then = {};
 		struct result *r =
 			beside(&now, &then, generators[i], 1.2 / generators[i], "another");
-		const struct then *t = row_of(r, "a")->then;
+		const struct against_saved *t = row_of(r, "a")->saved;
 
 		assert_true(t->other_setup);
 		assert_false(t->machine_changed);

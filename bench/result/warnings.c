@@ -11,7 +11,7 @@
 #include "human.h"
 #include "measure_visits.h"
 #include "must.h"
-#include "parts.h"
+#include "steps.h"
 #include "text.h"
 #include "util.h"
 
@@ -436,7 +436,7 @@ static char *text_of(const struct result *r, const struct kind *k)
 	return text;
 }
 
-void warnings_find(struct result *r)
+void warnings_make(struct result *r)
 {
 	r->warnings = must(calloc(ARRAY_SIZE(kinds), sizeof(*r->warnings)));
 	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "must.h"
-#include "parts.h"
+#include "steps.h"
 #include "util.h"
 
 /* ---- Differences that are decided ---- */
@@ -151,7 +151,7 @@ static unsigned rounds_for(const struct result_group *g, enum judged what)
 	return (unsigned)fmin(ceil(most), 1000000);
 }
 
-void answer_find(struct result *r)
+void findings_make(struct result *r)
 {
 	enum judged what = JUDGED_COST; /* or, where no time is open, the last count that is */
 

@@ -1,4 +1,5 @@
-/* Then and now: rows beside saved ones of the same name.  See struct then, and parts.h. */
+/* Rows against the saved ones of the same name: the verdicts by whole runs, and what changed
+ * between.  See struct against_saved, and steps.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "measure_visits.h"
 #include "must.h"
 #include "numbers.h"
-#include "parts.h"
+#include "steps.h"
 #include "util.h"
 
 /* ---- What changed between: host, versions, build, command, keys ---- */
@@ -165,8 +166,8 @@ static json_t *changes_of(const struct result *r)
 	json_t *then = json_object(), *now = json_object(), *changes;
 
 	for (struct result_at at = { 0 }; result_next(r, &at);)
-		if (at.row->then) {
-			add_row(then, at.row->then->row);
+		if (at.row->saved) {
+			add_row(then, at.row->saved->row);
 			add_row(now, at.row->row);
 		}
 	changes = differences(then, now);
@@ -261,28 +262,28 @@ static bool is_past_of(const struct measure *then, const struct measure *now, bo
 	       (any_setup || !strcmp(then->visit.setup, now->visit.setup));
 }
 
-static const struct measure *find(const struct measures *then, const struct measure *now,
+static const struct measure *find(const struct measures *saved, const struct measure *now,
 				  bool any_setup)
 {
-	for (unsigned i = 0; i < then->count; i++)
-		if (is_past_of(then->rows[i], now, any_setup))
-			return then->rows[i];
+	for (unsigned i = 0; i < saved->count; i++)
+		if (is_past_of(saved->rows[i], now, any_setup))
+			return saved->rows[i];
 	return NULL;
 }
 
-static void find_pair(struct result *r, struct result_row *row, const struct measures *then)
+static void find_pair(struct result *r, struct result_row *row, const struct measures *saved)
 {
-	const struct measure *past = find(then, row->row, false);
-	const struct measure *other = past ? past : find(then, row->row, true);
+	const struct measure *past = find(saved, row->row, false);
+	const struct measure *other = past ? past : find(saved, row->row, true);
 
 	if (!other)
 		return;
-	row->then = must(calloc(1, sizeof(*row->then)));
-	*row->then = (struct then){ .row = other,
-				    .generator_before = NAN,
-				    .generator_now = NAN,
-				    .other_setup = !past,
-				    .gate = GATE_NOT_COMPARABLE };
+	row->saved = must(calloc(1, sizeof(*row->saved)));
+	*row->saved = (struct against_saved){ .row = other,
+					      .generator_before = NAN,
+					      .generator_now = NAN,
+					      .other_setup = !past,
+					      .gate = GATE_NOT_COMPARABLE };
 	r->found++;
 }
 
@@ -290,8 +291,8 @@ static void find_pair(struct result *r, struct result_row *row, const struct mea
 
 /* The verdict is on the cost itself, or on its ratio to the generator's CPU time: in the same setup
  * that is the same work then and now, so the machine's speed cancels. */
-static void judge_runs(struct then *t, struct runs *past, struct runs *now, bool by_requests,
-		       unsigned comparisons, double within)
+static void judge_runs(struct against_saved *t, struct runs *past, struct runs *now,
+		       bool by_requests, unsigned comparisons, double within)
 {
 	bool known = by_requests && past->count && now->count && all_known(past) && all_known(now);
 	bool same_work = known && !t->other_setup;
@@ -313,18 +314,18 @@ static void judge_runs(struct then *t, struct runs *past, struct runs *now, bool
 				     within);
 }
 
-static void judge(struct result *r, struct result_row *row, const struct measures *then,
-		  unsigned comparisons, bool force)
+static void judge_row(struct result *r, struct result_row *row, const struct measures *saved,
+		      unsigned comparisons, bool force)
 {
-	struct then *t = row->then;
+	struct against_saved *t = row->saved;
 	const struct measure *const pair[] = { t->row, row->row };
-	enum figure cost = judge_cost_figure((struct measure *const *)pair, 2);
+	enum figure cost = comparison_cost((struct measure *const *)pair, 2);
 	struct runs past = { 0 }, now = { 0 };
 
-	for (unsigned j = 0; j < then->count; j++)
-		if (is_past_of(then->rows[j], row->row, force || t->other_setup)) {
-			t->other_setup |= !is_past_of(then->rows[j], row->row, false);
-			runs_add(&past, then->rows[j], cost, row->row);
+	for (unsigned j = 0; j < saved->count; j++)
+		if (is_past_of(saved->rows[j], row->row, force || t->other_setup)) {
+			t->other_setup |= !is_past_of(saved->rows[j], row->row, false);
+			runs_add(&past, saved->rows[j], cost, row->row);
 		}
 	runs_add(&now, row->row, cost, NULL);
 	/* Runs that are in both files are shown, though not judged. */
@@ -340,19 +341,19 @@ static void judge(struct result *r, struct result_row *row, const struct measure
 	runs_free(&now);
 }
 
-void then_judge(struct result *r, const struct measures *then, bool force)
+void against_saved_judge(struct result *r, const struct measures *saved, bool force)
 {
 	unsigned counts[GATES] = { 0 }, comparisons = 0;
 
 	r->against = true;
 	for (struct result_at at = { 0 }; result_next(r, &at);) {
-		find_pair(r, at.row, then);
-		comparisons += at.row->then && (force || !at.row->then->other_setup);
+		find_pair(r, at.row, saved);
+		comparisons += at.row->saved && (force || !at.row->saved->other_setup);
 	}
 	for (struct result_at at = { 0 }; result_next(r, &at);) {
-		if (at.row->then)
-			judge(r, at.row, then, MAX(comparisons, 1U), force);
-		counts[at.row->then ? at.row->then->gate : GATE_NOT_COMPARABLE]++;
+		if (at.row->saved)
+			judge_row(r, at.row, saved, MAX(comparisons, 1U), force);
+		counts[at.row->saved ? at.row->saved->gate : GATE_NOT_COMPARABLE]++;
 	}
 	r->against_gate = gate_of_all(counts);
 	r->changed = changes_of(r);
