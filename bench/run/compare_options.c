@@ -19,7 +19,7 @@ static int check_repeat(struct ctl *ctl, struct compare *c)
 
 	c->rounds.repeat = c->visits ? 0 : 1;
 	/* Curves have intervals also if there is nothing to compare. */
-	c->rounds.alone = c->points.sweeps.count ? result_least_rounds(1) : ALONE;
+	c->rounds.alone = json_object_size(c->points.sweeps) ? result_least_rounds(1) : ALONE;
 	if (!text)
 		return CTL_DONE;
 	if (parse_uint(text, &value) < 0 || value < 1 || value > ROUNDS_MAX)

@@ -82,8 +82,7 @@ enum {
 	POINT_SHUFFLE = 1 << 10, /* more than the rounds */
 	UNITS_SHUFFLE = 1 << 20, /* more than those of all points */
 };
-static_assert((int)POINT_SHUFFLE > ROUNDS_MAX &&
-		      SWEEP_COMBINATIONS_MAX * POINT_SHUFFLE < UNITS_SHUFFLE,
+static_assert((int)POINT_SHUFFLE > ROUNDS_MAX && POINTS_MAX * POINT_SHUFFLE < UNITS_SHUFFLE,
 	      "no two orders are the same by their numbers");
 
 static unsigned count_builds(const struct visit *v)
@@ -404,7 +403,7 @@ static int unit_round(struct visit *v, struct targets *t, int *ret_status)
 	v->conditions->command = point_of(v)->command;
 	v->conditions->sweep = point_of(v)->sweep;
 	if (serve) {
-		serve->combination = v->point;
+		serve->point = point_of(v);
 		return serve_round(v, v->unit % count_builds(v), ret_status);
 	}
 	add_names(v, t);
@@ -553,7 +552,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	if (ctl->specs && rc == CTL_DONE) {
 		c->serve = &serve;
 		rc = serve_init(&serve, ctl, ctl->lists[VALUE_BUILD]);
-		serve.sweeps = &c->points.sweeps;
+		serve.points = &c->points;
 	}
 	if (rc == CTL_DONE)
 		rc = run_visits(ctl, c, &conditions, m, &status);

@@ -1,17 +1,22 @@
-/* The points of `compare --sweep`: one for each combination of its values, or a single one without
- * it.  Each has its command and its label. */
+/* The points of `compare --sweep NAME=VALUE,...`: one for each combination of the values, or a
+ * single one without it.  Each has its command and its label. */
 #pragma once
+#include <jansson.h>
+#include <stdbool.h>
+
 #include "ctl.h"
-#include "sweep.h"
+
+enum { POINTS_MAX = 1000 };
 
 struct point {
 	char *label;    /* of its rows: that of --label, and the values */
 	char **command; /* NULL-terminated, with placeholders such as {port} */
+	json_t *values; /* by the names of --sweep */
 	json_t *sweep;  /* see conditions.h; NULL: there is no --sweep */
 };
 
 struct points {
-	struct sweeps sweeps;
+	json_t *sweeps; /* { NAME: [VALUE, ...], ... }; the last is the first to change */
 	struct point *list;
 	unsigned count;
 };
@@ -20,3 +25,9 @@ struct points {
  * CTL_USAGE with the error printed.  points_fini() in both cases. */
 int points_init(struct points *p, struct ctl *ctl, char **sweeps, const char *label);
 void points_fini(struct points *p);
+
+/* The text with the point's values for `{NAME}`, to be freed.  last: see brace_fill(). */
+char *point_fill(const struct point *point, const char *text, bool last);
+
+/* Does any of the words (NULL-terminated; NULL: none) have the `{NAME}` of a sweep? */
+bool points_in(const struct points *p, char *const *words);

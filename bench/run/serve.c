@@ -8,9 +8,9 @@
 
 #include "child.h"
 #include "field.h"
+#include "points.h"
 #include "process.h"
 #include "served.h"
-#include "sweep.h"
 #include "text.h"
 #include "util.h"
 
@@ -65,13 +65,6 @@ void serve_fini(struct serve *s)
 
 /* ---- A daemon ---- */
 
-/* The spec with the values of the sweep, to be freed. */
-static char *fill_spec(const struct serve *s, const char *spec)
-{
-	return s->sweeps && s->sweeps->count ? sweeps_fill(s->sweeps, s->combination, spec, true)
-					     : text_new("%s", spec);
-}
-
 /* An exit code, with the reason printed. */
 static int start_here(struct serve *s, unsigned build, char *const *specs)
 {
@@ -119,30 +112,21 @@ int serve_start(struct serve *s, unsigned build)
 	int rc;
 
 	for (unsigned i = 0; i < SERVED_SPECS_MAX && s->ctl->specs[i]; i++)
-		specs[i] = fill_spec(s, s->ctl->specs[i]);
+		specs[i] = point_fill(s->point, s->ctl->specs[i], true);
 	rc = s->ctl->target.host ? start_there(s, build, specs) : start_here(s, build, specs);
 	for (char **spec = specs; *spec; spec++)
 		free(*spec);
 	return rc;
 }
 
-static bool is_swept(const struct serve *s)
-{
-	bool swept = false;
-
-	for (unsigned i = 0; s->sweeps && i < s->sweeps->count; i++)
-		for (char *const *spec = s->ctl->specs; *spec; spec++)
-			swept |= sweeps_names(s->sweeps, i, *spec);
-	return swept;
-}
-
 int serve_try(struct serve *s)
 {
-	unsigned count = is_swept(s) ? sweeps_combinations(s->sweeps) : 0;
+	unsigned count = points_in(s->points, s->ctl->specs) ? s->points->count : 0;
 	int rc = CTL_DONE;
 
-	for (s->combination = 0; s->combination < count && rc == CTL_DONE; s->combination++)
+	for (unsigned point = 0; point < count && rc == CTL_DONE; point++)
 		for (unsigned i = 0; i < s->build_count && rc == CTL_DONE; i++) {
+			s->point = &s->points->list[point];
 			rc = serve_start(s, i);
 			serve_stop(s);
 		}

@@ -18,10 +18,10 @@ struct serve {
 		char *path; /* of nbserved, with -H on the other host */
 	} builds[SERVE_BUILDS_MAX];
 	unsigned build_count;
-	const struct sweeps *sweeps; /* whose values the specs take; NULL: none */
-	unsigned combination;        /* which of them */
-	pid_t pid;                   /* of the daemon that serves; 0: none */
-	bool there;                  /* it serves on the other host, with -H */
+	const struct points *points;
+	const struct point *point; /* whose values the specs take */
+	pid_t pid;                 /* of the daemon that serves; 0: none */
+	bool there;                /* it serves on the other host, with -H */
 };
 
 /* builds: NAME=PATH of each, NULL-terminated; NULL: the nbserved beside this program.  CTL_DONE, or
@@ -32,7 +32,7 @@ void serve_fini(struct serve *s);
 /* Starts the daemon of builds[build], and waits until it serves.  CTL_DONE; or the exit status of
  * the daemon, which has printed why. */
 int serve_start(struct serve *s, unsigned build);
-/* Starts and ends a daemon for each combination of values, if the specs have any, so that an
+/* Starts and ends a daemon for each point, if the specs have values of a sweep, so that an
  * invalid value is refused before anything is measured.  Returns as serve_start(). */
 int serve_try(struct serve *s);
 /* Ends it, and waits until it has ended: its ports and files are free. */

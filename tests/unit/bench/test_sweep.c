@@ -1,85 +1,26 @@
-/* bench/run/sweep.c and brace.c: values and their texts; bench/result/curve.c: what a sweep tells.
- */
-#include <errno.h>
+/* bench/run/points.c and brace.c: values in texts; bench/result/curve.c: what a sweep tells. */
 #include <math.h>
 
 #include "curve.h"
 #include "measure_case.h"
-#include "sweep.h"
+#include "points.h"
 #include "util.h"
 
 /* ---- Values ---- */
 
-static struct sweeps sweeps_of(const char *first, const char *second)
+static void assert_filled(bool last, const char *text, const char *expected)
 {
-	struct sweeps s = { 0 };
-	struct reason reason;
-
-	assert_int_equal(sweeps_add(&s, first, &reason), 0);
-	if (second)
-		assert_int_equal(sweeps_add(&s, second, &reason), 0);
-	return s;
-}
-
-static void assert_filled(const struct sweeps *s, unsigned combination, bool last, const char *text,
-			  const char *expected)
-{
-	CLEANUP(free_p) char *filled = sweeps_fill(s, combination, text, last);
+	struct point point = { .values = json_pack("{s:s, s:s}", "c", "7", "some_delay", "10us") };
+	CLEANUP(free_p) char *filled = point_fill(&point, text, last);
 
 	assert_string_equal(filled, expected);
-}
-
-TEST(every_combination_has_its_text)
-{
-	static const char *const expected[] = { "-c 1 -d 0", "-c 1 -d 10us", "-c 1000 -d 0",
-						"-c 1000 -d 10us" };
-	CLEANUP(sweeps_fini) struct sweeps s = sweeps_of("c=1,1000", "some_delay=0,10us");
-
-	assert_int_equal(sweeps_combinations(&s), ARRAY_SIZE(expected));
-	for (unsigned i = 0; i < ARRAY_SIZE(expected); i++)
-		assert_filled(&s, i, true, "-c {c} -d {some_delay}", expected[i]);
+	json_decref(point.values);
 }
 
 TEST(other_braces_stay)
 {
-	CLEANUP(sweeps_fini) struct sweeps s = sweeps_of("c=7", NULL);
-
-	assert_filled(&s, 0, false, "{c}{port}{{c}}${c}%{c}{C}{}{c", "7{port}{{c}}${c}%{c}{C}{}{c");
-	assert_filled(&s, 0, true, "{{c}} {c}", "{c} 7");
-	assert_true(sweeps_names(&s, 0, "x {{c}} {c}"));
-	assert_false(sweeps_names(&s, 0, "{{c}} ${c} {cc}"));
-}
-
-TEST(wrong_sweeps_are_refused)
-{
-	static const char *const texts[][2] = {
-		{ "", "expected NAME=VALUE" },         { "c", "expected NAME=VALUE" },
-		{ "=1", "expected NAME=VALUE" },       { "c=", "a value is empty" },
-		{ "c=1,", "a value is empty" },        { "c=1,,2", "a value is empty" },
-		{ "c=1,2,1", "1 is there twice" },     { "C=1", "lower-case letters" },
-		{ "a b=1", "lower-case letters" },     { "port=1", "already stands for" },
-		{ "taken=3", "taken is given twice" },
-	};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
-		CLEANUP(sweeps_fini) struct sweeps s = sweeps_of("taken=1,2", NULL);
-		struct reason reason = { "" };
-
-		assert_int_equal(sweeps_add(&s, texts[i][0], &reason), -EINVAL);
-		assert_has(reason.text, texts[i][1]);
-	}
-}
-
-TEST(there_are_not_endlessly_many)
-{
-	CLEANUP(sweeps_fini) struct sweeps s = { 0 };
-	struct reason reason;
-	char text[8] = "a=0,1,2";
-
-	for (unsigned i = 0; i < SWEEPS_MAX; i++, text[0]++)
-		assert_int_equal(sweeps_add(&s, text, &reason), 0);
-	assert_int_equal(sweeps_add(&s, text, &reason), -EINVAL);
-	assert_true(sweeps_combinations(&s) > SWEEP_COMBINATIONS_MAX);
+	assert_filled(false, "{c}{port}{{c}}${c}%{c}{C}{}{c", "7{port}{{c}}${c}%{c}{C}{}{c");
+	assert_filled(true, "{{c}} {c} -d {some_delay}", "{c} 7 -d 10us");
 }
 
 /* ---- Curves ---- */
