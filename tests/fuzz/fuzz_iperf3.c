@@ -31,7 +31,7 @@ static void check_results(const char *json, size_t bytes)
 {
 	enum { COUNT = 6 };
 	struct iperf3_stream_result streams[COUNT];
-	struct iperf3_results r = { .streams = streams, .count = COUNT, .title = "title" };
+	struct iperf3_results r = { .streams = streams, .count = COUNT };
 	struct iperf3_counted counted[COUNT], again[COUNT];
 	size_t length;
 	char *text;

@@ -6,7 +6,6 @@
 #include "iperf3.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "bulk.h"
@@ -96,7 +95,6 @@ static void fill_stream(const struct iperf3_stream *s, bool datagrams,
 	to->seconds = (double)(s->end_ns - s->start_ns) / NS_PER_S;
 	to->packets = atomic_load(&s->packets);
 	to->lost = atomic_load(&s->lost);
-	to->order = atomic_load(&s->order) - s->order_before;
 	to->jitter_s = atomic_load(&s->jitter_s);
 	to->omitted_packets = s->packets_before;
 	to->omitted_lost = s->lost_before;
@@ -108,7 +106,7 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 	struct iperf3_conn *i = c->state;
 	const struct iperf3_test *t = i->member.test;
 	struct iperf3_stream_result *streams = calloc(t->stream_count, sizeof(*streams));
-	char title[128], *text;
+	char *text;
 	struct iperf3_results r = { .streams = streams, .count = t->stream_count };
 
 	if (!streams)
@@ -116,9 +114,6 @@ char *iperf3_results(struct conn *c, size_t *ret_bytes)
 	for (unsigned k = 0; k < t->stream_count; k++)
 		fill_stream(i->sorted[k], t->params.datagrams, &streams[k]);
 	add_cpu(i, &r);
-	snprintf(title, sizeof(title), "nbserved %s, listener %s, engine %s", NB_VERSION,
-		 c->worker->listener ? c->worker->listener : "?", c->worker->engine->name);
-	r.title = t->params.server_output ? title : NULL;
 	r.congestion = t->congestion[0] ? t->congestion : NULL;
 	text = iperf3_build_results(&r, ret_bytes);
 	free(streams);

@@ -142,7 +142,6 @@ int iperf3_parse_params(const char *json, size_t bytes, struct iperf3_params *re
 		error = take_params(object, &p);
 	p.sends = reverse || both;
 	p.receives = !reverse;
-	p.server_output = has_flag(object, "get_server_output");
 	p.skip_copy = has_flag(object, "skip_rx_copy");
 	json_decref(object);
 	if (error == 0)
@@ -231,50 +230,6 @@ static json_t *build_stream(const struct iperf3_stream_result *s, unsigned index
 			 "start_time", 0.0, "end_time", s->seconds);
 }
 
-static void print_datagrams(FILE *file, const struct iperf3_stream_result *s)
-{
-	if (s->sends)
-		fprintf(file, "sent, %" PRIu64 " datagrams\n", s->packets - s->omitted_packets);
-	else
-		fprintf(file,
-			"received, jitter %.3f ms, %" PRIu64 " of %" PRIu64
-			" datagrams lost, %" PRIu64 " out of order\n",
-			s->jitter_s * 1e3, s->lost - MIN(s->lost, s->omitted_lost),
-			s->packets - s->omitted_packets, s->order);
-}
-
-/* The text for a client with --get-server-output. */
-static json_t *build_output(const struct iperf3_results *r)
-{
-	char *text = NULL;
-	size_t bytes = 0;
-	FILE *file = open_memstream(&text, &bytes);
-	json_t *json = NULL;
-
-	if (!file)
-		return NULL;
-	fprintf(file, "%s\n", r->title);
-	for (unsigned i = 0; i < r->count; i++) {
-		const struct iperf3_stream_result *s = &r->streams[i];
-		double mbits = s->seconds > 0 ? (double)s->bytes * 8e-6 / s->seconds : 0;
-
-		fprintf(file, "[%3u] %8.3f s  %14" PRIu64 " bytes  %11.3f Mbits/sec  ",
-			iperf3_stream_id(i), s->seconds, s->bytes, mbits);
-		if (s->datagrams)
-			print_datagrams(file, s);
-		else if (s->sends)
-			fprintf(file, "sent, %u retransmits\n", s->retransmits);
-		else
-			fprintf(file, "received\n");
-	}
-	fprintf(file, "CPU of the workers: %.1f %% (%.1f %% user, %.1f %% system)\n",
-		r->cpu_user + r->cpu_system, r->cpu_user, r->cpu_system);
-	if (fclose(file) == 0)
-		json = json_stringn(text, bytes);
-	free(text);
-	return json;
-}
-
 static json_t *build_object(const struct iperf3_results *r)
 {
 	json_t *streams = json_array(), *object;
@@ -290,8 +245,6 @@ static json_t *build_object(const struct iperf3_results *r)
 			   sends ? !datagrams : -1, "streams", streams);
 	if (r->congestion)
 		json_object_set_new(object, "congestion_used", json_string(r->congestion));
-	if (r->title)
-		json_object_set_new(object, "server_output_text", build_output(r));
 	return object;
 }
 
@@ -358,7 +311,6 @@ void iperf3_arrived(struct iperf3_arrivals *a, const uint8_t *header, bool wide,
 		a->lost += number - a->high - 1;
 		a->high = number;
 	} else {
-		a->order++;
 		a->lost -= a->lost > 0;
 	}
 	a->jitter_s += (d - a->jitter_s) / 16;

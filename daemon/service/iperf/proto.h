@@ -72,8 +72,7 @@ enum iperf3_error {
 };
 
 struct iperf3_params {
-	bool sends, receives; /* the server */
-	bool server_output;
+	bool sends, receives;    /* the server */
 	bool skip_copy;          /* --skip-rx-copy: the receiver need not copy (iperf 3.19) */
 	bool datagrams, wide;    /* UDP; its counters have 64 bits */
 	unsigned parallel;       /* streams of each direction */
@@ -92,7 +91,7 @@ struct iperf3_stream_result {
 	double seconds;
 	bool datagrams;
 	uint64_t packets, omitted_packets; /* of datagrams: with those that were omitted */
-	uint64_t lost, omitted_lost, order;
+	uint64_t lost, omitted_lost;
 	double jitter_s;
 };
 
@@ -104,9 +103,8 @@ struct iperf3_counted {
 /* Counts of a stream's received datagrams, by iperf3's rules.  Sequence numbers of 32 bits wrap
  * around and are compared by RFC 1982; `high` does not wrap. */
 struct iperf3_arrivals {
-	/* The highest number; missing datagrams; late or duplicate ones, each of which reduces
-	 * `lost` by one. */
-	uint64_t high, lost, order;
+	/* The highest number; missing datagrams, less one for each late or duplicate one. */
+	uint64_t high, lost;
 	double jitter_s, transit_s;
 	bool begun; /* transit_s holds the value of an earlier datagram */
 };
@@ -114,8 +112,6 @@ struct iperf3_arrivals {
 struct iperf3_results {
 	double cpu_user, cpu_system; /* percent of the test's time */
 	const char *congestion;      /* NULL: unknown */
-	/* Of the server's output (--get-server-output); NULL: not asked for. */
-	const char *title;
 	const struct iperf3_stream_result *streams;
 	unsigned count;
 };

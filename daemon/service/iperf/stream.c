@@ -138,7 +138,6 @@ void iperf3_count(struct iperf3_conn *i)
 	s->bytes_before = atomic_load_explicit(&s->bytes, memory_order_relaxed);
 	s->packets_before = atomic_load_explicit(&s->packets, memory_order_relaxed);
 	s->lost_before = atomic_load_explicit(&s->lost, memory_order_relaxed);
-	s->order_before = atomic_load_explicit(&s->order, memory_order_relaxed);
 	s->start_ns = clock_ns();
 	s->cpu_start = iperf3_cpu_now();
 	if (!i->begin_ns)

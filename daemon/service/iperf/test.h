@@ -61,9 +61,9 @@ struct iperf3_stream {
 	uint64_t unread_ns; /* worker's thread: when the client last left data unread */
 	uint32_t retransmits, retransmits_before;
 	/* UDP; `lost` is stored before `packets`. */
-	_Atomic uint64_t packets, lost, order; /* including omitted ones */
+	_Atomic uint64_t packets, lost; /* including omitted ones */
 	_Atomic double jitter_s;
-	uint64_t packets_before, lost_before, order_before;
+	uint64_t packets_before, lost_before;
 	uint64_t bytes_before; /* bytes of the omitted seconds */
 	uint64_t opened_ns, start_ns, end_ns;
 	struct iperf3_cpu cpu_start, cpu_end; /* of its worker's thread */

@@ -110,7 +110,6 @@ static void publish(const struct iperf3_conn *i)
 	struct iperf3_stream *s = i->member.stream;
 
 	atomic_store_explicit(&s->lost, i->arrivals.lost, memory_order_relaxed);
-	atomic_store_explicit(&s->order, i->arrivals.order, memory_order_relaxed);
 	atomic_store_explicit(&s->jitter_s, i->arrivals.jitter_s, memory_order_relaxed);
 	atomic_store_explicit(&s->packets, i->arrivals.high, memory_order_release);
 }
