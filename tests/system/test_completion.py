@@ -1,5 +1,6 @@
 """Completion of nbctl and nbserved: real shells are asked, with the files that are installed."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -133,22 +134,27 @@ def test_fish(start_daemon, shell_files):
     assert dict(zip(lines, found)) == lines
 
 
-def test_zsh(start_daemon, shell_files, tmp_path):
-    """As a user would see it: a word that completes in one way only is on the line."""
-    daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
+@contextlib.contextmanager
+def on_screen(daemon, tmp_path, shell, prompts):
+    """(screen(), keys(word...)) of a shell in a terminal: as a user would see it."""
     tmux = [requires("tmux"), "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
-    shell = (f"env PATH={NBCTL.parent}:$PATH NBSERVED_SOCKET={daemon.control} ZDOTDIR=/nonexistent "
-             f"{requires('zsh')} -f")
+    shell = f"env PATH={NBCTL.parent}:$PATH NBSERVED_SOCKET={daemon.control} {shell}"
     subprocess.run([*tmux, "new-session", "-d", "-x", "120", "-y", "24", shell], check=True)
 
     def screen():
         return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
 
-    def keys(*words):
-        subprocess.run([*tmux, "send-keys", *words], check=True)
-
     try:
-        wait_until(lambda: "#" in screen() or "%" in screen(), "prompt")
+        wait_until(lambda: any(prompt in screen() for prompt in prompts), "prompt")
+        yield screen, lambda *words: subprocess.run([*tmux, "send-keys", *words], check=True)
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=False)
+
+
+def test_zsh(start_daemon, shell_files, tmp_path):
+    """A word that completes in one way only is on the line."""
+    daemon = start_daemon("".join(listener(n, engine=e) for n, e in zip(NAMES, ENGINES)))
+    with on_screen(daemon, tmp_path, f"ZDOTDIR=/nonexistent {requires('zsh')} -f", "#%") as (screen, keys):
         keys(f"fpath=({shell_files['_nbctl'].parent} $fpath); autoload -Uz compinit; compinit -u -D; "
              "print rea''dy", "Enter")
         wait_until(lambda: "\nready" in screen(), "completion")
@@ -156,8 +162,6 @@ def test_zsh(start_daemon, shell_files, tmp_path):
                             ("nbserved --run ech", "--run echo")):
             keys("C-u", line, "Tab")
             wait_until(lambda: after in screen(), after)
-    finally:
-        subprocess.run([*tmux, "kill-server"], check=False)
 
 
 @pytest.mark.parametrize("before", [["stats"], ["top"], ["drain"], ["resume"], ["stats", "--watch"],
@@ -195,22 +199,10 @@ def test_files(complete, tmp_path):
 
 
 def test_a_tab_in_an_interactive_bash(complete, tmp_path):
-    """As a user would see it."""
-    tmux = [requires("tmux"), "-S", str(tmp_path / "tmux"), "-f", "/dev/null"]
-    shell = f"env PATH={NBCTL.parent}:$PATH NBSERVED_SOCKET={complete.daemon.control} bash --norc"
-    subprocess.run([*tmux, "new-session", "-d", "-x", "120", "-y", "24", shell], check=True)
-
-    def screen():
-        return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True).stdout
-
-    try:
-        wait_until(lambda: "$" in screen() or "#" in screen(), "prompt")
-        subprocess.run([*tmux, "send-keys", f". {COMPLETION}", "Enter"], check=True)
-        subprocess.run([*tmux, "send-keys", "nbbench compa", "Tab", "echo-e", "Tab"], check=True)
+    with on_screen(complete.daemon, tmp_path, "bash --norc", "$#") as (screen, keys):
+        keys(f". {COMPLETION}", "Enter")
+        keys("nbbench compa", "Tab", "echo-e", "Tab")
         wait_until(lambda: "nbbench compare echo-epoll" in screen(), "completed")
-        run = ["C-u", "nbserved --run ec", "Tab", ",engine=io_uring-", "Tab", " end"]
-        subprocess.run([*tmux, "send-keys", *run], check=True)
+        keys("C-u", "nbserved --run ec", "Tab", ",engine=io_uring-", "Tab", " end")
         wait_until(lambda: " end" in screen(), "typed")
         assert "nbserved --run echo,engine=io_uring-poll end" in screen()
-    finally:
-        subprocess.run([*tmux, "kill-server"], check=False)

@@ -3,8 +3,6 @@
 import pathlib
 import re
 
-import pytest
-
 ROOT = pathlib.Path(__file__).parents[2]
 # Words of a row's first command, the generator's name first: the test that runs it, in tests/.
 TESTS = {
@@ -47,29 +45,17 @@ TESTS = {
 }
 
 
-def rows(name):
-    """The rows of the table of generators, whole."""
-    table = (ROOT / name).read_text().split("| generator | service | command |", 1)[1].split("\n\n", 1)[0]
-    return [line for line in table.splitlines()[2:] if line.startswith("|")]
-
-
-def key_of(row):
-    """The entry of TESTS that fits, of several the one with most words."""
-    command = re.split(r"(?<!\\)\|", row)[3]
-    words = re.search("`([^`]+)`", command)[1].split()
-    fit = [key for key in TESTS if set(key.split()) <= set(words)]
-    assert fit, f"no test in TESTS runs: {row}"
-    return max(fit, key=lambda key: len(key.split()))
-
-
 def test_each_row_has_a_test():
-    found = {key_of(row) for row in rows("doc/generators.md")}
+    """That of TESTS that fits, of several the one with most words."""
+    table = (ROOT / "doc/generators.md").read_text().split("| generator | service | command |", 1)[1].split("\n\n", 1)[0]
+    found = set()
+    for row in (line for line in table.splitlines()[2:] if line.startswith("|")):
+        words = re.search("`([^`]+)`", re.split(r"(?<!\\)\|", row)[3])[1].split()
+        fit = [key for key in TESTS if set(key.split()) <= set(words)]
+        assert fit, f"no test in TESTS runs: {row}"
+        found.add(max(fit, key=lambda key: len(key.split())))
     assert set(TESTS) == found, "no row has some of TESTS any more"
-
-
-@pytest.mark.parametrize("key", TESTS)
-def test_the_test_of_a_row_is_there(key):
-    name, function = TESTS[key].split("::")
-    text = (ROOT / "tests" / name).read_text()
-    assert f"def {function}(" in text
-    assert re.search(rf"(?<![\w-]){re.escape(key.split()[0])}(?![\w-])", text), "it does not name the generator"
+    for key, (name, function) in ((key, test.split("::")) for key, test in TESTS.items()):
+        text = (ROOT / "tests" / name).read_text()
+        assert f"def {function}(" in text, key
+        assert re.search(rf"(?<![\w-]){re.escape(key.split()[0])}(?![\w-])", text), f"{name} does not name {key}"

@@ -109,15 +109,6 @@ def test_hey(daemon, tmp_path):
     assert [counts(daemon)[name] for name in ["get", "bytes", "echo", "head"]] == [2000, 200, 400, 400]
 
 
-def test_ab_posts(daemon, tmp_path):
-    body = tmp_path / "body"
-    body.write_bytes(noise(20 * KIB))
-    options = ["-q", "-k", "-n", "500", "-c", "4", "-p", str(body)]
-    text = run(requires("ab"), *options, "-T", "text/plain", url(daemon, "/echo"))
-    assert number(r"Failed requests:\s+(\d+)", text) == 0
-    assert number(r"HTML transferred:\s+(\d+)", text) == 500 * 20 * KIB
-
-
 def test_curl(daemon, tmp_path):
     """Big bodies both ways, with and without a length, with Expect: 100-continue."""
     fetch = functools.partial(run, text=False)
