@@ -8,11 +8,11 @@ enum style words_style(enum verdict_is is);
 
 /* "-3.1 %", the estimate; "": unknown. */
 struct phrase words_change(double change);
-/* Of the row's cost; "no verdict: bytes differ" if there is a doubt. */
+/* The verdict on the row's cost, or "no verdict: bytes differ" if there is a doubt. */
 struct phrase words_row(const struct result_group *g, const struct result_row *row);
 
-/* Of one group, without its title: the figures beside the cost that are decided, from the given one
- * on; which libraries and ciphers of TLS there are. */
+/* What is decided of a group's other figures, from `from` on; and its libraries and ciphers of TLS.
+ * Both without the group's title. */
 char *words_sides(const struct result_group *g, enum judged from);
 char *words_tls(const struct result_group *g);
 

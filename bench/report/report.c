@@ -44,7 +44,7 @@ static const char chart_style[] =
 	".curve,.interval{stroke:var(--s)}.mark{fill:var(--s)}.interval{stroke-width:2}"
 	".mark.hollow{fill:var(--card);stroke:var(--s);stroke-width:1.5}\n";
 
-/* Of the page around them. */
+/* The style of the page around the pictures. */
 static const char page_style[] =
 	"\n:root{color-scheme:light dark}*{box-sizing:border-box}\n"
 	"body{margin:0 auto;padding:24px 20px 48px;max-width:1320px;background:var(--page);"

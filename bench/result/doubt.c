@@ -55,7 +55,7 @@ double doubt_usual_bytes(const struct result_group *g)
 		free(values);
 	}
 	numbers_sort(medians, count);
-	/* Of two the lower one: what is added to requests are bytes. */
+	/* Of two the lower one, as another client's bytes are added, never taken away. */
 	usual = count ? medians[(count - 1) / 2] : NAN;
 	free(medians);
 	return usual;

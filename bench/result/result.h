@@ -153,7 +153,7 @@ struct result {
 	unsigned found;  /* rows that have a saved one */
 	json_t *changed; /* [{ "what": "kernel", "then": "Linux 6.1", "now": "Linux 6.12" }] */
 	struct limits *limits;                    /* of --fail-if; NULL: none */
-	bool pairs;                               /* these were asked for */
+	bool pairs;                               /* --pair or --build was given */
 	enum gate pairs_gate, against_gate, gate; /* gate: of all that were asked for */
 };
 

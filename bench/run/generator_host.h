@@ -23,7 +23,7 @@ bool generator_is_elsewhere(const struct ctl *ctl);
 /* The description of this host, or of that of a bridge, as host_describe() makes it; an exit code.
  */
 int generator_host_ask(struct ctl *bridge, json_t **ret);
-/* The same of one of the generator's hosts, with its name. */
+/* generator_host_ask() of one of the generator's hosts, with its name added. */
 int generator_host_describe(struct ctl *ctl, unsigned host, json_t **ret);
 
 /* The version of the generator, as version_of() finds it on its hosts; the user is warned if they

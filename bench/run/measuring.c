@@ -71,8 +71,8 @@ struct visit {
 	unsigned rows;            /* of this round */
 	json_t *names;            /* of rows, in the order in which they are shown */
 	json_t *absent;           /* see struct targets */
-	json_t *failed;           /* by names of rows: visits in which COMMAND failed */
-	json_t *failing;          /* those of them since the last good one */
+	json_t *failed;           /* by names of rows: number of visits in which COMMAND failed */
+	json_t *failing;          /* likewise, since the last visit in which it did not */
 	bool foretold;            /* see foretell() */
 };
 

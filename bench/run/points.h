@@ -9,7 +9,7 @@
 enum { POINTS_MAX = 1000 };
 
 struct point {
-	char *label;    /* of its rows: that of --label, and the values */
+	char *label;    /* its rows' label: --label and the point's values */
 	char **command; /* NULL-terminated, with placeholders such as {port} */
 	json_t *values; /* by the names of --sweep */
 	json_t *sweep;  /* see conditions.h; NULL: there is no --sweep */

@@ -172,7 +172,7 @@ static void targets_leave(struct targets *t, const json_t *listener, const char 
 	json_array_append_new(t->absent, copy);
 }
 
-/* One that does not serve is kept as absent. */
+/* A listener that does not serve is kept in t->absent. */
 static void targets_add(struct targets *t, const struct way *ways, const json_t *listener)
 {
 	struct target *new;

@@ -14,7 +14,7 @@ static inline struct file_id file_id_of(const struct stat *st)
 	return (struct file_id){ st->st_dev, st->st_ino };
 }
 
-/* The same for two nodes of one block device. */
+/* Identifies the data: two nodes of one block device are equal. */
 static inline struct file_id file_id_of_data(const struct stat *st)
 {
 	return S_ISBLK(st->st_mode) ? (struct file_id){ 0, st->st_rdev } : file_id_of(st);

@@ -25,7 +25,7 @@ struct config_list {
 	size_t count;         /* offset of the number of entries */
 	size_t offset, bytes; /* of the first entry; of one entry */
 	unsigned max;         /* entries that there is room for */
-	/* Of the first one's origin, and how far it is to the next; 0: origins are not kept. */
+	/* Offset and distance of the entries' origins; 0: origins are not kept. */
 	size_t origins, origin_bytes;
 };
 
@@ -112,7 +112,7 @@ void config_init_values(struct listener_config *l);
 
 /* The origin of key's value in `section`. */
 struct config_origin *config_key_origin(const struct config_key *key, void *section);
-/* The same of the key of that name; if it has its default, where the section begins. */
+/* The origin of the key `name`; if it has its default, that of the section. */
 struct config_origin config_key_where(enum config_section kind, const char *name, void *section);
 /* `file:line`, `default`, or the command that set the value; owned by the caller. */
 char *config_origin_text(struct config_origin origin);

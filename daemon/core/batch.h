@@ -15,7 +15,7 @@ enum {
 	/* Turns between two checks for waiting input (batch_input_checked()) while a delay is in
 	 * force. */
 	BATCH_TURNS = 8,
-	/* The same while no delay is in force; each check that finds no input doubles it. */
+	/* Turns between two checks while there is no delay; each that finds no input doubles it. */
 	BATCH_IDLE_TURNS = 64,
 	BATCH_IDLE_TURNS_MAX = 1024,
 	BATCH_COMPLETIONS = 64, /* number of completions that ends a delay early, on a ring */

@@ -87,7 +87,7 @@ struct engine {
 	 * engine of their name. */
 	const struct key_table *keys;
 
-	/* Of a variant: do workers with these options use it in place of the engine of its name? */
+	/* Variants only: do workers with these options use it, not the engine of its name? */
 	bool (*suits)(const struct worker_options *options);
 
 	/* The reason why this build lacks the engine; then only the members above and init() are

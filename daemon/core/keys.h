@@ -39,8 +39,8 @@ enum {
 struct key {
 	KEY_HEAD;
 	enum key_type type;
-	/* Of a service: listeners with this service and the same value, other than `word`, serve as
-	 * one: they have the same `exports`, and the same values of the keys that are `common`. */
+	/* Services only: listeners with the same value of this key, other than `word`, serve one
+	 * thing: their `exports` and the values of their `common` keys have to be the same. */
 	bool unites;
 	bool common;
 	/* Of KEY_TEXT: is the text valid?  It is ASCII without white space.  `form` describes valid
@@ -67,10 +67,10 @@ struct key_table {
 	const struct key *keys;
 	unsigned count;
 	size_t bytes; /* of the struct, at most KEY_VALUES_MAX */
-	/* Of an engine: reports values that exclude each other, of a listener that may use the
+	/* Engines only: reports values that exclude each other, of a listener that may use the
 	 * engine.  Main thread.  Optional. */
 	void (*check)(struct key_check *check);
-	/* Of an engine: reports what an earlier listener of it has, and no other can have as well.
+	/* Engines only: reports what an earlier listener of it has, and only one can have.
 	 * Main thread.  Optional. */
 	void (*check_beside)(struct key_check *check, const struct worker_options *other,
 			     const char *name);

@@ -40,7 +40,7 @@ struct proc_threads {
 	bool unknown;
 };
 
-/* Of the caller, with its context. */
+/* The caller's functions; each gets its context. */
 struct proc_threads_caller {
 	/* Is it a worker, which works for no other?  Its name is not read then. */
 	bool (*is_worker)(void *context, pid_t tid);

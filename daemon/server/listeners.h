@@ -26,7 +26,7 @@ struct listeners {
 	uint64_t threads_ns;       /* when threads were last scanned */
 	uint64_t started_ns;       /* CLOCK_MONOTONIC */
 	const struct config *next; /* the configuration that is started, or reloaded to */
-	/* Of that start or reload (CLOCK_MONOTONIC): see SOCKET_WAIT_NS, TLS_READ_NS. */
+	/* Deadlines of that start or reload: SOCKET_WAIT_NS, TLS_READ_NS (CLOCK_MONOTONIC). */
 	uint64_t bind_end_ns, tls_end_ns;
 	/* The process ends: its sockets stay stored with the service manager. */
 	bool stopping;

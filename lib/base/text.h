@@ -22,5 +22,6 @@ void text_append(char *text, size_t bytes, const char *format, ...)
 /* The first line of a file, without its end, cut to `bytes` with the NUL; false: it cannot be read,
  * and text is as it was. */
 bool text_file_line(const char *path, char *text, int bytes);
-/* Likewise the first line that begins with `begin`; false: there is none, and text is of no use. */
+/* text_file_line() of the first line that begins with `begin`; false: there is none, and text is
+ * undefined. */
 bool text_find_line(const char *path, const char *begin, char *text, int bytes);

@@ -30,7 +30,7 @@ struct figure_info {
 	 * spread is over the smallest blocks of consecutive visits that have a value: a visit alone
 	 * has too few samples. */
 	bool pooled;
-	/* Of the terminal's table, see struct column; answer: without --wide, too. */
+	/* apart, rank: see struct column.  answer: shown without --wide, too. */
 	bool apart, answer;
 	unsigned rank;
 };

@@ -16,7 +16,7 @@
 struct measure_generator {
 	const char *name;               /* "": unknown */
 	struct generator_result result; /* all 0: its output was not understood */
-	/* Of it and its children; wall_ns 0: no generator was run. */
+	/* Of the generator and its children; wall_ns 0: none was run. */
 	uint64_t wall_ns, cpu_ns;
 	uint64_t lived_ns;    /* from its start to its end, load or not; 0: unknown */
 	uint64_t busiest_ns;  /* CPU time of its busiest thread, by samples */
@@ -29,7 +29,8 @@ struct measure_generator {
 	 * counts: result.requests is unknown (0) then.  See measure_check_requests(). */
 	uint64_t refused_requests;
 	bool elsewhere; /* on another host than the listener */
-	/* Of several hosts, see generator_sum.h: result is their sum.  NULL: it ran on one. */
+	/* Each host's part if it ran on several: result is their sum.  NULL: one host.  See
+	 * generator_sum.h. */
 	const json_t *hosts;
 	double overlap;     /* the part of their time in which all of them had load */
 	uint64_t spread_ns; /* from the calls until the last host had reported its start */
@@ -84,17 +85,17 @@ struct measure {
 	uint64_t listener_count; /* of all the listener's operations */
 	uint64_t workers;        /* threads that serve; 0: unknown */
 	uint64_t connections;    /* the most that were open at once, by samples; 0: unknown */
-	/* Of the service, without what TLS adds to them. */
+	/* Bytes of the service, without what TLS adds. */
 	uint64_t bytes_in, bytes_out;
 	uint64_t cpu_ns, syscalls, turns;
 	uint64_t handshakes, handshake_cpu_ns; /* of TLS, the latter a part of cpu_ns */
-	uint64_t switches;                     /* of its threads, voluntary or not; 0: unknown */
-	uint64_t wakeups; /* those that were voluntary: a sleep, which ends by a wake-up */
+	uint64_t switches;                     /* context switches of its threads; 0: unknown */
+	uint64_t wakeups;                      /* the voluntary ones of these: the thread slept */
 	/* Counted in user space and the kernel; where that refuses, in user space alone.  0:
 	 * unknown. */
 	uint64_t cycles, instructions, user_instructions;
-	/* Of exports, and of the sampled ones those of zeros; 0 also if the document has several
-	 * listeners. */
+	/* Reads of exports whose latency was sampled, and those of them that found zeros; 0 also if
+	 * the document has several listeners. */
 	uint64_t sampled_reads, zero_reads;
 	uint64_t datagrams_in, frames_in;    /* of UDP; of the former, those as frames (af_xdp) */
 	uint64_t cpu_user_ns, cpu_system_ns; /* parts of cpu_ns; both 0: unknown */

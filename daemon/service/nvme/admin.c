@@ -43,7 +43,7 @@ static uint16_t data_check(struct nvme_command *d)
 	return NVME_SUCCESS;
 }
 
-/* The same, with a page for the data, zeroed. */
+/* data_check(), and a zeroed page for the data. */
 static uint16_t page_check(struct nvme_command *d)
 {
 	uint16_t status = data_check(d);

@@ -199,7 +199,7 @@ struct nvme_queue {
 	uint64_t kato_ns;    /* keep-alive timeout; 0: none */
 	uint32_t cc;         /* Controller Configuration */
 	uint32_t event_mask; /* Asynchronous Event Configuration */
-	/* Of the Discovery log: when the host last read it, at first when it connected. */
+	/* The Discovery log's generation when the host last read it, or else when it connected. */
 	uint64_t log_generation;
 	/* An event has told the host that the log has changed since: there is no further one until
 	 * the host reads it. */

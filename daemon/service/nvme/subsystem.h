@@ -76,7 +76,7 @@ struct nvme_controller {
 /* The addresses at which listeners serve a subsystem: nvme/ports.c. */
 struct nvme_ports {
 	struct nvme_port *first; /* in the order in which they began to serve */
-	uint64_t generation;     /* of its Discovery log: changes exactly when that does */
+	uint64_t generation; /* of the Discovery log; increases exactly when its contents change */
 };
 
 /* The subsystem as one listener serves it (w->shared).  Constant. */

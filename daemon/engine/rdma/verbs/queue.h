@@ -24,7 +24,7 @@ enum {
 	RDMA_RECVS = 40,      /* receives posted for an active client; refilled below RDMA_CREDIT */
 	RDMA_RECVS_MIN = 2,   /* a client that cannot get this many is refused */
 	RDMA_RECVS_PART = 32, /* a client may have 1/32 of the pool's chunks for receives */
-	RDMA_RECVS_DEEP = 3,  /* likewise 1/3 for a client that only sends, over iWARP */
+	RDMA_RECVS_DEEP = 3,  /* a client that only sends, over iWARP, may have 1/3 of them */
 	RDMA_RECVS_CHAIN = 40, /* receives posted by one call */
 	RDMA_CQ_PART = 64,     /* a client's receives may use 1/64 of the free completion queue */
 	RDMA_UNSIGNALLED = 15, /* maximum of requests in a row without a signalled one */

@@ -73,8 +73,8 @@ static uint16_t sum_fold(uint64_t sum)
 	return (uint16_t)sum;
 }
 
-/* Of `bytes` bytes of UDP's header and data, and of the pseudo header: both addresses, the protocol
- * and the length. */
+/* UDP's checksum: over `bytes` bytes of header and data, and the pseudo header of both addresses,
+ * protocol and length. */
 static uint16_t sum_udp(const uint8_t *ip, const struct layout *l, uint32_t bytes)
 {
 	uint8_t rest[4] = { 0, IPPROTO_UDP, (uint8_t)(bytes >> 8), (uint8_t)bytes };
