@@ -1,7 +1,7 @@
 /* Store `io_uring`: files through the worker's ring.  Worker's thread.  An io is the
  * owner of its operation: while one is in flight, io->op is the kernel's.
  *
- * A write: io_submit() of core/store.c, file_uring_submit(), file_uring_read_or_write(). */
+ * A write: io_submit() of core/io.c, file_uring_submit(), file_uring_read_or_write(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

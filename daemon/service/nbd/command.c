@@ -2,7 +2,7 @@
  *
  * A command is served in parts, one at a time; commands overlap and finish in any order.  A write
  * hands the chunks that were received to the store: write_next_part(), submit_to_store(), then
- * io_submit() of core/store.h.  A read fills memory that begins with room for
+ * io_submit() of core/io.h.  A read fills memory that begins with room for
  * the reply's header, so that the reply needs no further memory. */
 #include <errno.h>
 #include <stdlib.h>

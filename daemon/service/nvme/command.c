@@ -1,7 +1,7 @@
 /* Service `nvme`: processing of all commands, and the commands of I/O queues.  See nvme/queue.h.
  *
  * A command is served in parts, one at a time; commands overlap and finish in any order.
- * nvme_submit_to_store() hands a part to the export's store, by io_submit() of core/store.h, and
+ * nvme_submit_to_store() hands a part to the export's store, by io_submit() of core/io.h, and
  * part_done() is called when the store has read or written it. */
 #include <errno.h>
 #include <stdlib.h>
