@@ -35,42 +35,6 @@ static char *without_comments(char *text)
 	return text;
 }
 
-TEST(a_dump_says_origin_and_class)
-{
-	CLEANUP(config_free_p)
-	struct config *c = load("\n" GOOD "address = 127.0.0.1:0\nallow = ::1, 10.0.0.0/8\n");
-	CLEANUP(free_p) char *text = dump(c);
-
-	assert_has(text, "log-level = info                             ; default, live\n");
-	assert_has(text, "\n[listener a]                                 ; f:2\n"
-			 "address = 127.0.0.1:7008                     ; f:3, listener\n"
-			 "address = 127.0.0.1:0                        ; f:5, listener\n");
-	assert_has(text, "allow = ::1                                  ; f:6, live\n"
-			 "allow = 10.0.0.0/8                           ; f:6, live\n");
-	assert_has(text, "cpus = any                                   ; default, "
-			 "listener\n");
-}
-
-TEST(a_dump_parses_back_to_the_same)
-{
-	struct config *c = load(
-		GOOD "address = [::1]:7-9\ncpus = 0\nallow = ::1, 10.0.0.0/8\nworkers = auto\n"
-		     "busy-poll = 1500us\nengine = io_uring\nsqpoll = 0\n"
-		     "zero-copy-min = 12345\nbuffer-size = 1M\nbuffers = 16\nidle-timeout = 90s\n"
-		     "max-connections = 0\n[server]\ncontrol = /a;b\nlog-level = debug\n"
-		     "[listener b]\naddress = 0.0.0.0:0\nservice = discard\nallow = 0.0.0.0/0\n");
-	CLEANUP(free_p) char *first = dump(c), *second;
-	CLEANUP(config_free_p) struct config *again = load(first);
-
-	second = dump(again);
-	assert_string_equal(without_comments(first), without_comments(second));
-	assert_int_equal(ring_options(&c->listeners[0].options)->sqpoll, KEY_CPU_FIRST);
-	assert_int_equal(ring_options(&again->listeners[0].options)->sqpoll, KEY_CPU_FIRST);
-	assert_memory_equal(&c->listeners[0].options.cpus, &again->listeners[0].options.cpus,
-			    sizeof(cpu_set_t));
-	config_free(c);
-}
-
 TEST(a_dump_parses_back_even_with_long_origins)
 {
 	struct config_errors errors = { 0 };

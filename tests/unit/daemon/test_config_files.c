@@ -73,24 +73,6 @@ static const char *errors_of_files(const char *name)
 	return joined;
 }
 
-TEST_WITH(a_drop_in_overrides_and_extends, make_folder, remove_folder, NULL)
-{
-	CLEANUP(config_free_p) struct config *c;
-
-	write_file("main.ini", GOOD "workers = 2\nbuffers = 64\n[server]\nlog-level = info\n");
-	write_file("conf.d/10.ini", "[listener a]\nworkers = 3\n[listener b]\nservice = echo\n");
-	write_file("conf.d/9.ini", "[listener b]\naddress = 127.0.0.1:7009\n"
-				   "[server]\nlog-level = error\n[listener a]\nworkers = 4\n");
-	c = load_files();
-	assert_int_equal(c->file_count, 3);
-	assert_int_equal(c->listener_count, 2);
-	assert_int_equal(c->listeners[0].workers, 4);
-	assert_int_equal(c->listeners[0].options.buffers, 64);
-	assert_string_equal(c->listeners[1].name, "b");
-	assert_ptr_equal(c->listeners[1].service, registry_service("echo"));
-	assert_int_equal(c->server.log_level, LOG_ERR);
-}
-
 TEST_WITH(a_list_in_a_drop_in_replaces_the_whole_list, make_folder, remove_folder, NULL)
 {
 	CLEANUP(config_free_p) struct config *c;
@@ -113,16 +95,6 @@ TEST_WITH(only_visible_ini_files_are_drop_ins, make_folder, remove_folder, NULL)
 	write_file("conf.d/a.ini~", "junk\n");
 	write_file("conf.d/a.conf", "junk\n");
 	write_file("conf.d/.ini", "junk\n");
-	c = load_files();
-	assert_int_equal(c->file_count, 1);
-}
-
-TEST_WITH(a_file_without_drop_ins_is_fine, make_folder, remove_folder, NULL)
-{
-	CLEANUP(config_free_p) struct config *c;
-
-	assert_int_equal(rmdir(path_of("conf.d")), 0);
-	write_file("main.ini", GOOD);
 	c = load_files();
 	assert_int_equal(c->file_count, 1);
 }
