@@ -191,22 +191,6 @@ TEST(random_operations_keep_bytes_views_and_references)
 	}
 }
 
-TEST(a_chunk_returns_with_its_last_reference)
-{
-	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
-	struct chunk *k = chunk_get(&t->pool);
-	struct view *v = view_new(&t->pool, k, k->base, 10), *w;
-
-	assert_int_equal(k->refs, 2);
-	chunk_put(&t->pool, k);
-	assert_int_equal(t->pool.free_count, CHUNKS - 1);
-	w = view_new(&t->pool, k, k->base + 2, 3);
-	view_free(&t->pool, v);
-	assert_int_equal(t->pool.free_count, CHUNKS - 1);
-	view_free(&t->pool, w);
-	assert_int_equal(t->pool.free_count, CHUNKS);
-}
-
 TEST(an_exhausted_pool_gives_null_and_recovers)
 {
 	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
@@ -225,46 +209,6 @@ TEST(an_exhausted_pool_gives_null_and_recovers)
 		chunk_put(&t->pool, chunks[i]);
 	assert_int_equal(chunk_get(&t->pool)->used, 0);
 	chunk_put(&t->pool, chunks[CHUNKS - 1]);
-}
-
-TEST(chunks_do_not_overlap)
-{
-	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
-
-	for (unsigned i = 0; i < CHUNKS; i++) {
-		assert_int_equal(t->pool.chunks[i].id, i);
-		assert_ptr_equal(t->pool.chunks[i].base, t->pool.slab + i * CHUNK);
-	}
-}
-
-TEST(a_split_shares_the_chunk_and_copies_nothing)
-{
-	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
-	struct chunk *k = chunk_get(&t->pool);
-
-	bufq_push(&t->q[0], view_new(&t->pool, k, k->base, 100));
-	chunk_put(&t->pool, k);
-	bufq_take(&t->pool, &t->q[1], &t->q[0], 30);
-	assert_int_equal(k->refs, 2);
-	assert_ptr_equal(t->q[1].head->data, k->base);
-	assert_int_equal(t->q[1].head->len, 30);
-	assert_ptr_equal(t->q[0].head->data, k->base + 30);
-	assert_int_equal(t->q[0].head->len, 70);
-}
-
-TEST(nothing_moved_changes_nothing)
-{
-	CLEANUP(buf_case_free_p) struct buf_case *t = buf_case_new(1);
-
-	bufq_splice(&t->q[1], &t->q[0]);
-	bufq_take(&t->pool, &t->q[1], &t->q[0], 0);
-	bufq_drop(&t->pool, &t->q[0], 0);
-	check_all(t);
-	push(t, 0);
-	bufq_take(&t->pool, &t->q[1], &t->q[0], 0);
-	bufq_drop(&t->pool, &t->q[0], 0);
-	bufq_splice(&t->q[0], &t->q[1]);
-	check_all(t);
 }
 
 TEST(iov_names_the_first_views_in_order)
