@@ -4,52 +4,6 @@
 
 #include "unit.h"
 
-static void fill(uint8_t *data, size_t bytes, unsigned seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		data[i] = (uint8_t)((i * 7 + seed) % 251);
-}
-
-TEST(an_admin_queue_answers_the_same_at_every_split)
-{
-	static const size_t pieces[] = { SIZE, 1, 3, 24, 71, 72, 73, 128, 1000, 0 };
-
-	for (unsigned digests = 0; digests < 4; digests++)
-		for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
-			struct message m = { .digests = digests };
-			struct heard h;
-			CLEANUP(disk_close) struct disk d;
-			size_t at = 0;
-
-			put_connect(&m, 0, NVME_CNTLID_NEW, 8);
-			put_command(&m, NVME_IDENTIFY, 0, 2, (uint32_t[]){ 1, 0, 0 }, NULL, 0,
-				    NVME_PAGE);
-			put_command(&m, NVME_AER, 0, 3, (uint32_t[]){ 0, 0, 0 }, NULL, 0, 0);
-			put_command(&m, NVME_KEEP_ALIVE, 0, 4, (uint32_t[]){ 0, 0, 0 }, NULL, 0, 0);
-			disk_open(&d, 16, 1);
-			say(&d, &m, pieces[i]);
-			assert_int_equal(hear(&d, &at, 0).type, NVME_TCP_ICRESP);
-			hear_success(&d, &at, digests, 0);
-			hear_success(&d, &at, digests, 1);
-			h = hear(&d, &at, digests);
-			assert_int_equal(h.type, NVME_TCP_C2H_DATA);
-			assert_int_equal(h.cid, 2);
-			assert_int_equal(h.length, NVME_PAGE);
-			assert_string_equal((const char *)h.data + 768, "nqn.unit");
-			hear_success(&d, &at, digests, 2);
-			hear_success(&d, &at, digests, 4);
-			assert_int_equal(at, d.t->out_bytes);
-			/* A drain is an event that has Linux come back. */
-			d.t->worker.drain.on = true;
-			conn_ready(d.t->conn);
-			case_turns(d.t);
-			h = hear(&d, &at, digests);
-			assert_int_equal(h.cid, 3);
-			assert_int_equal(h.result, 0x00010300);
-			assert_int_equal(at, d.t->out_bytes);
-		}
-}
-
 /* A host may ask for events just when the worker begins to drain. */
 TEST(a_request_for_events_in_a_drain_is_answered)
 {
@@ -96,6 +50,12 @@ static void io_queue_close(struct disk *d, struct conn *admin)
 	case_turns(d->t);
 	d->t->conn = admin;
 	disk_close(d);
+}
+
+static void fill(uint8_t *data, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		data[i] = (uint8_t)((i * 7 + seed) % 251);
 }
 
 /* In capsules, and asked for; PDUs of sizes that no block has, to a store that needs blocks. */
