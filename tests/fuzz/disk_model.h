@@ -372,19 +372,10 @@ static inline void disk_init(struct disk *d, struct fuzz_input *in, const struct
 		.name = "one", .options = &d->options, .size = DISK_SIZE, .align = 1, .fd = -1
 	};
 	d->mount = (struct mount){ .export = &d->export, .store = &disk_store, .worker = w };
-	w->options.buffers = DISK_CHUNKS;
-	w->options.buffer_size = DISK_CHUNK;
-	w->service = service;
-	w->engine = &disk_engine;
-	w->owner = &by_hand_owner;
-	w->turn.ready_tail = &w->turn.ready;
-	w->turn.now_ns = clock_ns();
-	w->mailbox.fd = -1;
+	by_hand_init(w, service, &disk_engine, DISK_CHUNKS, DISK_CHUNK);
 	w->mounts = &d->mount;
 	w->mount_count = 1;
 	pressure_check_init(w);
-	if (pool_init(&w->pool, DISK_CHUNKS, DISK_CHUNK, 0) < 0)
-		abort();
 	w->limits.held_limit = BLOCK_HELD_MAX;
 	pressure_set_held_max(w);
 }
@@ -444,10 +435,7 @@ static inline void disk_fini(struct disk *d)
 	assert(memcmp(d->content, d->model, DISK_SIZE) == 0);
 	assert(d->mount.in_flight == 0);
 	disk_give_back(d);
-	if (w->scratch)
-		chunk_put(&w->pool, w->scratch);
-	assert(w->pool.free_count == DISK_CHUNKS);
-	pool_fini(&w->pool);
+	by_hand_fini(w);
 }
 
 /* One action of the world, which the input chooses. */

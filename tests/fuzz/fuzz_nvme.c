@@ -1,120 +1,34 @@
-/* Fuzzes a queue of an NVMe/TCP controller on a memory export: whatever a host says on it, whole or
- * in pieces that the input chooses, it hears the same, nothing is left in flight, and no chunk is
- * lost.  The input's first bytes choose the pieces, the digests, and which queue it is; with
- * digests they are put right, or nothing would get past them. */
-#include "../unit/daemon/by_hand.h"
+/* Fuzzes a queue of an NVMe/TCP controller: see session.h.  The input's first bytes choose the
+ * pieces, the digests, and which queue it is; with digests they are put right, or nothing would get
+ * past them. */
 #include "bytes.h"
 #include "crc32c.h"
-#include "fuzz.h"
 #include "nvme/queue.h"
+#include "session.h"
 
-enum { EXPORT_SIZE = 256 * 1024, CHUNKS = 64, CHUNK_SIZE = 16384, INPUT_MAX = 1 << 16 };
+enum { INPUT_MAX = 1 << 16 };
 enum { DIGEST_HEADER = 1, DIGEST_DATA = 2, IO_QUEUE = 4, DIRECT = 8 };
 
 extern const struct service service_nvme;
-extern const struct store store_memory;
 
-struct session {
-	struct worker worker;
-	struct mount mount;
-	struct export export;
-	struct export_options options;
-	uint64_t heard; /* a digest of what the host was sent on the queue */
-	const struct conn *queue;
-	bool ended; /* by the service, as the host said that it ends */
-	unsigned open;
-};
-
-static struct session *session_of(const struct conn *c)
-{
-	return container_of(c->worker, struct session, worker);
-}
-
-static int session_open(struct conn *c)
-{
-	session_of(c)->open++;
-	return 0;
-}
-
-static void session_flush(struct conn *c)
-{
-	struct session *s = session_of(c);
-
-	while (c->tx.bytes) {
-		const struct view *v = c->tx.head;
-
-		for (uint32_t i = 0; i < v->len && c == s->queue; i++)
-			s->heard = (s->heard ^ v->data[i]) * UINT64_C(0x100000001b3);
-		conn_sent(c, &c->tx, v->len, 0);
-	}
-}
-
-static void session_release(struct conn *c)
-{
-	struct session *s = session_of(c);
-
-	s->open--;
-	if (s->queue == c)
-		s->queue = NULL;
-}
-
-static const struct engine session_engine = {
-	.name = "fuzz",
-	.open = session_open,
-	.recv = by_hand_recv,
-	.flush = session_flush,
-	.close = by_hand_close,
-	.release = session_release,
-};
-
-static void session_init(struct session *s, uint8_t how)
+static void controller_init(struct session *s, uint8_t how)
 {
 	struct worker *w = &s->worker;
 	struct reason reason;
 
-	memset(s, 0, sizeof(*s));
-	s->options = (struct export_options){ .size = EXPORT_SIZE, .queue_depth = 4 };
+	session_init(s, &service_nvme, 1);
 	options_set(&w->options, &nvme_key_table, &(struct nvme_options){ .nqn = "nqn.fuzz" });
-	w->options.buffers = CHUNKS;
-	w->options.buffer_size = CHUNK_SIZE;
-	w->service = &service_nvme;
-	w->engine = &session_engine;
-	w->owner = &by_hand_owner;
-	w->turn.ready_tail = &w->turn.ready;
-	w->limits.held_max = EXPORT_SIZE;
-	w->limits.views_max = CHUNKS;
-	w->turn.now_ns = clock_ns();
-	w->mailbox.fd = -1;
-	w->mounts = &s->mount;
-	w->mount_count = 1;
 	w->pressure.free_lacked = UINT32_MAX;
 	w->shared = service_nvme.shared_new(&w->options, "fuzz", &reason);
-	pool_init(&w->pool, CHUNKS, CHUNK_SIZE, 0);
-	s->export = (struct export){ .name = "one", .options = &s->options, .fd = -1 };
-	if (!w->shared || store_memory.open(&s->export, &reason) < 0)
+	if (!w->shared)
 		abort();
-	s->export.align = how & DIRECT ? 512 : 1;
-	s->mount = (struct mount){ .export = &s->export, .store = &store_memory, .worker = w };
+	s->exports[0].align = how & DIRECT ? 512 : 1;
 }
 
-static void session_fini(struct session *s)
+static void controller_fini(struct session *s)
 {
-	struct worker *w = &s->worker;
-
-	assert(s->open == 0 && s->mount.in_flight == 0);
-	store_memory.close(&s->export);
-	if (w->scratch)
-		chunk_put(&w->pool, w->scratch);
-	assert(w->pool.free_count == CHUNKS);
-	pool_fini(&w->pool);
-	service_nvme.shared_free(w->shared);
-}
-
-static void session_input(struct session *s, struct conn *c, const uint8_t *data, size_t bytes,
-			  size_t piece)
-{
-	for (size_t at = 0; at < bytes && c == s->queue;) /* else it has ended */
-		at += by_hand_input(c, data + at, MIN(piece, bytes - at));
+	session_fini(s);
+	service_nvme.shared_free(s->worker.shared);
 }
 
 /* ---- What a host says ---- */
@@ -148,16 +62,14 @@ static size_t put_command(uint8_t *to, uint8_t opcode, uint8_t fctype, const uin
 }
 
 /* A connection that has become a queue. */
-static struct conn *session_connect(struct session *s, uint16_t qid, uint16_t cntlid, uint8_t how)
+static struct conn *queue_connect(struct session *s, uint16_t qid, uint16_t cntlid, uint8_t how)
 {
 	uint8_t to[4096] = { NVME_TCP_ICREQ, 0, NVME_TCP_IC, 0, NVME_TCP_IC, [11] = how & 3 };
 	uint8_t data[NVME_CONNECT_DATA] = { 0 };
 	size_t bytes = NVME_TCP_IC;
 	struct conn *c;
 
-	conn_new(&s->worker, -1);
-	c = s->worker.conns;
-	s->queue = c;
+	c = session_connect(s);
 	put_le16(data + 16, cntlid);
 	strcpy((char *)data + 256, "nqn.fuzz");
 	strcpy((char *)data + 512, "nqn.host");
@@ -211,10 +123,10 @@ static uint64_t session_run(struct session *s, const uint8_t *data, size_t bytes
 {
 	struct conn *admin, *c;
 
-	session_init(s, how);
-	c = admin = session_connect(s, 0, NVME_CNTLID_NEW, how);
+	controller_init(s, how);
+	c = admin = queue_connect(s, 0, NVME_CNTLID_NEW, how);
 	if (how & IO_QUEUE)
-		c = session_connect(s, 1, nvme_of(admin)->member->controller->cntlid, how);
+		c = queue_connect(s, 1, nvme_of(admin)->member->controller->cntlid, how);
 	s->heard = 0;
 	session_input(s, c, data, bytes, piece);
 	s->ended = !s->queue;
@@ -226,7 +138,7 @@ static uint64_t session_run(struct session *s, const uint8_t *data, size_t bytes
 		conn_close(admin, CONN_END_PEER);
 		by_hand_turns(&s->worker);
 	}
-	session_fini(s);
+	controller_fini(s);
 	return s->heard;
 }
 

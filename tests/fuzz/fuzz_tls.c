@@ -179,11 +179,9 @@ static void start(SSL_CTX **ret_ctx)
 	struct reason reason;
 
 	stage = tls_stage_new(&service_echo, &options, 1, UINT64_MAX, &reason);
-	if (!stage || pool_init(&worker.pool, CHUNKS, CHUNK_SIZE, 0) < 0)
+	if (!stage)
 		abort();
-	worker.engine = &engine;
-	worker.owner = &by_hand_owner;
-	worker.turn.ready_tail = &worker.turn.ready;
+	by_hand_init(&worker, tls_stage_service(stage), &engine, CHUNKS, CHUNK_SIZE);
 	worker.limits.held_max = CHUNKS / 4 * CHUNK_SIZE;
 	worker.limits.views_few = worker.limits.views_max = CHUNKS;
 	*ret_ctx = SSL_CTX_new(TLS_client_method());

@@ -3,6 +3,7 @@
  */
 #pragma once
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
@@ -38,6 +39,31 @@ static inline void by_hand_released(struct worker *w)
 /* Admits every connection. */
 static const struct worker_owner by_hand_owner = { .admit = by_hand_admit,
 						   .release = by_hand_released };
+
+/* w is zeroed. */
+static inline void by_hand_init(struct worker *w, const struct service *service,
+				const struct engine *engine, uint32_t chunks, uint32_t chunk_size)
+{
+	w->service = service;
+	w->engine = engine;
+	w->owner = &by_hand_owner;
+	w->options.buffers = chunks;
+	w->options.buffer_size = chunk_size;
+	w->turn.ready_tail = &w->turn.ready;
+	w->turn.now_ns = clock_ns();
+	w->mailbox.fd = -1;
+	if (pool_init(&w->pool, chunks, chunk_size, 0) < 0)
+		abort();
+}
+
+/* No chunk may be missing. */
+static inline void by_hand_fini(struct worker *w)
+{
+	if (w->scratch)
+		chunk_put(&w->pool, w->scratch);
+	assert(w->pool.free_count == w->pool.chunk_count);
+	pool_fini(&w->pool);
+}
 
 /* Makes turns until no connection is ready and no slice is left; there may be several connections.
  * The first is the caller's, unless slices have its budget; the others are counted. */

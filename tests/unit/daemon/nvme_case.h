@@ -33,9 +33,6 @@ static inline void disk_new(struct disk *d, uint32_t chunks, uint32_t align, uin
 	d->t = case_new(&service_nvme, chunks, CHUNK);
 	w = &d->t->worker;
 	options_set(&w->options, &nvme_key_table, &(struct nvme_options){ .nqn = "nqn.unit" });
-	w->options.buffers = chunks;
-	w->options.buffer_size = CHUNK;
-	w->mailbox.fd = -1;
 	w->shared = service_nvme.shared_new(&w->options, "here", &reason);
 	assert_non_null(w->shared);
 	d->mount = (struct mount){ .export = &d->export, .store = &store_memory, .worker = w };

@@ -151,15 +151,12 @@ static inline struct service_case *case_new_idle(const struct service *service, 
 
 	assert_non_null(t);
 	memset(t, 0, sizeof(*t));
-	w->service = service;
-	w->engine = (service->flags & SERVICE_REMOTE) ? &case_remote_engine : &case_engine;
-	w->owner = &by_hand_owner;
-	w->turn.ready_tail = &w->turn.ready;
+	by_hand_init(w, service,
+		     (service->flags & SERVICE_REMOTE) ? &case_remote_engine : &case_engine, chunks,
+		     chunk_size);
 	w->limits.held_max = CONN_HELD_MAX;
 	w->limits.views_max = CONN_HELD_MAX / CONN_VIEW_BYTES;
-	w->turn.now_ns = clock_ns();
 	pressure_check_init(w);
-	assert_int_equal(pool_init(&w->pool, chunks, chunk_size, 0), 0);
 	return t;
 }
 
