@@ -41,7 +41,7 @@ PLACES = [
     ]),
     ("an NVMe/TCP initiator's write reaches a file, with `store = io_uring`", [
         (0, "tcp_receive_data"), (1, "tcp_write_received"), (2, "nvme_submit_to_store"), (3, "io_submit"),
-        (4, "file_uring_submit"), (5, "file_uring_read_or_write"),
+        (4, "file_uring_submit"), (5, "file_uring_read_or_write"), (6, "file_uring_prep_rw"),
     ]),
     ("SIGHUP reloads (with `--run` it ends the daemon)", [
         (0, "on_sighup"), (1, "reload_run"), (2, "replace_config"), (3, "apply"), (4, "prepare"), (4, "commit"),

@@ -40,6 +40,10 @@ const char *const config_class_names[] = { "live", "listener", "export", "restar
 #define EIB               (MIB * MIB * MIB)
 #define DAY               (24ULL * 3600 * NS_PER_S)
 
+static const char *const direct_words[] = {
+	[EXPORT_CACHED] = "no", [EXPORT_DIRECT] = "yes", [EXPORT_POLLED] = "poll", NULL
+};
+
 /* name, type, field, default, what a reload does, help, constraints */
 /* clang-format off */
 static const struct config_key own_keys[] = {
@@ -128,8 +132,9 @@ static const struct config_key own_keys[] = {
 	       "write data into a new file or new memory, which otherwise has only holes"),
 	EXPORT("store", store, store, "auto",
 	       "how the bytes are reached; auto: the worker does what need not wait, io_uring or threads the rest"),
-	EXPORT("direct", bool, direct, "no",
-	       "bypass the page cache (O_DIRECT)", .of_files = true),
+	EXPORT("direct", choice, direct, "no",
+	       "bypass the page cache (O_DIRECT); poll: and poll the device for completions",
+	       .words = direct_words, .of_files = true),
 	EXPORT("read-only", bool, read_only, "no",
 	       "refuse requests that would change it"),
 	EXPORT("queue-depth", uint, queue_depth, "128",
@@ -316,7 +321,7 @@ static const struct {
 	  "use `allow` and `max-connections`, or `ct count` of nftables" },
 	{ CONFIG_LISTENER, "groups", "delete the line; multicast groups are not served" },
 	{ CONFIG_EXPORT, "registered", "delete the line; what limits allow is registered" },
-	{ CONFIG_EXPORT, "iopoll", "delete the line; no device is polled" },
+	{ CONFIG_EXPORT, "iopoll", "use `direct = poll`" },
 	{ CONFIG_EXPORT, "sync-writes",
 	  "have clients send FUA or flush, or mount the file system with -o sync" },
 };

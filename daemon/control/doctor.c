@@ -247,7 +247,7 @@ static enum doctor_need locks_memory(const struct config *config)
 	bool needed = false;
 
 	for (unsigned i = 0; i < config->export_count; i++)
-		needed |= config->exports[i].options.direct;
+		needed |= config->exports[i].options.direct != EXPORT_CACHED;
 	for (unsigned i = 0; i < config->listener_count; i++)
 		needed |= config->listeners[i].transport == &transport_rdma ||
 			  ring_options(&config->listeners[i].options)->zero_copy_min > 0;

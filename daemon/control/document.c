@@ -411,9 +411,10 @@ static void find_shortfall(const struct server *s, const struct server_export *x
 	for (unsigned i = 0; i < s->listeners.count && !reason->text[0]; i++) {
 		const struct listener *l = s->listeners.list[i];
 		const struct mount *m = listener_mount_of(l, x);
+		struct reason shortfall = m ? export_shortfall(m) : (struct reason){ "" };
 
-		if (m && m->reason.text[0])
-			reason_set(reason, 0, "listener '%s': %s", l->name, m->reason.text);
+		if (shortfall.text[0])
+			reason_set(reason, 0, "listener '%s': %s", l->name, shortfall.text);
 	}
 }
 
@@ -509,6 +510,7 @@ static struct share share_new(const struct server *s)
 static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 {
 	json_t *features = json_array();
+	struct reason reason = export_shortfall(m);
 	uint32_t mask = stat_load(m->features);
 
 	for (unsigned i = 0; i < MOUNT_FEATURE_COUNT; i++)
@@ -516,7 +518,7 @@ static json_t *mount_to_json(const struct listener *l, const struct mount *m)
 			json_array_append_new(features, json_string(mount_feature_names[i]));
 	return json_pack("{s:o, s:s, s:o, s:o*, s:s*}", "listener", json_text(l->config->name),
 			 "store", m->store->name, "features", features, "reason",
-			 m->reason.text[0] ? json_text(m->reason.text) : NULL, "choice", m->choice);
+			 reason.text[0] ? json_text(reason.text) : NULL, "choice", m->choice);
 }
 
 /* NULL: no listener in names serves x. */

@@ -20,7 +20,11 @@ struct export_options {
 	const struct store *store;  /* NULL: auto */
 	uint64_t queue_depth;       /* requests that one connection may have in flight */
 	uint64_t threads;           /* threads of each worker, for the store `threads` */
-	bool direct;                /* the page cache is bypassed */
+	enum {
+		EXPORT_CACHED,
+		EXPORT_DIRECT,
+		EXPORT_POLLED
+	} direct; /* the page cache is bypassed */
 	bool create, fill, read_only;
 };
 

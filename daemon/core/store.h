@@ -15,12 +15,18 @@
 
 struct worker;
 
+/* Message: `direct = poll` is not in use; %s is the error's text. */
+#define IO_POLL_REFUSED                                                                             \
+	"polled reads and writes are refused (%s), so nothing is polled for; the device must have " \
+	"queues for it (nvme: the module's poll_queues=)"
+
 /* Features of a store that a mount uses: X(name), as in GetStats. */
 #define MOUNT_FEATURES(X)                                                                          \
 	X(unified_ring) /* the store uses the engine's ring */                                     \
 	X(registered_file)                                                                         \
 	X(registered_buffers)                                                                      \
 	X(direct)                                                                                  \
+	X(iopoll)    /* reads and writes are polled for */                                         \
 	X(inline_io) /* the worker itself does the reads and writes that do not block */
 enum mount_feature {
 #define X(name) MOUNT_##name,
@@ -53,7 +59,7 @@ struct mount {
 	/* text: what `auto` chose, and why; NULL: the configuration names the store. */
 	const char *choice;
 
-	_Atomic uint32_t features; /* bit mask of enum mount_feature */
+	_Atomic uint32_t features; /* bit mask of enum mount_feature; bits may be cleared later */
 	/* Set by attach(): the reason why a requested feature is not in use; "": all are. */
 	struct reason reason;
 

@@ -401,6 +401,22 @@ bool exports_are_there(const struct exports *e, const struct listener_config *co
 
 /* ---- The list of exports ---- */
 
+struct reason export_shortfall(const struct mount *m)
+{
+	struct reason reason = m->reason;
+	bool is_polled = stat_load(m->features) & 1U << MOUNT_iopoll;
+
+	if (reason.text[0] || m->export->options->direct != EXPORT_POLLED || is_polled)
+		return reason;
+	/* A file may have refused it after the start, as reads of holes succeed without it. */
+	if (m->store == registry_store("io_uring"))
+		reason_set(&reason, 0, IO_POLL_REFUSED, strerror(EOPNOTSUPP));
+	else
+		reason_set(&reason, 0, "the store %s cannot poll a device; use `store = io_uring`",
+			   m->store->name);
+	return reason;
+}
+
 enum export_need export_need(const struct server_export *x, const struct config *config)
 {
 	enum export_need need = EXPORT_UNNEEDED;

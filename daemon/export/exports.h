@@ -67,6 +67,9 @@ void exports_keep(struct exports *e);
 void exports_hold(struct exports *e, const struct config *config);
 /* Closes the exports that no listener has taken. */
 void exports_release(struct exports *e);
+/* Why something that the configuration asks of the export is not in force in a listener, by one of
+ * its mounts; "": all is.  For the log and all documents. */
+struct reason export_shortfall(const struct mount *m);
 enum export_need export_need(const struct server_export *x, const struct config *config);
 
 struct server_export *exports_find(const struct exports *e, const char *name);

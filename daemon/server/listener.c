@@ -243,10 +243,11 @@ static void log_shortfalls(const struct listener *l)
 {
 	for (unsigned i = 0; l->exports && i < l->config->export_count; i++) {
 		const struct mount *m = listener_mount_of(l, l->exports[i]);
+		struct reason shortfall = m ? export_shortfall(m) : (struct reason){ "" };
 
-		if (m && m->reason.text[0])
+		if (shortfall.text[0])
 			log_listener(LOG_NOTICE, l->name, "export '%s': %s", m->export->name,
-				     m->reason.text);
+				     shortfall.text);
 	}
 }
 

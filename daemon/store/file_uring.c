@@ -16,23 +16,29 @@
 #include "slices.h"
 #include "worker.h"
 
-/* A ring that the store makes itself and that its mounts in a worker share, if the engine has none.
- */
+/* A ring that the store makes itself and that its mounts in a worker share: if the engine has none,
+ * and for polled reads and writes (IORING_SETUP_IOPOLL), which need a separate ring. */
 struct file_ring {
 	struct ring ring;
 	int eventfd;
 	struct op op; /* runs when eventfd is readable */
 	struct worker_hook hook;
 	unsigned users;
+	unsigned polled; /* polled operations in flight */
 };
 
 /* The ring, file and opcodes of a mount's reads and writes. */
-struct file_mount {
-	struct file_ring *own; /* NULL: uses the engine's ring */
+struct file_path {
 	struct ring *ring;
 	int fd;                            /* the file, or its registered slot */
 	uint8_t sqe_flags;                 /* IOSQE_FIXED_FILE: a slot */
 	uint8_t read_opcode, write_opcode; /* for a request with one struct iovec within the pool */
+};
+
+struct file_mount {
+	struct file_ring *own, *poll; /* NULL: uses the engine's ring; no polling */
+	bool polls;                   /* polls; cleared when a polled request is refused */
+	struct file_path path, poll_path;
 };
 
 /* ---- A ring of its own ---- */
@@ -88,6 +94,18 @@ static bool file_ring_turn(struct worker_hook *hook)
 	return false;
 }
 
+/* Runs every turn while polled operations are in flight: they signal no completion. */
+static bool file_ring_poll(struct worker_hook *hook)
+{
+	struct file_ring *f = container_of(hook, struct file_ring, hook);
+
+	if (f->polled == 0)
+		return false;
+	ring_enter(&f->ring, false, 0);
+	ring_reap(&f->ring);
+	return f->polled > 0;
+}
+
 /* Registers the eventfd and has the engine watch it. */
 static int file_ring_watch(struct worker *w, struct file_ring *f)
 {
@@ -116,11 +134,13 @@ static void file_ring_put(struct file_ring *f)
 	if (w->ring == &f->ring)
 		w->ring = NULL;
 	ring_fini(&f->ring);
-	close(f->eventfd);
+	if (f->eventfd >= 0)
+		close(f->eventfd);
 	free(f);
 }
 
-static struct file_ring *file_ring_new(struct worker *w, struct reason *reason)
+/* flags: IORING_SETUP_IOPOLL, or 0. */
+static struct file_ring *file_ring_new(struct worker *w, unsigned flags, struct reason *reason)
 {
 	struct file_ring *f = calloc(1, sizeof(*f));
 	/* saved: the worker's features are the engine's ring's, not this one's. */
@@ -131,62 +151,129 @@ static struct file_ring *file_ring_new(struct worker *w, struct reason *reason)
 		reason_set(reason, -ENOMEM, "no memory");
 		return NULL;
 	}
-	f->hook.run = file_ring_turn;
-	rc = ring_init(&f->ring, w, 0, RING_STORES, reason);
+	f->eventfd = -1;
+	f->hook.run = flags ? file_ring_poll : file_ring_turn;
+	rc = ring_init(&f->ring, w, flags, RING_STORES, reason);
 	w->features = features;
 	if (rc < 0) {
 		free(f);
 		return NULL;
 	}
-	rc = file_ring_watch(w, f);
-	if (rc < 0) {
-		reason_set(reason, rc, "cannot watch the ring: %s", strerror(-rc));
-		ring_fini(&f->ring);
-		free(f);
-		return NULL;
+	if (!flags) {
+		rc = file_ring_watch(w, f);
+		if (rc < 0) {
+			reason_set(reason, rc, "cannot watch the ring: %s", strerror(-rc));
+			ring_fini(&f->ring);
+			free(f);
+			return NULL;
+		}
+		w->ring = &f->ring;
 	}
-	w->ring = &f->ring;
 	worker_add_hook(w, &f->hook);
 	return f;
 }
 
-/* ---- The ring of a mount ---- */
+/* ---- Rings of a mount ---- */
 
-/* The ring that another mount of this worker has made; NULL: none has. */
-static struct file_ring *file_ring_of_others(const struct mount *m)
+/* Reuses rings that other mounts of this worker have made. */
+static void file_rings_of_others(const struct mount *m, struct file_mount *f)
 {
 	const struct worker *w = m->worker;
 
 	for (unsigned i = 0; i < w->mount_count; i++) {
 		const struct file_mount *other = w->mounts[i].store_state;
 
-		if (w->mounts[i].store == m->store && other && other->own)
-			return other->own;
+		if (w->mounts[i].store != m->store || !other)
+			continue;
+		f->own = other->own ? other->own : f->own;
+		f->poll = other->poll ? other->poll : f->poll;
 	}
-	return NULL;
 }
 
 /* Registers the file and, for direct I/O, the pool: that spares the kernel the pinning of pages for
  * each request.  What cannot be registered is used as it is. */
-static void file_register(struct mount *m, struct file_mount *f)
+static void file_register(struct mount *m, struct file_path *path)
 {
 	int slot;
 
-	slot = ring_register_file(f->ring, f->fd, &m->reason);
+	slot = ring_register_file(path->ring, path->fd, &m->reason);
 	if (slot >= 0) {
-		f->fd = slot;
-		f->sqe_flags = IOSQE_FIXED_FILE;
+		path->fd = slot;
+		path->sqe_flags = IOSQE_FIXED_FILE;
 		m->features |= 1U << MOUNT_registered_file;
 	}
-	if (m->export->options->direct && ring_register_buffers(f->ring, &m->reason) == 0) {
-		f->read_opcode = IORING_OP_READ_FIXED;
+	if (m->export->options->direct && ring_register_buffers(path->ring, &m->reason) == 0) {
+		path->read_opcode = IORING_OP_READ_FIXED;
 		/* Received data may be in an area, which is not registered for this. */
 		if (m->worker->area.pages == 0)
-			f->write_opcode = IORING_OP_WRITE_FIXED;
+			path->write_opcode = IORING_OP_WRITE_FIXED;
 		m->features |= 1U << MOUNT_registered_buffers;
 	}
 }
 
+static struct file_path file_path(const struct mount *m, struct ring *ring)
+{
+	return (struct file_path){ .ring = ring,
+				   .fd = m->export->fd,
+				   .read_opcode = IORING_OP_READ,
+				   .write_opcode = IORING_OP_WRITE };
+}
+
+struct file_probe {
+	struct op op;
+	int res;
+};
+
+static void file_probe_done(struct op *op, int res, uint32_t flags)
+{
+	(void)flags;
+	container_of(op, struct file_probe, op)->res = res;
+}
+
+/* Does a polled read succeed?  Reads of a hole always do: see file_uring_polled_done().  Only a
+ * local device's driver polls, and the block layer ends each of its requests (queue/io_timeout, 30
+ * s); the main thread waits for the worker's start no longer than WORKER_START_NS. */
+static bool file_probe_poll(struct mount *m, const struct file_mount *f)
+{
+	struct worker *w = m->worker;
+	struct chunk *k = chunk_get(&w->pool);
+	struct file_probe probe = { .op.done = file_probe_done, .res = -EINPROGRESS };
+	struct io_uring_sqe *sqe;
+
+	sqe = ring_sqe(&f->poll->ring);
+	io_uring_prep_rw(f->poll_path.read_opcode, sqe, f->poll_path.fd, k->base,
+			 (unsigned)MIN(w->pool.chunk_size, m->export->align), 0);
+	sqe->flags |= f->poll_path.sqe_flags;
+	ring_op(sqe, &probe.op);
+	while (probe.res == -EINPROGRESS) {
+		ring_enter(&f->poll->ring, false, 0);
+		ring_reap(&f->poll->ring);
+	}
+	chunk_put(&w->pool, k);
+	if (probe.res < 0)
+		reason_set(&m->reason, probe.res, IO_POLL_REFUSED, strerror(-probe.res));
+	return probe.res > 0;
+}
+
+/* Sets up polling if a polled read succeeds; else sets m->reason and continues without. */
+static void file_attach_poll(struct mount *m, struct file_mount *f)
+{
+	if (m->export->options->direct != EXPORT_POLLED)
+		return;
+	if (!f->poll)
+		f->poll = file_ring_new(m->worker, IORING_SETUP_IOPOLL, &m->reason);
+	if (!f->poll)
+		return;
+	f->poll->users++;
+	f->poll_path = file_path(m, &f->poll->ring);
+	file_register(m, &f->poll_path);
+	f->polls = file_probe_poll(m, f);
+	if (f->polls)
+		m->features |= 1U << MOUNT_iopoll;
+}
+
+/* A mount has one or two rings: `own` or the engine's for all requests, and `poll` for reads and
+ * writes that are polled for. */
 static int file_uring_attach(struct mount *m, struct reason *reason)
 {
 	struct file_mount *f = calloc(1, sizeof(*f));
@@ -199,9 +286,9 @@ static int file_uring_attach(struct mount *m, struct reason *reason)
 		free(f);
 		return rc;
 	}
-	f->own = file_ring_of_others(m);
+	file_rings_of_others(m, f);
 	if (!f->own && !m->worker->ring) {
-		f->own = file_ring_new(m->worker, reason);
+		f->own = file_ring_new(m->worker, 0, reason);
 		if (!f->own) {
 			file_detach(m);
 			free(f);
@@ -212,26 +299,28 @@ static int file_uring_attach(struct mount *m, struct reason *reason)
 		f->own->users++;
 	else
 		m->features |= 1U << MOUNT_unified_ring;
-	f->ring = m->worker->ring;
-	f->fd = m->export->fd;
-	f->read_opcode = IORING_OP_READ;
-	f->write_opcode = IORING_OP_WRITE;
-	file_register(m, f);
+	f->path = file_path(m, m->worker->ring);
+	file_register(m, &f->path);
 	m->store_state = f;
+	file_attach_poll(m, f);
 	return 0;
 }
 
-/* The worker has had its last turn: this runs the ring itself until no request is in flight. */
+/* The worker has had its last turn: this runs the rings itself until no request is in flight. */
 static void file_uring_detach(struct mount *m)
 {
 	struct file_mount *f = m->store_state;
 
 	while (stat_load(m->in_flight) > 0) {
-		ring_enter(f->ring, !ring_ready(f->ring), 0);
-		ring_reap_any(f->ring);
+		if (f->poll)
+			file_ring_poll(&f->poll->hook);
+		ring_enter(f->path.ring, !f->poll && !ring_ready(f->path.ring), 0);
+		ring_reap_any(f->path.ring);
 	}
-	if (f->sqe_flags)
-		ring_unregister_file(f->ring, (unsigned)f->fd);
+	if (f->path.sqe_flags)
+		ring_unregister_file(f->path.ring, (unsigned)f->path.fd);
+	if (f->poll)
+		file_ring_put(f->poll);
 	if (f->own)
 		file_ring_put(f->own);
 	file_detach(m);
@@ -260,29 +349,44 @@ static uint8_t file_retry_flags(const struct io *io)
 	return io->retries > 0 ? IOSQE_ASYNC : 0;
 }
 
-static void file_uring_rw_done(struct op *op, int res, uint32_t flags);
-
-/* Starts a read or write of the part that is left.  A request of one struct iovec uses the opcodes
+/* Prepares an operation for the part that is left.  A request of one struct iovec uses the opcodes
  * for registered memory, where that is set up. */
-static void file_uring_read_or_write(struct io *io)
+static void file_uring_prep_rw(struct io *io, const struct file_path *path)
 {
-	const struct file_mount *f = io->mount->store_state;
-	struct io_uring_sqe *sqe = ring_sqe(f->ring);
+	struct io_uring_sqe *sqe = ring_sqe(path->ring);
 	uint64_t offset = io->offset + io->progress;
 	const struct iovec *iov = io->iov;
 	bool read = io->kind == IO_read;
 
 	if (io->iov_count > 1)
-		io_uring_prep_rw(read ? IORING_OP_READV : IORING_OP_WRITEV, sqe, f->fd, iov,
+		io_uring_prep_rw(read ? IORING_OP_READV : IORING_OP_WRITEV, sqe, path->fd, iov,
 				 io->iov_count, offset);
 	else
-		io_uring_prep_rw(read ? f->read_opcode : f->write_opcode, sqe, f->fd, iov->iov_base,
-				 (unsigned)iov->iov_len, offset);
-	sqe->flags |= f->sqe_flags | file_retry_flags(io);
+		io_uring_prep_rw(read ? path->read_opcode : path->write_opcode, sqe, path->fd,
+				 iov->iov_base, (unsigned)iov->iov_len, offset);
+	sqe->flags |= path->sqe_flags | file_retry_flags(io);
 	if (io_is_dsync(io))
 		sqe->rw_flags = RWF_DSYNC;
-	io->op.done = file_uring_rw_done;
 	ring_op(sqe, &io->op);
+}
+
+static void file_uring_rw_done(struct op *op, int res, uint32_t flags);
+static void file_uring_polled_done(struct op *op, int res, uint32_t flags);
+
+/* Starts a read or write.  Requests with FUA are not polled for, as more than the device's
+ * completion is needed; nor are retried ones. */
+static void file_uring_read_or_write(struct io *io)
+{
+	struct file_mount *f = io->mount->store_state;
+
+	if (unlikely(f->polls) && !io_is_dsync(io) && io->retries == 0) {
+		io->op.done = file_uring_polled_done;
+		f->poll->polled++;
+		file_uring_prep_rw(io, &f->poll_path);
+	} else {
+		io->op.done = file_uring_rw_done;
+		file_uring_prep_rw(io, &f->path);
+	}
 }
 
 /* A short transfer is continued behind its end; progress resets the count of retries. */
@@ -306,6 +410,23 @@ static void file_uring_rw_done(struct op *op, int res, uint32_t flags)
 		io_finish(io, res);
 		return;
 	}
+	file_uring_read_or_write(io);
+}
+
+/* The device or file system may refuse polling only now, as reads of holes succeed without it. */
+static void file_uring_polled_done(struct op *op, int res, uint32_t flags)
+{
+	struct io *io = container_of(op, struct io, op);
+	struct mount *m = io->mount;
+	struct file_mount *f = m->store_state;
+
+	f->poll->polled--;
+	if (res != -EOPNOTSUPP) {
+		file_uring_rw_done(op, res, flags);
+		return;
+	}
+	f->polls = false;
+	atomic_fetch_and(&m->features, ~(1U << MOUNT_iopoll));
 	file_uring_read_or_write(io);
 }
 

@@ -410,6 +410,35 @@ def is_said_everywhere(daemon, reason):
         assert f"disk: listener 'nbd': {reason}" in " ".join(daemon.nbctl(command).stdout.split())
 
 
+@locks_memory  # another shortfall would be told instead
+def test_files_that_cannot_be_polled_are_served_without_polling(start_daemon, engine, direct_disk):
+    """Most devices have no queues for it; where this one has, it is polled for."""
+    daemon = start_daemon(direct_disk.replace("direct = yes", "direct = poll") + nbd(engine))
+    with connect(daemon, "nbd") as client:
+        for i in range(64):
+            client.request(WRITE, i * 65536, 65536, bytes([i]) * 65536)
+        for _ in range(64):
+            assert client.reply() == (0, b"")
+        client.request(FLUSH)
+        assert client.reply() == (0, b"")
+        for i in range(64):  # one after the other: replies come in any order
+            client.request(READ, i * 65536, 65536)
+            assert client.reply(65536) == (0, bytes([i]) * 65536)
+    names, reason = features(daemon)
+    assert "direct" in names
+    assert ("iopoll" in names) != ("poll_queues" in reason)
+    if reason:
+        (disk,) = daemon.call("GetStatus")["exports"]
+        assert disk["reason"] == f"listener 'nbd': {reason}"
+
+
+def test_a_store_that_does_not_poll_says_so(start_daemon, engine, direct_disk):
+    daemon = start_daemon(direct_disk.replace("direct = yes", "direct = poll").replace("io_uring", "threads") + nbd(engine))
+    names, reason = features(daemon)
+    assert "iopoll" not in names and "threads cannot poll a device" in reason
+    is_said_everywhere(daemon, reason)
+
+
 def test_a_block_device_is_served(start_daemon, engine, store, loop_device):
     daemon = start_daemon(export(path=loop_device(), store=store) + nbd(engine))
     works(daemon)

@@ -161,7 +161,7 @@ TEST(a_refused_value_is_one_error)
 	assert_errors(
 		"[export x]\npath = /x\nsize = 5X\ncreate = yes\ndirect = ye\n",
 		"f:3: [export x] size: expected a size (K, M, G, T) from 0 to 1048576T, got '5X'\n"
-		"f:5: [export x] direct: expected yes or no, got 'ye' (did you mean 'yes'?)\n");
+		"f:5: [export x] direct: expected no, yes or poll, got 'ye' (did you mean 'yes'?)\n");
 }
 
 TEST(words_are_suggested)

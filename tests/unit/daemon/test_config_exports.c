@@ -28,7 +28,7 @@ TEST(an_export_has_defaults)
 
 TEST(an_export_reads_every_key)
 {
-	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = threads\ndirect = yes\n"
+	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = threads\ndirect = poll\n"
 				       "queue-depth = 1024\nthreads = 64\n"
 				       "[export y]\n"
 				       "path = /y\nread-only = yes\n" RAM);
@@ -38,7 +38,7 @@ TEST(an_export_reads_every_key)
 	assert_ptr_equal(o->store, &store_file_threads);
 	assert_int_equal(o->queue_depth, 1024);
 	assert_int_equal(o->threads, 64);
-	assert_true(o->create && o->direct);
+	assert_true(o->create && o->direct == EXPORT_POLLED);
 	assert_true(c->exports[1].options.read_only);
 	assert_ptr_equal(c->exports[2].options.store, &store_memory);
 	config_free(c);
