@@ -81,9 +81,8 @@ check-vm: ## as root: RDMA, NVMe and other clients of the kernel in VMs, the ser
 	$(Q)$(PYTEST) $(ABREAST) tests/vm
 
 # One after the other: each tells what it can even if those before could not.
-BENCH_VM ?= one_cpu two_cpus claims nvme
+BENCH_VM ?= one_cpu claims nvme
 bench_vm_one_cpu = -i
-bench_vm_two_cpus = -p 2
 bench_vm_claims = -i
 bench_vm_nvme = -i
 bench_vm_scaling = -i -p 4

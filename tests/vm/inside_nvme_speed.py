@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import inside_nvme_tls
 from inside_nvme import HOST, NQN, WAYS, config, must, namespaces, where
-from inside_nvme_tls import add_key, connected, derive, interchange, tlshd  # noqa: F401
 from inside_rdma import devices, start_daemon, wait_until  # noqa: F401
 
 TARGET = "nqn.2026-11.example.lab:kernel"
@@ -85,39 +83,3 @@ def test_kernel_initiator(start_daemon, nvmet, way):
     print(f"\n{f'the kernel initiator, {way}':26}{'nvmet us':>10}{'nbserved us':>12}  ratio, < 1 is better")
     for job, their, our in zip(JOBS, theirs, ours):
         print(f"  {' '.join(map(str, job)):24}{their / 1e3:10.1f}{our / 1e3:12.1f}  {our / their:.2f}", flush=True)
-
-
-def cost(daemon, device, direction, block, depth):
-    """(ns of the worker's thread, its system calls) for each operation."""
-    def read():
-        stats = daemon.stats("nvme")
-        spent = stats["cost"]
-        return (stats["operations"][direction]["count"], spent["cpu_user_ns"] + spent["cpu_system_ns"],
-                sum(spent["syscalls"].values()))
-    before = read()
-    fio(device, direction, block, depth)
-    count, ns, calls = (after - was for after, was in zip(read(), before))
-    return ns / count, calls / count
-
-
-@pytest.mark.parametrize("engine", ["epoll", "io_uring"])
-def test_nvme_inside_tls(start_daemon, nvmet, tlshd, engine):
-    key, rows, driver = bytes(32), {}, ""
-    serial = add_key(*derive(key, 1, HOST, NQN))
-    for mode in ["none", "user", "ktls-tx", "ktls"]:
-        (nvmet / f"{engine}-{mode}").mkdir()
-        if mode == "none":
-            daemon = start_daemon(config(nvmet / f"{engine}-{mode}", "tcp", engine))
-            host = namespace(where(daemon, "tcp"), NQN)
-        else:
-            daemon = start_daemon(inside_nvme_tls.config(nvmet / f"{engine}-{mode}", interchange(key, 1), engine, tls=mode))
-            host = connected(daemon, serial)
-        with host as device:
-            driver = daemon.status("nvme").get("tls", {}).get("driver", driver)
-            rows[mode] = [cost(daemon, device, *job) for job in JOBS]
-        daemon.stop()
-    print(f"\ninstructions of the server's thread for an operation, and its system calls; the kernel by {driver}\n{engine:26}", *(f"{mode:>22}" for mode in rows))
-    for i, job in enumerate(JOBS):
-        first = rows["none"][i][0]
-        print(f"  {' '.join(map(str, job)):24}", *(f"{ns:10.0f} ({ns / first:4.2f}) {calls:4.2f}" for ns, calls in
-                                                   (row[i] for row in rows.values())), flush=True)

@@ -3,9 +3,8 @@
  *   rdma_client echo ADDRESS PORT CONNECTIONS BYTES COUNT DEPTH
  *       COUNT messages over each connection, DEPTH of them in flight; BYTES 0: of many sizes up to
  *       16 KiB.  Each must come back whole, in order, and as one message.  Prints `ok MESSAGES`.
- *   rdma_client latency ADDRESS PORT BYTES COUNT spin|sleep
- *       COUNT messages, one after the other; `spin`: without sleeping until they come back.  Prints
- *       the median of the round trips in nanoseconds.
+ *   rdma_client latency ADDRESS PORT BYTES COUNT
+ *       COUNT messages, one after the other.  Prints the median of the round trips in nanoseconds.
  *   rdma_client greet ADDRESS PORT HEX READS [MESSAGE COUNT]
  *       Connects with this private data, and allows READS reads of its memory in flight.  Prints
  *       `accepted HEX` or `refused HEX`: the private data of the answer.  Then sends MESSAGE (in
@@ -274,21 +273,9 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void spin_for_one(struct client *c)
-{
-	struct ibv_wc wc;
-
-	while (ibv_poll_cq(c->id->recv_cq, 1, &wc) == 0)
-		;
-	if (wc.status != IBV_WC_SUCCESS)
-		exit(3);
-	post_receive(c, ++c->got);
-}
-
 static void latency(struct client *c, char **words)
 {
 	unsigned bytes = (unsigned)atoi(words[0]), count = (unsigned)atoi(words[1]);
-	bool spins = !strcmp(words[2], "spin");
 	uint64_t *took = calloc(count, sizeof(*took));
 
 	if (!took || count == 0)
@@ -297,10 +284,7 @@ static void latency(struct client *c, char **words)
 		uint64_t start = now_ns();
 
 		send_one(c, bytes);
-		if (spins)
-			spin_for_one(c);
-		else
-			check_one(c, bytes);
+		check_one(c, bytes);
 		took[i] = now_ns() - start;
 		take_sent(c);
 	}
@@ -351,7 +335,7 @@ int main(int argc, char **argv)
 {
 	static struct client clients[CONNECTIONS_MAX];
 	bool is_send = argc > 1 && !strcmp(argv[1], "send");
-	bool is_latency = argc == 7 && !strcmp(argv[1], "latency");
+	bool is_latency = argc == 6 && !strcmp(argv[1], "latency");
 	bool is_talk = argc > 1 && !strcmp(argv[1], "talk");
 	unsigned count;
 
