@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "ctl.h"
-#include "host_list.h"
 #include "limit.h"
 #include "points.h"
 #include "print.h"
@@ -33,7 +32,6 @@ struct compare {
 	struct limit *limit_list;         /* of --fail-if */
 	unsigned limit_count;
 	struct points points;
-	struct host_list hosts; /* of the generator; none: it runs here */
 	bool visits; /* COMMAND has placeholders: it is run against one listener after the other */
 	int status;  /* exit code of COMMAND, or of another failure that ended measuring early */
 };

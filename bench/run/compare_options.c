@@ -71,15 +71,10 @@ static bool is_served_on_loopback(char *const *specs)
 	return false;
 }
 
-static int check_on(struct ctl *ctl, struct compare *c)
+static int check_on(struct ctl *ctl)
 {
-	const char *list = ctl->values[VALUE_ON];
-	struct reason reason = { "" };
-
-	if (!list)
+	if (!ctl->values[VALUE_ON])
 		return CTL_DONE;
-	if (host_list_parse(list, &c->hosts, &reason) < 0)
-		return ctl_usage(ctl, "--on: %s", reason.text);
 	if (!ctl->target.host && is_served_on_loopback(ctl->specs))
 		return ctl_usage(ctl,
 				 "--on: what is served is on loopback, which another host does not "
@@ -159,7 +154,6 @@ static int check_limits(struct ctl *ctl, struct compare *c)
 
 void compare_options_fini(struct compare *c)
 {
-	host_list_free(&c->hosts);
 	free(c->limit_list);
 	points_fini(&c->points);
 }
@@ -188,7 +182,7 @@ static int check_points(struct ctl *ctl, struct compare *c)
 
 int compare_options(struct ctl *ctl, struct compare *c)
 {
-	if (check_command(ctl) || check_on(ctl, c) || check_points(ctl, c))
+	if (check_command(ctl) || check_on(ctl) || check_points(ctl, c))
 		return CTL_USAGE;
 	if (ctl->values[VALUE_FORCE] && !ctl->values[VALUE_AGAINST])
 		return ctl_usage(ctl, "--force is about --against");

@@ -18,22 +18,39 @@
 #include "util.h"
 #include "version.h"
 
-int generator_host_open(struct ctl *ctl, const struct host_list *hosts)
+/* Adds a host of the list.  CTL_DONE, or CTL_USAGE with the error printed. */
+static int add_host(struct ctl *ctl, const char *name)
 {
-	struct ctl *on = must(calloc(hosts->count, sizeof(*on)));
-	int rc;
+	const char *bad = NULL;
 
-	for (unsigned i = 0; i < hosts->count; i++) {
-		on[i].command = ctl->command;
-		on[i].target = (struct client_target){ .host = hosts->names[i],
-						       .program = ctl->target.program };
-	}
-	ctl->on = on;
-	ctl->on_count = hosts->count;
-	rc = ctl_open_all(on, hosts->count);
-	for (unsigned i = 0; i < hosts->count; i++)
-		on[i].steady = true;
-	return rc;
+	if (!*name || *name == '-' || strlen(name) >= HOST_NAME_BYTES)
+		bad = "expected [USER@]HOST,...";
+	for (const char *c = name; *c && !bad; c++)
+		if ((unsigned char)*c <= ' ' || *c == 0x7f)
+			bad = "a name has no space";
+	for (unsigned i = 0; i < ctl->on_count && !bad; i++)
+		if (!strcmp(ctl->on[i].target.host, name))
+			bad = "it is there twice";
+	if (!bad && ctl->on_count == HOSTS_MAX)
+		bad = "there are too many hosts";
+	if (bad)
+		return ctl_usage(ctl, "--on: %s, got '%.64s'", bad, name);
+	ctl->on[ctl->on_count++] =
+		(struct ctl){ .command = ctl->command,
+			      .steady = true,
+			      .target = { .host = name, .program = ctl->target.program } };
+	return CTL_DONE;
+}
+
+int generator_host_open(struct ctl *ctl, char *list)
+{
+	int rc = CTL_DONE;
+
+	ctl->on = must(calloc(HOSTS_MAX, sizeof(*ctl->on)));
+	ctl->on_count = 0;
+	for (char *name; rc == CTL_DONE && (name = strsep(&list, ","));)
+		rc = add_host(ctl, name);
+	return rc == CTL_DONE ? ctl_open_all(ctl->on, ctl->on_count) : rc;
 }
 
 void generator_host_close(struct ctl *ctl)
@@ -56,7 +73,7 @@ void generator_host_name(const struct ctl *ctl, unsigned host, char name[HOST_NA
 		   *at = of ? strrchr(of, '@') : NULL;
 
 	if (of)
-		strcpy(name, at ? at + 1 : of); /* shorter: see host_list.h */
+		strcpy(name, at ? at + 1 : of); /* shorter: see add_host() */
 	else if (gethostname(name, HOST_NAME_BYTES) < 0)
 		strcpy(name, "localhost");
 	name[HOST_NAME_BYTES - 1] = '\0';
@@ -301,7 +318,7 @@ static void start(struct fars *all, char **const *commands, unsigned timeout_ms)
 static void await(const struct fars *all)
 {
 	const struct watcher *w = all->watcher;
-	struct pollfd fds[HOST_LIST_MAX + 1];
+	struct pollfd fds[HOSTS_MAX + 1];
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < all->count; i++)

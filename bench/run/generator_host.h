@@ -4,11 +4,12 @@
 #include "child.h"
 #include "ctl.h"
 #include "generator_sum.h"
-#include "host_list.h"
 
-/* Connects to the hosts, and sets ctl->on.  The list must outlive it.  An exit code;
- * generator_host_close() in any case. */
-int generator_host_open(struct ctl *ctl, const struct host_list *hosts);
+enum { HOSTS_MAX = 64, HOST_NAME_BYTES = 256 };
+
+/* Connects to the hosts of a list, `c1,c2,root@c3.lab`, which it cuts into names and which must
+ * outlive it, and sets ctl->on.  An exit code; generator_host_close() in any case. */
+int generator_host_open(struct ctl *ctl, char *list);
 void generator_host_close(struct ctl *ctl);
 
 /* At least one. */

@@ -540,14 +540,17 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 {
 	struct conditions conditions;
 	struct serve serve;
+	char *hosts = NULL;
 	int rc = CTL_DONE, status = 0;
 
 	/* Connecting again takes time, perhaps a password, and may reach another daemon. */
 	ctl->steady = ctl->target.host;
 	leftovers_guard(ctl->argv);
 	child_catch_signals();
-	if (ctl->values[VALUE_ON])
-		rc = generator_host_open(ctl, &c->hosts);
+	if (ctl->values[VALUE_ON]) {
+		hosts = must(strdup(ctl->values[VALUE_ON]));
+		rc = generator_host_open(ctl, hosts);
+	}
 	conditions_begin(&conditions, ctl);
 	if (ctl->specs && rc == CTL_DONE) {
 		c->serve = &serve;
@@ -560,6 +563,7 @@ int measuring_run(struct ctl *ctl, struct compare *c, struct measures *m)
 	child_release_signals();
 	conditions_fini(&conditions);
 	generator_host_close(ctl);
+	free(hosts);
 	if (c->serve)
 		serve_fini(&serve);
 	c->serve = NULL;

@@ -269,7 +269,7 @@ static void targets_served(struct targets *t, const struct way *ways)
 
 int targets_find(struct targets *t, struct ctl *ctl, bool served)
 {
-	struct way ways[HOST_LIST_MAX];
+	struct way ways[HOSTS_MAX];
 	int rc = ctl_call(ctl, "GetStatus", NULL, &t->status);
 
 	t->hosts = generator_host_count(ctl);
