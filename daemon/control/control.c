@@ -1,5 +1,5 @@
 /* The control socket: its methods.  Main thread: a method that takes long delays signals, timers
- * and the watchdog, so its time is charged to the client's user.  See control.h. */
+ * and the watchdog.  See control.h. */
 #include "control.h"
 
 #include <errno.h>
@@ -210,9 +210,8 @@ static void removed(struct varlink_call *call, json_t *parameters)
 				"errors"));
 }
 
-/* ---- GetStats: one document, or a stream of them.  A client that does not read, or whose user has
- * used its share of CPU time, misses documents.  It misses no counts, which are sums since the
- * start ---- */
+/* ---- GetStats: one document, or a stream of them.  A client that does not read misses documents,
+ * and no counts, which are sums since the start ---- */
 
 enum {
 	US_PER_MS = 1000,
@@ -253,19 +252,15 @@ static void stream_cancel(struct varlink_call *call, void *state)
 static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
 {
 	struct stream *stream = userdata;
-	uint64_t now_us = due_us, begin_ns = clock_thread_ns();
+	uint64_t now_us = due_us;
 
 	/* A reload may have removed one of the listeners. */
 	if (lacks_listener(stream->call, json_object_get(stream->parameters, "listeners"))) {
 		stream_free(stream);
 		return 0;
 	}
-	if (varlink_can_notify(stream->call)) {
-		json_t *document = make_document(stream->server, stream->parameters);
-
-		varlink_charge(stream->call, begin_ns);
-		varlink_notify(stream->call, document);
-	}
+	if (varlink_can_notify(stream->call))
+		varlink_notify(stream->call, make_document(stream->server, stream->parameters));
 	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &now_us);
 	stream->next_us += stream->interval_us;
 	if (stream->next_us < now_us)
@@ -434,7 +429,6 @@ static void listing_continue(struct listing *g)
 static void listing_on_answer(struct call *call)
 {
 	struct listing *g = container_of(call, struct listing, answer);
-	uint64_t begin_ns = clock_thread_ns();
 
 	if (!g->call) {
 		listing_free(g);
@@ -443,7 +437,6 @@ static void listing_on_answer(struct call *call)
 	for (unsigned i = 0; i < g->list.count; i++)
 		json_array_append_new(g->connections,
 				      document_connection(g->asked, g->worker, &g->list.infos[i]));
-	varlink_charge(g->call, begin_ns);
 	g->worker++;
 	listing_continue(g);
 }
@@ -577,7 +570,6 @@ static void doctor_answer_all(struct control *c, json_t *report)
 	for (unsigned i = 0; i < count; i++) {
 		struct doctor_caller *p = &c->doctor_callers[i];
 
-		varlink_charge_wait(p->call, p->since_ns);
 		if (!report) {
 			control_error(p->call, "NoAnswer", "", "cannot start a thread for it");
 			continue;
@@ -613,7 +605,6 @@ static void doctor_caller_leaves(struct varlink_call *call, void *state)
 
 	while (c->doctor_callers[i].call != call)
 		i++;
-	varlink_charge_wait(call, c->doctor_callers[i].since_ns);
 	c->doctor_callers[i] = c->doctor_callers[--c->doctor_caller_count];
 }
 
@@ -625,8 +616,7 @@ static void examine(struct varlink_call *call, json_t *parameters)
 	/* A client waits for one call at a time, so there is room. */
 	c->doctor_callers[c->doctor_caller_count++] =
 		(struct doctor_caller){ .call = call,
-					.text = json_is_true(json_object_get(parameters, "text")),
-					.since_ns = clock_ns() };
+					.text = json_is_true(json_object_get(parameters, "text")) };
 	if (!c->examination && !examination_begin(c))
 		doctor_answer_all(c, NULL);
 }
