@@ -1,8 +1,6 @@
-/* Restrictions by the sandbox of a systemd unit, as far as they can be seen from inside:
- * systemd.exec(5).  Any thread. */
+/* What the sandbox of a systemd unit forbids: systemd.exec(5).  Any thread. */
 #pragma once
-#include <stdbool.h>
 
-/* Advice for an error message when path could not be opened (for writing if to_write) with errno
- * `error`: "; ..." to append; "" if there is no sign that a sandbox is the cause. */
-const char *sandbox_advice(const char *path, bool to_write, int error);
+/* Advice for an error message when path could not be opened with errno `error`: "; ..." to append;
+ * "" if this is no service, or no sandbox is likely the cause. */
+const char *sandbox_advice(const char *path, int error);

@@ -74,7 +74,7 @@ static int opening_probe_new(struct opening *o)
 		 options->path);
 	if (access(*folder ? folder : "/", W_OK | X_OK) < 0) {
 		int error = errno;
-		const char *sandbox = sandbox_advice(options->path, true, error);
+		const char *sandbox = sandbox_advice(options->path, error);
 
 		return reason_set(&o->reason, -error, "cannot make %s: %s%s", options->path,
 				  strerror(error),

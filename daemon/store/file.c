@@ -269,7 +269,7 @@ enum {
 
 static const char *open_advice(const struct export_options *o, int error)
 {
-	const char *sandbox = sandbox_advice(o->path, !o->read_only, error);
+	const char *sandbox = sandbox_advice(o->path, error);
 
 	if (*sandbox)
 		return sandbox;

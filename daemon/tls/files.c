@@ -102,7 +102,7 @@ static int read_all(struct tls_file *f, int fd)
 
 static const char *open_advice(const char *path, const char *missing, int error)
 {
-	const char *sandbox = sandbox_advice(path, false, error);
+	const char *sandbox = sandbox_advice(path, error);
 
 	if (*sandbox)
 		return sandbox;
