@@ -95,50 +95,21 @@ static void conn_unlink(struct conn *c)
 		c->next->prev = c->prev;
 }
 
-/* Logs the begin or end of a connection.  Most are logged at log-level debug only, since asking for
- * the peer costs a system call.  The number of other ends logged in a row is limited. */
-static void conn_log(const struct conn *c, int level, const char *what)
+void conn_log(const struct conn *c, int level, const char *format, ...)
 {
-	static struct log_limit limit;
-	struct worker *w = c->worker;
-	char peer[ADDRESS_TEXT_MAX];
-
-	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limit)))
-		return;
-	conn_peer(c, peer);
-	log_write(level, "listener '%s': connection %u.%llu from %s: %s, %llu bytes in, %llu out",
-		  w->listener, w->index, (unsigned long long)c->id, peer, what,
-		  (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
-}
-
-void conn_log_test(const struct conn *c, const char *options)
-{
-	static struct log_limit limit;
-	const struct worker *w = c->worker;
-	char peer[ADDRESS_TEXT_MAX];
-
-	if (!log_limited(&limit))
-		return;
-	conn_peer(c, peer);
-	log_write(LOG_INFO, "listener '%s': test of %s from %s: %s", w->listener, w->service->name,
-		  peer, options);
-}
-
-void conn_warn(const struct conn *c, const char *format, ...)
-{
-	static struct log_limit limit;
-	char peer[ADDRESS_TEXT_MAX], text[CONN_WARNING_MAX];
+	static struct log_limit limits[LOG_DEBUG];
+	char peer[ADDRESS_TEXT_MAX], text[CONN_LOG_MAX];
 	const struct worker *w = c->worker;
 	va_list args;
 
-	if (!log_limited(&limit))
+	if (likely(log_get_level() < level) || (level < LOG_DEBUG && !log_limited(&limits[level])))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	conn_peer(c, peer);
-	log_write(LOG_WARNING, "listener '%s': connection %u.%llu from %s: %s", w->listener,
-		  w->index, (unsigned long long)c->id, peer, text);
+	log_write(level, "listener '%s': connection %u.%llu from %s: %s", w->listener, w->index,
+		  (unsigned long long)c->id, peer, text);
 }
 
 static void conn_drop(struct worker *w, int fd)
@@ -264,7 +235,8 @@ static void conn_free(struct conn *c)
 	bufq_clear(&w->pool, &c->sending);
 	worker_count_chunks(w);
 	conn_count_end(c);
-	conn_log(c, conn_ends[c->end].level, conn_ends[c->end].text);
+	conn_log(c, conn_ends[c->end].level, "%s, %llu bytes in, %llu out", conn_ends[c->end].text,
+		 (unsigned long long)c->bytes_in, (unsigned long long)c->bytes_out);
 	conn_unlink(c);
 	deadline_drop(&w->deadlines, &c->due.timer);
 	if (unlikely(w->bulk.busy == c))

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "bufq.h"
+#include "log.h"
 #include "op.h"
 #include "parse.h"
 #include "worker.h"
@@ -68,7 +69,10 @@ enum conn_flags {
 };
 static_assert(CONN_RAW < CONN_ENGINE, "an engine's flags overlap those of the core");
 
-enum { CONN_WARNING_MAX = 512 }; /* bytes of the text of a warning */
+enum {
+	CONN_LOG_MAX = 512,  /* bytes of a message of the log */
+	CONN_TEST_MAX = 192, /* of them, of the options of a test */
+};
 
 enum conn_end {
 	CONN_END_PEER,
@@ -358,8 +362,11 @@ void conn_wait_to_receive(struct conn *c); /* called by an engine: no chunk to r
  * chunk that it shares with others, and the service runs, as it may be able to consume it now. */
 void conn_compact(struct conn *c);
 void conn_close(struct conn *c, enum conn_end end);
-/* Logs why the client is not served, at most a few times a second for all connections. */
-void conn_warn(const struct conn *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Logs a message about c.  Those above LOG_DEBUG are written a few times a second for all
+ * connections; debugging is off, as asking for the peer costs a system call. */
+void conn_log(const struct conn *c, int level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+#define conn_warn(c, ...) conn_log(c, LOG_WARNING, __VA_ARGS__)
 /* Called by a service from run(): conn_close() once the kernel has taken all of tx. */
 static inline void conn_close_when_sent(struct conn *c, enum conn_end end)
 {
@@ -469,11 +476,6 @@ struct in6_addr conn_client(const struct conn *c);
 /* Writes the peer's address: `127.0.0.1:50000`, `unix:pid=123,uid=0`, or `unknown`.  Returns its
  * family; AF_UNSPEC: unknown. */
 sa_family_t conn_peer(const struct conn *c, char text[static ADDRESS_TEXT_MAX]);
-
-/* Logs that the client of control connection c begins a test, at a limited rate.  options: those of
- * the client's program that ask for it. */
-enum { CONN_TEST_MAX = 192 /* bytes of options */ };
-void conn_log_test(const struct conn *c, const char *options);
 
 /* The local address; AF_UNSPEC: the client has disconnected.  At most one system call. */
 struct sockaddr_storage conn_local_address(const struct conn *c);

@@ -185,16 +185,7 @@ static void handshake_enter(struct stage_conn *t)
 
 static void stage_log(const struct stage_conn *t, const char *why)
 {
-	static struct log_limit limit;
-	const struct conn *c = t->conn;
-	char peer[ADDRESS_TEXT_MAX];
-
-	if (likely(log_get_level() < LOG_DEBUG) || !log_limited(&limit))
-		return;
-	conn_peer(c, peer);
-	log_write(LOG_DEBUG, "listener '%s': connection %u.%llu from %s: TLS: %s%s",
-		  c->worker->listener, c->worker->index, (unsigned long long)c->id, peer,
-		  t->established ? "" : "in the handshake: ", why);
+	conn_log(t->conn, LOG_DEBUG, "TLS: %s%s", t->established ? "" : "in the handshake: ", why);
 }
 
 /* Logs, at any level of the log, a client that cannot prove a shared key. */

@@ -260,7 +260,7 @@ static int control_read_params(struct conn *c)
 	if (!i->expected || !i->sorted)
 		return -IPERF3_NO_TEST;
 	iperf3_write_options(&params, options, sizeof(options));
-	conn_log_test(c, options);
+	conn_log(c, LOG_INFO, "%s test: %s", c->worker->service->name, options);
 	return 1;
 }
 

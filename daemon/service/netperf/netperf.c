@@ -636,7 +636,7 @@ static void control_begin(struct conn *c, struct netperf_conn *n)
 		return;
 	}
 	netperf_write_options(&n->request, options, sizeof(options));
-	conn_log_test(c, options);
+	conn_log(c, LOG_INFO, "%s test: %s", c->worker->service->name, options);
 	conn_op_begin(c, OP_TEST);
 	n->step = NETPERF_WAIT_DATA;
 	c->flags |= CONN_LASTING; /* each step of a test has its own time limit */

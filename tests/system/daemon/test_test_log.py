@@ -7,8 +7,8 @@ import test_netperf
 from conftest import listener, twin_address, wait_until
 from test_iperf3 import Client, finish, start
 
-LINE = re.compile(r"listener '(?P<listener>\w+)': test of (?P<service>\w+) from 127\.0\.0\.1:\d+: (?P<options>[^\n]*)$",
-                  re.M)
+LINE = re.compile(r"listener '(?P<listener>\w+)': connection \d+\.\d+ from 127\.0\.0\.1:\d+: (?P<service>\w+) test: "
+                  r"(?P<options>[^\n]*)$", re.M)
 
 
 def logged(daemon, count=1):
