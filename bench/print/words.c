@@ -201,12 +201,10 @@ char *words_finding(const struct result *r, unsigned i)
 {
 	const struct finding *f = &r->findings[i];
 	bool twice = f->low >= 1;
-	bool follows = f->opposite && i > 0 && r->findings[i - 1].is == VERDICT_LESS &&
-		       !strcmp(f->row->name, r->findings[i - 1].row->name);
 	char *text;
 	FILE *to = text_open(&text);
 
-	if (follows)
+	if (f->opposite)
 		fprintf(to, "For that it takes %s %s", extent_words(f, twice).text,
 			figure_words(f).text);
 	else

@@ -148,39 +148,12 @@ void ticks_add(struct ticks *t, const struct scale *s, double value, double dist
 	t->values[t->count++] = value;
 }
 
-/* The smallest 1, 2 or 5 times a power of ten that is >= value. */
-static double round_up(double value)
-{
-	double power = pow(10, floor(log10(value)));
-	double parts = value / power;
-
-	return power * (parts <= 1 ? 1 : parts <= 2 ? 2 : parts <= 5 ? 5 : 10);
-}
-
-static void ticks_linear(struct ticks *t, const struct scale *s, double distance)
-{
-	double length = fabs(s->end - s->start), range = s->to - s->from;
-	double step = round_up(fmax(range * distance / length, range / (TICKS_MAX - 1)));
-	double first = ceil(s->from / step);
-
-	while (t->count < TICKS_MAX && (first + t->count) * step <= s->to) {
-		t->values[t->count] = (first + t->count) * step;
-		t->count++;
-	}
-}
-
 void ticks_round(struct ticks *t, const struct scale *s, double distance)
 {
 	/* Whole decades have precedence. */
 	static const double parts[] = { 1, 2, 5, 3, 7, 1.5, 8, 1.2, 9, 1.1, 9.5, 1.05 };
-	int low, high;
+	int low = (int)floor(log10(s->from)), high = (int)floor(log10(s->to));
 
-	if (!s->logarithmic) {
-		ticks_linear(t, s, distance);
-		return;
-	}
-	low = (int)floor(log10(s->from));
-	high = (int)floor(log10(s->to));
 	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)
 		for (int power = low; power <= high; power++)
 			ticks_add(t, s, parts[i] * pow(10, power), distance);

@@ -45,5 +45,5 @@ struct ticks {
 };
 /* Adds the value, unless it is beyond the ends or nearer than `distance` to a tick that exists. */
 void ticks_add(struct ticks *t, const struct scale *s, double value, double distance);
-/* Round values, the roundest first if the axis is logarithmic. */
+/* Round values, the roundest first; the axis is logarithmic. */
 void ticks_round(struct ticks *t, const struct scale *s, double distance);

@@ -86,23 +86,15 @@ static bool is_number(const struct result_curve *c, unsigned i)
 	return end != text && !*end;
 }
 
-static double place_of(const struct result_curve *c, unsigned i, bool numbers)
-{
-	const json_t *conditions = c->groups[i]->rows[0].row->conditions;
-
-	return numbers ? strtod(curve_value(c, i), NULL)
-		       : (double)field_uint(conditions, "sweep.place");
-}
-
 /* A listener may lack an operation at the first values, so that their groups come later. */
 static void sort_groups(struct result_curve *c)
 {
-	bool numbers = true;
-
 	for (unsigned i = 0; i < c->count; i++)
-		numbers &= is_number(c, i);
+		if (!is_number(c, i))
+			return;
 	for (unsigned i = 1; i < c->count; i++)
-		for (unsigned j = i; j > 0 && place_of(c, j - 1, numbers) > place_of(c, j, numbers);
+		for (unsigned j = i;
+		     j > 0 && strtod(curve_value(c, j - 1), NULL) > strtod(curve_value(c, j), NULL);
 		     j--) {
 			const struct result_group *kept = c->groups[j];
 

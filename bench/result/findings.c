@@ -87,15 +87,12 @@ static void choose(struct result *r, const struct findings *all)
 			r->findings[r->finding_count++] = all->list[i];
 }
 
-/* More time, for a count of the same row before it that is less? */
-static bool is_opposite(const struct result *r, const struct finding *f)
+/* More time, for a count of the same row that is less, in the sentence before? */
+static bool is_opposite(const struct finding *f, const struct finding *before)
 {
-	for (const struct finding *c = r->findings; c < f; c++)
-		if (f->what == JUDGED_COST && f->is == VERDICT_MORE && c->what != JUDGED_COST &&
-		    c->is == VERDICT_LESS && !strcmp(c->row->name, f->row->name) &&
-		    !strcmp(base_of(c->group), base_of(f->group)))
-			return true;
-	return false;
+	return f->what == JUDGED_COST && f->is == VERDICT_MORE && before->what != JUDGED_COST &&
+	       before->is == VERDICT_LESS && !strcmp(before->row->name, f->row->name) &&
+	       !strcmp(base_of(before->group), base_of(f->group));
 }
 
 static void find_differences(struct result *r)
@@ -111,8 +108,10 @@ static void find_differences(struct result *r)
 	choose(r, &all);
 	free(all.list);
 	for (unsigned i = 0; i < r->finding_count; i++) {
-		count_groups(r, &r->findings[i]);
-		r->findings[i].opposite = is_opposite(r, &r->findings[i]);
+		struct finding *f = &r->findings[i];
+
+		count_groups(r, f);
+		f->opposite = i > 0 && is_opposite(f, f - 1);
 	}
 }
 

@@ -112,7 +112,7 @@ struct finding {
 	double low, high;     /* of the intervals of all groups in which it is decided so */
 	unsigned groups, all; /* in how many of those where the engine is compared */
 	double size;          /* the logarithm of the largest ratio, without its sign */
-	bool opposite;        /* a time that is more, where a count of the same row is less */
+	bool opposite; /* a time that is more, where a count of the same row before it is less */
 };
 enum { FINDINGS_MAX = 3 };
 

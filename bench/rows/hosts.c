@@ -11,11 +11,6 @@
 #include "must.h"
 #include "numbers.h"
 
-const enum figure hosts_figures[HOSTS_FIGURES] = {
-	FIGURE_REQUEST_RATE, FIGURE_GENERATOR_BANDWIDTH, FIGURE_TRIP50,
-	FIGURE_TRIP99,       FIGURE_GENERATOR_SHARE,     FIGURE_GENERATOR_CPU,
-};
-
 static const json_t *hosts_of(const struct measure *row)
 {
 	return measure_visit_at(row, 0)->generator.hosts;
@@ -64,25 +59,6 @@ double hosts_value(const struct measure *row, unsigned host, enum figure figure)
 	free(values);
 	free(part);
 	return median;
-}
-
-json_t *hosts_to_json(const struct measure *row)
-{
-	unsigned count = hosts_count(row);
-	json_t *made = count ? json_array() : NULL;
-
-	for (unsigned i = 0; i < count; i++) {
-		json_t *host = json_pack("{s:s}", "host", hosts_name(row, i));
-
-		for (unsigned j = 0; j < HOSTS_FIGURES; j++) {
-			double value = hosts_value(row, i, hosts_figures[j]);
-
-			json_object_set_new(host, figures[hosts_figures[j]].name,
-					    field_real(value));
-		}
-		json_array_append_new(made, host);
-	}
-	return made;
 }
 
 double hosts_least_share(const struct measure *row)

@@ -9,16 +9,8 @@
 unsigned hosts_count(const struct measure *row);
 const char *hosts_name(const struct measure *row, unsigned host);
 
-/* The figures of a host's part; a new one is a line in hosts.c. */
-enum { HOSTS_FIGURES = 6 };
-extern const enum figure hosts_figures[HOSTS_FIGURES];
-
 /* The figure of a host's part, the median of the visits; NaN: unknown. */
 double hosts_value(const struct measure *row, unsigned host, enum figure figure);
-
-/* [{ "host": "c1", "requests_per_s": 1, ... }] by hosts_value(), a new reference; NULL: it
- * ran on one. */
-json_t *hosts_to_json(const struct measure *row);
 
 /* The share of its busiest thread on the host where that is the smallest; NaN: unknown. */
 double hosts_least_share(const struct measure *row);

@@ -190,8 +190,7 @@ static void point_init(struct point *point, const struct points *p, unsigned pla
 		point->command[i] = point_fill(point, command[i], false);
 	point->label = label_of(point, label);
 	if (json_object_size(p->sweeps))
-		point->sweep = json_pack("{s:s, s:i, s:O}", "label", label, "place", (int)place,
-					 "values", point->values);
+		point->sweep = json_pack("{s:s, s:O}", "label", label, "values", point->values);
 }
 
 int points_init(struct points *p, struct ctl *ctl, char **sweeps, const char *label)

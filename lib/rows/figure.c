@@ -54,7 +54,7 @@ static bool is_busy(const struct measure *row)
 {
 	double cpus = ratio((double)row->cpu_ns, (double)row->interval_ns);
 
-	return cpus / (double)MAX(row->workers, (uint64_t)1) >= FIGURE_BUSY;
+	return cpus / (double)MAX(row->workers, (uint64_t)1) >= 0.9;
 }
 
 /* ---- Bytes and operations ---- */

@@ -13,16 +13,13 @@ enum figure {
 	FIGURE_COUNT
 };
 
-/* Workers that use this share of their CPUs are busy: clients wait for them. */
-#define FIGURE_BUSY 0.9
-
 /* How a value is written once it has been multiplied by the scale. */
 enum figure_form { FORM_NUMBER, FORM_PERCENT, FORM_RATIO };
 
 struct figure_info {
-	const char *name;                           /* in JSON, with the unit of the value */
-	const char *title, *unit;                   /* the two lines of a column's heading */
-	const char *words;                          /* its name in a sentence and in the page */
+	const char *name;         /* in JSON, with the unit of the value */
+	const char *title, *unit; /* the two lines of a column's heading */
+	const char *words;        /* its name in a sentence and in the page; NULL: it is in none */
 	double (*value)(const struct measure *row); /* NaN: unknown */
 	double scale;                               /* from the value to the column's unit */
 	enum figure_form form;

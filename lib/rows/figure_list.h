@@ -33,7 +33,6 @@ FIGURE(BANDWIDTH, PER_S(bytes_of(row)),
 	.scale = 1e-6, .rank = 3)
 FIGURE(GENERATOR_BANDWIDTH, known(row->generator.result.bytes_per_s),
 	.name = "generator_bytes_per_s", .title = "genMB", .unit = "/s",
-	.words = "MB by the generator",
 	.scale = 1e-6, .rank = 6)
 FIGURE(TRIP50, trip(row, 0.5),
 	.name = "trip50_ns", .title = "trip50", .unit = "us", .words = "round trip p50",
@@ -43,7 +42,6 @@ FIGURE(TRIP99, trip(row, 0.99),
 	.scale = 1e-3, .rank = 4)
 FIGURE(CYCLE, cycle_of(row),
 	.name = "connections_over_rate_ns", .title = "cycle", .unit = "us",
-	.words = "connections over rate",
 	.scale = 1e-3, .apart = true, .rank = 5)
 FIGURE(P50, latency(&row->latency, 0.5),
 	.name = "p50_ns", .title = "p50", .unit = "us", .words = "p50",
@@ -52,94 +50,76 @@ FIGURE(P99, latency(&row->latency, 0.99),
 	.name = "p99_ns", .title = "p99", .unit = "us", .words = "p99",
 	.scale = 1e-3, .pooled = true, .answer = true)
 FIGURE(P99_9, latency(&row->latency, 0.999),
-	.name = "p99_9_ns", .title = "p99.9", .unit = "us", .words = "p99.9",
+	.name = "p99_9_ns", .title = "p99.9", .unit = "us",
 	.scale = 1e-3, .pooled = true, .rank = 6)
 FIGURE(TURN_P99, is_busy(row) ? latency(&row->turn, 0.99) : NAN,
-	.name = "turn_p99_ns", .title = "turn99", .unit = "us", .words = "turn p99",
+	.name = "turn_p99_ns", .title = "turn99", .unit = "us",
 	.scale = 1e-3, .pooled = true, .rank = 6)
 TIME_PER(CPU, measure_serving_ns(row), "cpu_ns", "CPU", "CPU", 0, 0, .apart = true)
 TIME_PER(HOST, busy_ns(row), "machine_cpu_ns", "host", "CPU of the host", 7, 7)
 FIGURE(KERNEL_SHARE, known(RATIO(row->kernel_cpu_ns, row->cpu_ns)),
 	.name = "kernel_threads_share", .title = "kthread", .unit = "%",
-	.words = "in the kernel's threads",
 	.scale = 1, .form = FORM_PERCENT, .answer = true)
 FIGURE(HANDSHAKE_RATE, known(PER_S(row->handshakes)),
 	.name = "handshakes_per_s", .title = "handshakes", .unit = "/s",
-	.words = "TLS handshakes",
 	.scale = 1, .apart = true, .answer = true, .rank = 1)
 FIGURE(CPU_PER_HANDSHAKE, known(RATIO(row->handshake_cpu_ns, row->handshakes)),
 	.name = "cpu_ns_per_handshake", .title = "CPU/handshake", .unit = "us",
-	.words = "CPU per TLS handshake",
 	.scale = 1e-3, .answer = true)
 FIGURE(USER_SHARE, OF_TICKS(RATIO(row->cpu_user_ns, row->cpu_ns)),
-	.name = "cpu_user_share", .title = "user", .unit = "%", .words = "in user space",
+	.name = "cpu_user_share", .title = "user", .unit = "%",
 	.scale = 1, .form = FORM_PERCENT, .pooled = true, .rank = 7)
 COUNT_PER(SYSCALLS, row->syscalls, "syscalls", "calls", "system calls", 0, 0, .form = FORM_RATIO, .apart = true)
 /* Rows of earlier releases have no context switches; a listener that served had some. */
 COUNT_PER(SWITCHES, known((double)row->switches), "context_switches", "switches", "context switches", 8, 13, .form = FORM_RATIO)
 FIGURE(WAKEUPS_PER_REQUEST, known(PER_REQUEST(row->wakeups)),
 	.name = "wakeups_per_request", .title = "wakeups", .unit = "/req",
-	.words = "wake-ups per request",
 	.scale = 1, .form = FORM_RATIO, .rank = 13)
 COUNT_PER(INSTRUCTIONS, known((double)row->instructions), "instructions", "instr", "instructions", 0, 9, .apart = true)
 COUNT_PER(CYCLES, known((double)row->cycles), "cycles", "cycles", "cycles", 0, 9)
 FIGURE(IPC, known(RATIO(row->instructions, row->cycles)),
-	.name = "instructions_per_cycle", .title = "IPC", .unit = "", .words = "instructions per cycle",
+	.name = "instructions_per_cycle", .title = "IPC", .unit = "",
 	.scale = 1, .form = FORM_RATIO, .answer = true)
 FIGURE(ENERGY_PER_REQUEST, known(PER_REQUEST(net_joules(row))),
 	.name = "joules_per_request", .title = "J/1000", .unit = "req",
-	.words = "joules per 1000 requests",
 	.scale = 1e3, .form = FORM_RATIO, .answer = true)
 COUNT_PER(USER_INSTRUCTIONS, known((double)row->user_instructions), "user_instructions", "uinstr",
 	"instructions in user space", 0, 9, .apart = true)
 FIGURE(OPS_PER_TURN, RATIO(row->listener_count, row->turns),
 	.name = "operations_per_turn", .title = "ops", .unit = "/turn",
-	.words = "operations per turn",
 	.scale = 1, .rank = 9)
 FIGURE(CPU_SHARE, RATIO(row->cpu_ns, row->interval_ns),
-	.name = "cpu_share", .title = "CPU", .unit = "%", .words = "server's CPU",
+	.name = "cpu_share", .title = "CPU", .unit = "%",
 	.scale = 1, .form = FORM_PERCENT, .rank = 8)
 FIGURE(GENERATOR_SHARE, generator_share_of(&row->generator),
 	.name = "generator_busiest_share", .title = "busiest", .unit = "%",
-	.words = "generator's busiest thread",
 	.scale = 1, .form = FORM_PERCENT, .rank = 13)
-FIGURE(GENERATOR_CPU, RATIO(row->generator.cpu_ns, row->generator.wall_ns),
-	.name = "generator_cpu_share", .title = "gen", .unit = "%",
-	.words = "generator's CPU",
-	.scale = 1, .form = FORM_PERCENT, .rank = 8)
 FIGURE(GENERATOR_PER_REQUEST, PER_REQUEST(known((double)row->generator.cpu_ns)),
 	.name = "generator_cpu_ns_per_request", .title = "gen/req", .unit = "us",
-	.words = "generator's CPU per request",
 	.scale = 1e-3, .rank = 12)
 FIGURE(SOFTIRQ, MACHINE(row->machine.softirq_ns),
 	.name = "machine_softirq_share", .title = "irq", .unit = "%",
-	.words = "softirqs, machine",
 	.scale = 1, .form = FORM_PERCENT, .apart = true,
 	.rank = 10)
 FIGURE(STEAL, MACHINE(row->machine.steal_ns),
 	.name = "machine_steal_share", .title = "steal", .unit = "%",
-	.words = "steal, machine",
 	.scale = 1, .form = FORM_PERCENT, .rank = 10)
 /* At most 1: the machine is read a little after the daemon, so its interval may be longer. */
 FIGURE(PRESSURE,
        row->machine.pressure_ns ?
 	       fmin(RATIO(row->machine.pressure_ns, row->interval_ns), 1) : NAN,
 	.name = "machine_pressure_share", .title = "waits", .unit = "%",
-	.words = "waits for CPUs, machine",
 	.scale = 1, .form = FORM_PERCENT, .rank = 12)
 FIGURE(OTHER, row->generator.wall_ns ? machine_share(row, other_ns(row)) : NAN,
 	.name = "machine_other_share", .title = "other", .unit = "%",
-	.words = "other programs",
 	.scale = 1, .form = FORM_PERCENT, .rank = 12)
 FIGURE(LINK_RECEIVED, RATIO(row->link.received_bps, row->link.speed_bps),
 	.name = "link_received_share", .title = "link in", .unit = "%",
-	.words = "link, received",
 	.scale = 1, .form = FORM_PERCENT, .apart = true,
 	.rank = 12)
 FIGURE(LINK_SENT, RATIO(row->link.sent_bps, row->link.speed_bps),
-	.name = "link_sent_share", .title = "link out", .unit = "%", .words = "link, sent",
+	.name = "link_sent_share", .title = "link out", .unit = "%",
 	.scale = 1, .form = FORM_PERCENT, .rank = 12)
 FIGURE(RETRANSMITTED, RATIO(row->link.retransmitted, row->link.segments),
 	.name = "retransmitted_share", .title = "again", .unit = "%",
-	.words = "TCP segments sent again",
 	.scale = 1, .form = FORM_PERCENT, .rank = 12)

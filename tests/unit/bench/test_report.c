@@ -283,9 +283,9 @@ TEST(rows_of_two_hosts_are_said_to_be)
 TEST(ticks_keep_their_distance)
 {
 	static const struct scale scales[] = {
-		{ 0, 7.3, 10, 390, false },  { 0, 9e18, 10, 390, false },
-		{ 0, 1e-9, 10, 390, false }, { 1, 1e11, 220, 8, true },
-		{ 900, 5000, 220, 8, true }, { 0.1, 10, 0, 380, true },
+		{ 1, 1e11, 220, 8, true },
+		{ 900, 5000, 220, 8, true },
+		{ 0.1, 10, 0, 380, true },
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(scales); i++) {
