@@ -95,10 +95,6 @@ struct service {
 	const char *example, *example_udp, *example_rdma, *example_tls; /* NULL: as the first */
 	const char *example_psk; /* of TLS with shared keys; NULL: openssl s_client */
 
-	/* The name of its protocol in TLS' ALPN: a client that offers only other names is refused.
-	 * NULL: names that a client offers are ignored. */
-	const char *alpn;
-
 	/* The name by which clients address a listener, given its w->shared.  Optional. */
 	const char *(*name_of)(const void *shared);
 

@@ -42,11 +42,10 @@ struct tls_library {
 	const char *absent; /* why this build has no such library, and nothing else is set; NULL: it
 			       has one */
 	const char *(*name)(void);
-	/* end_ns: see tls_stage_new().  alpn: the only protocol that clients may choose by ALPN, a
-	 * constant; NULL: ALPN is ignored.  *ret_certificate is all 0 before.  NULL with a reason
-	 * that begins with the key that is wrong, if one is. */
+	/* end_ns: see tls_stage_new().  *ret_certificate is all 0 before.  NULL with a reason that
+	 * begins with the key that is wrong, if one is. */
 	struct tls_context *(*context)(const struct tls_options *options, uint64_t end_ns,
-				       const char *alpn, struct tls_certificate *ret_certificate,
+				       struct tls_certificate *ret_certificate,
 				       struct reason *reason);
 	void (*forget)(struct tls_context *context); /* NULL is no error */
 	/* NULL: no memory. */

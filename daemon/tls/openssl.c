@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "alpn.h"
 #include "files.h"
 #include "library.h"
 #include "nvme_key.h"
@@ -298,21 +297,6 @@ static const char *openssl_name(void)
 	return text;
 }
 
-/* arg is the service's name of its protocol, a constant: a session may call this after a reload has
- * freed the context that it began with. */
-static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_bytes,
-		       const unsigned char *in, unsigned in_bytes, void *arg)
-{
-	const unsigned char *name = alpn_find(in, in_bytes, arg);
-
-	(void)ssl;
-	if (!name)
-		return SSL_TLSEXT_ERR_ALERT_FATAL;
-	*out = name;
-	*out_bytes = name[-1];
-	return SSL_TLSEXT_ERR_OK;
-}
-
 /* OpenSSL reports secrets as lines of a key log: a label, the client's
  * random, the secret in hex. */
 static void keep_secret(const SSL *ssl, const char *line)
@@ -329,7 +313,7 @@ static void keep_secret(const SSL *ssl, const char *line)
 
 /* TLS 1.3 alone, one cipher, no tickets and no cached sessions: each connection costs the same.
  * Without AUTO_RETRY a call ends at a record without data, so that the stage can count these. */
-static bool set_rules(SSL_CTX *ssl, const struct tls_options *options, const char *alpn)
+static bool set_rules(SSL_CTX *ssl, const struct tls_options *options)
 {
 	static const char *const suites[] = { "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384",
 					      "TLS_CHACHA20_POLY1305_SHA256" };
@@ -338,8 +322,6 @@ static bool set_rules(SSL_CTX *ssl, const struct tls_options *options, const cha
 				      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	SSL_CTX_clear_mode(ssl, SSL_MODE_AUTO_RETRY);
 	SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
-	if (alpn)
-		SSL_CTX_set_alpn_select_cb(ssl, choose_alpn, (void *)alpn);
 	if (tls_in_kernel(options->mode))
 		SSL_CTX_set_keylog_callback(ssl, keep_secret);
 	return SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) &&
@@ -460,7 +442,6 @@ static void openssl_forget(struct tls_context *c)
 }
 
 static struct tls_context *openssl_context(const struct tls_options *options, uint64_t end_ns,
-					   const char *alpn,
 					   struct tls_certificate *ret_certificate,
 					   struct reason *reason)
 {
@@ -479,7 +460,7 @@ static struct tls_context *openssl_context(const struct tls_options *options, ui
 		free(c);
 		return NULL;
 	}
-	if (!set_rules(c->ssl, options, alpn))
+	if (!set_rules(c->ssl, options))
 		reason_set(reason, -EINVAL,
 			   "tls-cipher: OpenSSL does not offer TLS 1.3 with %s: %s",
 			   tls_ciphers[options->cipher], certificate_error());

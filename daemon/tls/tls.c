@@ -46,12 +46,12 @@ static void forbid_core_memory(void)
 }
 
 static struct tls_context *context_new(const struct tls_options *options, uint64_t end_ns,
-				       const char *alpn, struct tls_certificate *ret_certificate,
+				       struct tls_certificate *ret_certificate,
 				       struct reason *reason)
 {
 	forbid_core_memory();
 	*ret_certificate = (struct tls_certificate){ 0 };
-	return tls_library.context(options, end_ns, alpn, ret_certificate, reason);
+	return tls_library.context(options, end_ns, ret_certificate, reason);
 }
 
 struct tls_stage *tls_stage_new(const struct service *service, const struct tls_options *options,
@@ -81,7 +81,7 @@ struct tls_stage *tls_stage_new(const struct service *service, const struct tls_
 	s->made = is_made(options);
 	s->service = *service;
 	stage_wrap(s);
-	s->context = context_new(options, end_ns, service->alpn, &s->certificate, reason);
+	s->context = context_new(options, end_ns, &s->certificate, reason);
 	if (!s->context) {
 		tls_stage_free(s);
 		return NULL;
@@ -120,7 +120,7 @@ int tls_stage_prepare(struct tls_stage *s, const struct tls_options *options, ui
 	if (is_made(options) && s->made) /* keep the one that was made at the start */
 		return 0;
 	s->next_made = is_made(options);
-	s->next = context_new(options, end_ns, s->inner->alpn, &s->next_certificate, reason);
+	s->next = context_new(options, end_ns, &s->next_certificate, reason);
 	return s->next ? 0 : -EINVAL;
 }
 
@@ -173,7 +173,7 @@ int tls_check(const struct tls_options *options, struct reason *reason)
 
 	if (tls_absent() || is_made(options))
 		return 0;
-	context = context_new(options, clock_ns() + TLS_READ_NS, NULL, &certificate, reason);
+	context = context_new(options, clock_ns() + TLS_READ_NS, &certificate, reason);
 	if (!context)
 		return -EINVAL;
 	tls_library.forget(context);

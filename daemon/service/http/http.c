@@ -478,7 +478,6 @@ static void http_run(struct conn *c)
 const struct service service_http = {
 	.name = "http",
 	.flags = SERVICE_TLS,
-	.alpn = "http/1.1",
 	.example = "wrk -d 5 http://{host}:{port}/",
 	.example_tls = "wrk -d 5 https://{host}:{port}/",
 	.operations = { "get", "bytes", "head", "echo", "discard", "refused" },

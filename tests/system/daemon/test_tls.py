@@ -187,21 +187,6 @@ def test_a_certificate_is_made(start_daemon, engine):
     assert "tls user, OpenSSL 3." in daemon.nbctl("status").stdout
 
 
-def test_alpn(start_daemon, pem):
-    daemon = start_daemon(both("epoll", pem))
-
-    def choose(name, protocols):
-        context = client_context(pem)
-        context.set_alpn_protocols(protocols)
-        with context.wrap_socket(daemon.connect(name), server_hostname="localhost") as s:
-            return s.selected_alpn_protocol()
-
-    assert choose("http", ["h2", "http/1.1"]) == "http/1.1"
-    assert choose("echo", ["h2"]) is None
-    with pytest.raises(ssl.SSLError, match="no application protocol"):
-        choose("http", ["h2"])
-
-
 def test_compare_with_and_without_tls(start_daemon, engine, pem, tmp_path):
     """One group, judged as ever: the costs are compared per request, with the bytes of the service."""
     daemon = start_daemon(listener("plain", service="http", engine=engine)
