@@ -21,97 +21,68 @@
 		}                                                                                  \
 	} while (0)
 
-static uint64_t uint_of(const char *text)
+static uint64_t number_of(int (*parse)(const char *, uint64_t *), const char *text)
 {
 	uint64_t value;
 
-	assert_int_equal(parse_uint(text, &value), 0);
+	assert_int_equal(parse(text, &value), 0);
 	return value;
 }
 
-TEST(uint_reads_every_64_bit_number)
+/* Suffixes of sizes are powers of 1024; units of times may be spelled as in systemd. */
+TEST(numbers_are_exact)
 {
-	assert_int_equal(uint_of("0"), 0);
-	assert_int_equal(uint_of("7008"), 7008);
-	assert_true(uint_of("18446744073709551615") == UINT64_MAX);
+	static const struct {
+		int (*parse)(const char *, uint64_t *);
+		const char *text;
+		uint64_t value;
+	} cases[] = {
+		{ parse_uint, "0", 0 },
+		{ parse_uint, "7008", 7008 },
+		{ parse_uint, "18446744073709551615", UINT64_MAX },
+		{ parse_size, "0", 0 },
+		{ parse_size, "100", 100 },
+		{ parse_size, "16K", 16384 },
+		{ parse_size, "16k", 16384 },
+		{ parse_size, "16KiB", 16384 },
+		{ parse_size, "3M", 3 << 20 },
+		{ parse_size, "3m", 3 << 20 },
+		{ parse_size, "3MiB", 3 << 20 },
+		{ parse_size, "2G", 2ULL << 30 },
+		{ parse_size, "2g", 2ULL << 30 },
+		{ parse_size, "2GiB", 2ULL << 30 },
+		{ parse_size, "16777215T", 16777215ULL << 40 },
+		{ parse_size, "1t", 1ULL << 40 },
+		{ parse_size, "1TiB", 1ULL << 40 },
+		{ parse_duration, "0", 0 },
+		{ parse_duration, "0us", 0 },
+		{ parse_duration, "50us", 50 * NS_PER_US },
+		{ parse_duration, "50usec", 50 * NS_PER_US },
+		{ parse_duration, "500ms", 500 * NS_PER_MS },
+		{ parse_duration, "500msec", 500 * NS_PER_MS },
+		{ parse_duration, "30s", 30ULL * NS_PER_S },
+		{ parse_duration, "5sec", 5ULL * NS_PER_S },
+		{ parse_duration, "5min", 300ULL * NS_PER_S },
+		{ parse_duration, "5m", 300ULL * NS_PER_S },
+		{ parse_duration, "24h", 86400ULL * NS_PER_S },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		if (number_of(cases[i].parse, cases[i].text) != cases[i].value)
+			fail_msg("%s", cases[i].text);
 }
 
-TEST(uint_refuses_what_is_not_a_plain_number)
+/* KB and GB are powers of ten to some; a time without a unit is ambiguous. */
+TEST(numbers_refuse_other_forms_and_overflow)
 {
 	assert_refused(parse_uint, uint64_t, -EINVAL, "", " 1", "1 ", "+1", "-1", "0x10", "1.0",
 		       "1e3", "a", "1K", "010", "00", "\xef\xbc\x91");
 	assert_refused(parse_uint, uint64_t, -ERANGE, "18446744073709551616",
 		       "99999999999999999999", "184467440737095516150");
-}
-
-static uint64_t size_of(const char *text)
-{
-	uint64_t value;
-
-	assert_int_equal(parse_size(text, &value), 0);
-	return value;
-}
-
-TEST(size_suffixes_are_powers_of_1024)
-{
-	assert_int_equal(size_of("0"), 0);
-	assert_int_equal(size_of("100"), 100);
-	assert_int_equal(size_of("16K"), 16384);
-	assert_int_equal(size_of("3M"), 3 << 20);
-	assert_true(size_of("2G") == 2ULL << 30);
-	assert_true(size_of("16777215T") == 16777215ULL << 40);
-}
-
-TEST(size_suffixes_may_be_spelled_out)
-{
-	assert_int_equal(size_of("16k"), 16384);
-	assert_int_equal(size_of("16KiB"), 16384);
-	assert_int_equal(size_of("3m"), 3 << 20);
-	assert_int_equal(size_of("3MiB"), 3 << 20);
-	assert_true(size_of("2g") == 2ULL << 30);
-	assert_true(size_of("2GiB") == 2ULL << 30);
-	assert_true(size_of("1t") == 1ULL << 40);
-	assert_true(size_of("1TiB") == 1ULL << 40);
-}
-
-/* KB and GB are powers of ten to some. */
-TEST(size_refuses_other_suffixes_and_overflow)
-{
 	assert_refused(parse_size, uint64_t, -EINVAL, "", "K", "KiB", "1KB", "1GB", "1kib", "1iB",
 		       "1B", "1 K", "-1K", "1K ", "1KK", "1.5K", "1P");
 	assert_refused(parse_size, uint64_t, -ERANGE, "16777216T", "18446744073709551615K",
 		       "18446744073709551616");
-}
-
-static uint64_t duration_of(const char *text)
-{
-	uint64_t value;
-
-	assert_int_equal(parse_duration(text, &value), 0);
-	return value;
-}
-
-TEST(duration_units_are_exact)
-{
-	assert_int_equal(duration_of("0"), 0);
-	assert_int_equal(duration_of("0us"), 0);
-	assert_int_equal(duration_of("50us"), 50 * NS_PER_US);
-	assert_int_equal(duration_of("500ms"), 500 * NS_PER_MS);
-	assert_true(duration_of("30s") == 30ULL * NS_PER_S);
-	assert_true(duration_of("5min") == 300ULL * NS_PER_S);
-	assert_true(duration_of("24h") == 86400ULL * NS_PER_S);
-}
-
-TEST(duration_units_may_be_spelled_as_in_systemd)
-{
-	assert_true(duration_of("5m") == 300ULL * NS_PER_S);
-	assert_true(duration_of("5sec") == 5ULL * NS_PER_S);
-	assert_int_equal(duration_of("500msec"), 500 * NS_PER_MS);
-	assert_int_equal(duration_of("50usec"), 50 * NS_PER_US);
-}
-
-TEST(duration_without_a_unit_is_ambiguous)
-{
 	assert_refused(parse_duration, uint64_t, -EINVAL, "", "30", "1", "00", "s", "1M", "1 s",
 		       "1S", "-1s", "1.5s", "1s ", "1d", "1ns", "5s30ms");
 	assert_refused(parse_duration, uint64_t, -ERANGE, "18446744073709551615us", "5124096h");
@@ -159,8 +130,8 @@ TEST(printed_numbers_read_back_the_same)
 	for (uint64_t value = 1; value < UINT64_MAX / 7; value = value * 3 + value / 2 + 1) {
 		uint64_t ns = value / NS_PER_US * NS_PER_US;
 
-		assert_true(size_of(format_size(value, text)) == value);
-		assert_true(duration_of(format_duration(ns, text)) == ns);
+		assert_true(number_of(parse_size, format_size(value, text)) == value);
+		assert_true(number_of(parse_duration, format_duration(ns, text)) == ns);
 	}
 }
 
