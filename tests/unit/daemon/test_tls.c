@@ -99,25 +99,6 @@ static uint64_t failed(const struct talk *t)
 	return stat_load(t->fake->worker.stats.tls_failed);
 }
 
-TEST(echo_comes_back_however_records_are_cut)
-{
-	static const size_t pieces[] = { 1, 5, 1000, 4096 };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++) {
-		CLEANUP(talk_stop) struct talk t;
-
-		talk_start(&t, "echo", 256, 16384);
-		t.piece = pieces[i];
-		shake_hands(&t);
-		check_echo(&t, i == 0 ? 3000 : INPUT);
-		SSL_shutdown(t.ssl);
-		carry(&t);
-		assert_int_equal(SSL_shutdown(t.ssl), 1); /* the server's close_notify */
-		assert_null(t.peer->conn);
-		assert_int_equal(failed(&t), 0);
-	}
-}
-
 /* The key of test_nvme_key.c, of SHA-384, which neither s_client nor Debian 13's tlshd can prove.
  */
 static const char nvme_identity[] =
@@ -162,30 +143,6 @@ TEST(a_host_of_nvme_proves_a_key_of_sha384)
 	shake_hands(&t);
 	assert_string_equal(tls_stage_service(t.stage)->identity(t.peer->conn), nvme_identity);
 	check_echo(&t, 3000);
-}
-
-TEST(all_output_is_sealed_when_the_client_takes_little)
-{
-	CLEANUP(talk_stop) struct talk t;
-
-	talk_start(&t, "echo", 256, 16384);
-	shake_hands(&t);
-	t.peer->room = 0;
-	assert_true(SSL_write(t.ssl, input, INPUT) == INPUT);
-	carry(&t);
-	while (t.peer->out_bytes < INPUT) {
-		fake_take(t.fake, t.peer, 1000);
-		fake_settle(t.fake);
-	}
-	fake_take(t.fake, t.peer, SIZE_MAX);
-	fake_settle(t.fake);
-	carry(&t);
-	for (size_t got = 0, n; got < INPUT; got += n) {
-		uint8_t part[5000];
-
-		assert_true(SSL_read_ex(t.ssl, part, sizeof(part), &n));
-		assert_memory_equal(part, input + got, n);
-	}
 }
 
 TEST(a_flood_of_key_updates_ends_the_connection)
