@@ -2,10 +2,7 @@
 #pragma once
 #include "nvme_case.h"
 
-#include "crc32c.h"
-#include "nvme/wire/tcp_proto.h"
-
-enum { HDGST = 1, DDGST = 2 };
+#include "nvme_host.h"
 
 /* ---- PDUs of a host ---- */
 
@@ -15,72 +12,25 @@ struct message {
 	unsigned digests;
 };
 
-static inline void put(struct message *m, const void *data, size_t bytes)
+static inline uint8_t *message_end(struct message *m, size_t bytes)
 {
-	assert_true(m->bytes + bytes <= sizeof(m->data));
-	memcpy(m->data + m->bytes, data, bytes);
-	m->bytes += bytes;
+	assert_true(m->bytes + bytes + 1024 <= sizeof(m->data));
+	return m->data + m->bytes;
 }
 
-/* header: all of it but lengths, flags for digests and digests. */
-static inline void put_pdu(struct message *m, uint8_t *header, uint8_t hlen, const void *data,
-			   size_t bytes)
-{
-	size_t at = hlen + (m->digests & HDGST ? 4U : 0);
-	uint8_t digest[4];
-
-	header[1] |= (uint8_t)((m->digests & HDGST) | (bytes ? m->digests & DDGST : 0));
-	header[2] = hlen;
-	header[3] = bytes ? (uint8_t)at : 0;
-	put_le32(header + 4, (uint32_t)(at + bytes + (bytes && (m->digests & DDGST) ? 4 : 0)));
-	put(m, header, hlen);
-	put_le32(digest, crc32c(0, header, hlen));
-	put(m, digest, m->digests & HDGST ? 4 : 0);
-	if (bytes)
-		put(m, data, bytes);
-	put_le32(digest, crc32c(0, data, bytes));
-	put(m, digest, bytes && (m->digests & DDGST) ? 4 : 0);
-}
-
-static inline void put_icreq(struct message *m)
-{
-	uint8_t ic[128] = { NVME_TCP_ICREQ, [2] = 128, [4] = 128, [11] = (uint8_t)m->digests };
-
-	put(m, ic, sizeof(ic));
-}
-
-/* A command whose data, if it has any, is in its capsule; length: bytes of the range that it
- * names. */
 static inline void put_command(struct message *m, uint8_t opcode, uint8_t nsid, uint16_t cid,
 			       const uint32_t cdw[3], const void *data, size_t bytes,
 			       uint32_t length)
 {
-	uint8_t header[72] = { NVME_TCP_COMMAND, [8] = opcode, [9] = 0x40, [12] = nsid };
-
-	put_le16(header + 10, cid);
-	put_le32(header + 40, bytes ? (uint32_t)bytes : length);
-	header[47] = bytes ? NVME_SGL_CAPSULE : NVME_SGL_TRANSPORT;
-	for (size_t i = 0; i < 3; i++)
-		put_le32(header + 48 + 4 * i, cdw[i]);
-	put_pdu(m, header, sizeof(header), data, bytes);
+	m->bytes += host_command(message_end(m, bytes), opcode, nsid, cid, cdw, data, bytes, length,
+				 m->digests);
 }
 
-/* The host's first words to become a queue of subnqn, and to enable the controller. */
 static inline void put_connect_to(struct message *m, const char *subnqn, uint32_t kato_ms,
 				  uint16_t qid, uint16_t cntlid, unsigned entries)
 {
-	uint8_t data[1024] = { 0 };
-
-	put_icreq(m);
-	put_le16(data + 16, cntlid);
-	strcpy((char *)data + 256, subnqn);
-	strcpy((char *)data + 512, "nqn.host");
-	put_command(m, NVME_FABRICS, NVME_CONNECT, 0,
-		    (uint32_t[]){ (uint32_t)qid << 16, entries - 1, kato_ms }, data, sizeof(data),
-		    0);
-	if (qid == 0)
-		put_command(m, NVME_FABRICS, NVME_PROPERTY_SET, 1,
-			    (uint32_t[]){ 0, 0x14, 0x460001 }, NULL, 0, 0);
+	m->bytes += host_connect(message_end(m, 2 * NVME_CONNECT_DATA), subnqn, kato_ms, qid,
+				 cntlid, entries, 0, m->digests);
 }
 
 static inline void put_connect(struct message *m, uint16_t qid, uint16_t cntlid, unsigned entries)
@@ -91,13 +41,8 @@ static inline void put_connect(struct message *m, uint16_t qid, uint16_t cntlid,
 static inline void put_h2c(struct message *m, uint16_t cid, uint16_t ttag, uint32_t offset,
 			   const uint8_t *data, uint32_t bytes, bool last)
 {
-	uint8_t header[24] = { NVME_TCP_H2C_DATA, last ? NVME_TCP_LAST : 0 };
-
-	put_le16(header + 8, cid);
-	put_le16(header + 10, ttag);
-	put_le32(header + 12, offset);
-	put_le32(header + 16, bytes);
-	put_pdu(m, header, sizeof(header), data, bytes);
+	m->bytes +=
+		host_data(message_end(m, bytes), cid, ttag, offset, data, bytes, last, m->digests);
 }
 
 /* ---- PDUs of the controller ---- */
