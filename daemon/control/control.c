@@ -1,5 +1,5 @@
 /* The control socket: its methods.  Main thread: a method that takes long delays signals, timers
- * and the watchdog.  See control.h. */
+ * and the watchdog, so its time is charged to the client's user.  See control.h. */
 #include "control.h"
 
 #include <errno.h>
@@ -210,8 +210,9 @@ static void removed(struct varlink_call *call, json_t *parameters)
 				"errors"));
 }
 
-/* ---- GetStats: one document, or a stream of them.  A client that does not read misses documents,
- * and no counts, which are sums since the start ---- */
+/* ---- GetStats: one document, or a stream of them.  A client that does not read, or whose user has
+ * used its share of CPU time, misses documents.  It misses no counts, which are sums since the
+ * start ---- */
 
 enum {
 	US_PER_MS = 1000,
@@ -252,15 +253,19 @@ static void stream_cancel(struct varlink_call *call, void *state)
 static int stream_on_timer(sd_event_source *source, uint64_t due_us, void *userdata)
 {
 	struct stream *stream = userdata;
-	uint64_t now_us = due_us;
+	uint64_t now_us = due_us, begin_ns = clock_thread_ns();
 
 	/* A reload may have removed one of the listeners. */
 	if (lacks_listener(stream->call, json_object_get(stream->parameters, "listeners"))) {
 		stream_free(stream);
 		return 0;
 	}
-	if (varlink_can_notify(stream->call))
-		varlink_notify(stream->call, make_document(stream->server, stream->parameters));
+	if (varlink_can_notify(stream->call)) {
+		json_t *document = make_document(stream->server, stream->parameters);
+
+		varlink_charge(stream->call, begin_ns);
+		varlink_notify(stream->call, document);
+	}
 	sd_event_now(stream->server->event, CLOCK_MONOTONIC, &now_us);
 	stream->next_us += stream->interval_us;
 	if (stream->next_us < now_us)
@@ -429,6 +434,7 @@ static void listing_continue(struct listing *g)
 static void listing_on_answer(struct call *call)
 {
 	struct listing *g = container_of(call, struct listing, answer);
+	uint64_t begin_ns = clock_thread_ns();
 
 	if (!g->call) {
 		listing_free(g);
@@ -437,6 +443,7 @@ static void listing_on_answer(struct call *call)
 	for (unsigned i = 0; i < g->list.count; i++)
 		json_array_append_new(g->connections,
 				      document_connection(g->asked, g->worker, &g->list.infos[i]));
+	varlink_charge(g->call, begin_ns);
 	g->worker++;
 	listing_continue(g);
 }
@@ -570,6 +577,7 @@ static void doctor_answer_all(struct control *c, json_t *report)
 	for (unsigned i = 0; i < count; i++) {
 		struct doctor_caller *p = &c->doctor_callers[i];
 
+		varlink_charge_wait(p->call, p->since_ns);
 		if (!report) {
 			control_error(p->call, "NoAnswer", "", "cannot start a thread for it");
 			continue;
@@ -605,6 +613,7 @@ static void doctor_caller_leaves(struct varlink_call *call, void *state)
 
 	while (c->doctor_callers[i].call != call)
 		i++;
+	varlink_charge_wait(call, c->doctor_callers[i].since_ns);
 	c->doctor_callers[i] = c->doctor_callers[--c->doctor_caller_count];
 }
 
@@ -616,7 +625,8 @@ static void examine(struct varlink_call *call, json_t *parameters)
 	/* A client waits for one call at a time, so there is room. */
 	c->doctor_callers[c->doctor_caller_count++] =
 		(struct doctor_caller){ .call = call,
-					.text = json_is_true(json_object_get(parameters, "text")) };
+					.text = json_is_true(json_object_get(parameters, "text")),
+					.since_ns = clock_ns() };
 	if (!c->examination && !examination_begin(c))
 		doctor_answer_all(c, NULL);
 }

@@ -13,6 +13,7 @@ struct server;
 struct doctor_caller {
 	struct varlink_call *call;
 	bool text; /* the report as text as well */
+	uint64_t since_ns;
 };
 
 /* Zeroed before control_start(); must stay valid until the server has stopped, since workers may

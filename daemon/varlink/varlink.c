@@ -1,5 +1,5 @@
 /* Varlink server: its connections, the answers to their calls, the socket, the interfaces, and the
- * dispatching of calls.  Owns the clients, by slot.
+ * dispatching of calls.  Owns the clients, by slot, and the accounts of their users.
  *
  * A client is freed only from its own event sources (client_run()) and from varlink_free(), never
  * within a handler: code that finds an error marks the client by client_drop().  Main thread.  See
@@ -18,6 +18,7 @@
 #include "log.h"
 #include "reserve.h"
 #include "util.h"
+#include "varlink_user.h"
 
 struct varlink_call {
 	struct varlink_client *client;
@@ -40,10 +41,13 @@ enum varlink_wait {
 	VARLINK_WAIT_CALL, /* to begin a call */
 	VARLINK_WAIT_REST, /* to finish the message that it began */
 	VARLINK_WAIT_TAKE, /* to read its answers */
+	/* No step: the client waits until its user has a share of CPU time again. */
+	VARLINK_WAIT_SHARE,
 };
 
 struct varlink_client {
 	struct varlink *varlink;
+	struct varlink_user *user;
 	unsigned slot; /* in varlink->clients */
 	int fd;
 	struct unix_peer peer;
@@ -64,11 +68,11 @@ struct varlink {
 	gid_t group;
 	struct unix_socket socket;
 	sd_event_source *accept, *accept_timer;
-	uid_t own; /* the user that we run as; it and root have reserved places */
+	struct varlink_users users;
 	struct varlink_client *clients[VARLINK_CLIENTS_MAX];
 };
 
-/* Of sd-event: clients of root and our own user are dispatched before others. */
+/* Of sd-event: new clients and those of root and our own user are dispatched before others'. */
 enum {
 	VARLINK_PRIORITY_TRUSTED = SD_EVENT_PRIORITY_NORMAL - 2,
 	VARLINK_PRIORITY_OTHERS = SD_EVENT_PRIORITY_NORMAL,
@@ -124,7 +128,27 @@ static void client_free(struct varlink_client *c)
 	close(c->fd);
 	reserve_refill();
 	v->clients[c->slot] = NULL;
+	varlink_user_leave(c->user);
 	free(c);
+}
+
+/* Charges the user for CPU time since begin_ns, see clock_thread_ns(), and returns now. */
+static uint64_t client_charge(struct varlink_user *user, uint64_t begin_ns)
+{
+	uint64_t end_ns = clock_thread_ns();
+
+	varlink_user_charge(user, clock_ns() / NS_PER_US, end_ns - begin_ns);
+	return end_ns;
+}
+
+static uint64_t client_share_wait_us(const struct varlink_client *c)
+{
+	return varlink_user_wait_us(c->user, clock_ns() / NS_PER_US);
+}
+
+static bool client_has_share(const struct varlink_client *c)
+{
+	return client_share_wait_us(c) == 0;
 }
 
 /* A json_dump_callback_t. */
@@ -160,7 +184,8 @@ static const struct {
 /* Sets the step that the client has to take next; its time limit starts when the step changes. */
 static void client_await(struct varlink_client *c, enum varlink_wait wait)
 {
-	uint64_t limit_us = waits[wait].limit_s * (uint64_t)US_PER_S;
+	uint64_t limit_us = wait == VARLINK_WAIT_SHARE ? client_share_wait_us(c)
+						       : waits[wait].limit_s * (uint64_t)US_PER_S;
 
 	if (c->wait == wait)
 		return;
@@ -205,6 +230,8 @@ static int client_queue(struct varlink_client *c, const json_t *message)
 /* Takes ownership of message; NULL: no memory.  A failure drops the client. */
 static void client_send(struct varlink_client *c, json_t *message)
 {
+	uint64_t begin_ns = clock_thread_ns();
+
 	if (!message)
 		client_drop(c, "no memory");
 	else if (c->dropped)
@@ -214,6 +241,8 @@ static void client_send(struct varlink_client *c, json_t *message)
 	else
 		client_flush(c);
 	json_decref(message);
+	if (!c->running)
+		client_charge(c->user, begin_ns);
 }
 
 static void on_call(struct varlink_call *call);
@@ -237,17 +266,22 @@ static bool client_handle_next(struct varlink_client *c)
 	return true;
 }
 
-/* Handles input until something has to be waited for, and returns that. */
-static enum varlink_wait client_handle(struct varlink_client *c)
+/* Handles input until something has to be waited for, and returns that.  It returns the cause that
+ * stopped it, even if the cause ends a moment later: client_arm() then waits for that cause.
+ * Otherwise a message that stopped for lack of a share would stay unhandled in the buffer. */
+static enum varlink_wait client_handle(struct varlink_client *c, uint64_t *begin_ns)
 {
 	for (unsigned handled = 0; handled < RUN_MAX; handled++) {
 		if (client_output_pending(c))
 			return VARLINK_WAIT_TAKE;
 		if (c->dropped || c->call.method)
 			return VARLINK_WAIT_NONE;
+		if (!client_has_share(c))
+			return VARLINK_WAIT_SHARE;
 		if (!client_handle_next(c))
 			return varlink_reader_pending(&c->reader) ? VARLINK_WAIT_REST
 								  : VARLINK_WAIT_CALL;
+		*begin_ns = client_charge(c->user, *begin_ns);
 	}
 	return VARLINK_WAIT_TURN;
 }
@@ -260,6 +294,9 @@ static bool is_for_input(enum varlink_wait wait)
 /* Makes the event loop wait for the event that continues the client. */
 static void client_arm(struct varlink_client *c, enum varlink_wait wait)
 {
+	/* The socket is not watched while the client waits for its share: epoll always reports
+	 * EPOLLHUP, although the client's calls may still have to be carried out. */
+	sd_event_source_set_enabled(c->io, wait == VARLINK_WAIT_SHARE ? SD_EVENT_OFF : SD_EVENT_ON);
 	sd_event_source_set_io_events(c->io, is_for_input(wait)          ? EPOLLIN
 					     : wait == VARLINK_WAIT_TAKE ? EPOLLOUT
 									 : 0U);
@@ -268,18 +305,20 @@ static void client_arm(struct varlink_client *c, enum varlink_wait wait)
 	client_await(c, wait);
 }
 
-/* Handles input.  May free c. */
-static void client_run(struct varlink_client *c)
+/* Handles input, and charges the user for the CPU time since begin_ns.  May free c. */
+static void client_run(struct varlink_client *c, uint64_t begin_ns)
 {
+	struct varlink_user *user = c->user;
 	enum varlink_wait wait;
 
 	c->running = true;
-	wait = client_handle(c);
+	wait = client_handle(c, &begin_ns);
 	c->running = false;
 	if (c->dropped || (c->eof && is_for_input(wait)))
 		client_free(c);
 	else
 		client_arm(c, wait);
+	client_charge(user, begin_ns);
 }
 
 static void client_receive(struct varlink_client *c)
@@ -298,6 +337,7 @@ static void client_receive(struct varlink_client *c)
 static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
 	struct varlink_client *c = userdata;
+	uint64_t begin_ns = clock_thread_ns();
 
 	(void)source, (void)fd;
 	if (events & EPOLLIN)
@@ -306,7 +346,7 @@ static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *
 		client_drop(c, "it went away");
 	if (events & EPOLLOUT)
 		client_flush(c);
-	client_run(c);
+	client_run(c, begin_ns);
 	return 0;
 }
 
@@ -315,32 +355,31 @@ static int client_on_timer(sd_event_source *source, uint64_t time_us, void *user
 	struct varlink_client *c = userdata;
 
 	(void)source, (void)time_us;
-	client_drop(c, waits[c->wait].dropped);
-	client_run(c);
+	if (c->wait == VARLINK_WAIT_SHARE)
+		client_await(c, VARLINK_WAIT_NONE);
+	else
+		client_drop(c, waits[c->wait].dropped);
+	client_run(c, clock_thread_ns());
 	return 0;
 }
 
 static int client_on_kick(sd_event_source *source, void *userdata)
 {
 	(void)source;
-	client_run(userdata);
+	client_run(userdata, clock_thread_ns());
 	return 0;
 }
 
-/* Root, or the user that we run as. */
-static bool is_trusted(const struct varlink *v, uid_t uid)
-{
-	return uid == 0 || uid == v->own;
-}
-
-/* Takes ownership of fd in every case.  0 or -errno. */
-static int client_new(struct varlink *v, int fd, const struct unix_peer *peer, unsigned slot)
+/* Takes ownership of fd and of the user's place in every case.  0 or -errno. */
+static int client_new(struct varlink *v, int fd, const struct unix_peer *peer,
+		      struct varlink_user *user, unsigned slot)
 {
 	struct varlink_client *c = calloc(1, sizeof(*c));
 	int64_t priority = VARLINK_PRIORITY_OTHERS;
 	int rc;
 
 	if (!c) {
+		varlink_user_leave(user);
 		close(fd);
 		return -ENOMEM;
 	}
@@ -348,9 +387,10 @@ static int client_new(struct varlink *v, int fd, const struct unix_peer *peer, u
 	c->slot = slot;
 	c->fd = fd;
 	c->peer = *peer;
+	c->user = user;
 	c->call.client = c;
 	v->clients[slot] = c;
-	if (is_trusted(v, peer->uid))
+	if (varlink_user_is_trusted(&v->users, peer->uid))
 		priority = VARLINK_PRIORITY_TRUSTED;
 	rc = sd_event_add_io(v->event, &c->io, fd, EPOLLIN, client_on_io, c);
 	if (rc >= 0)
@@ -443,7 +483,21 @@ bool varlink_can_notify(const struct varlink_call *call)
 {
 	const struct varlink_client *c = call->client;
 
-	return !c->dropped && !client_output_pending(c);
+	return !c->dropped && !client_output_pending(c) && client_has_share(c);
+}
+
+void varlink_charge(const struct varlink_call *call, uint64_t begin_ns)
+{
+	client_charge(call->client->user, begin_ns);
+}
+
+void varlink_charge_wait(const struct varlink_call *call, uint64_t since_ns)
+{
+	struct varlink_client *c = call->client;
+	uint64_t now_ns = clock_ns();
+
+	if (!varlink_user_is_trusted(&c->varlink->users, c->peer.uid))
+		varlink_user_charge(c->user, now_ns / NS_PER_US, now_ns - since_ns);
 }
 
 /* ---- The interface org.varlink.service: product, version, interfaces, descriptions ---- */
@@ -544,13 +598,17 @@ static const struct varlink_interface service = { SERVICE, description, methods 
 enum {
 	/* Pause of accepting when the process is out of descriptors. */
 	ACCEPT_PAUSE_US = 1000 * 1000,
+	/* Pause after accepting a client of a user that has used its share of CPU time.  A client
+	 * that connects again and again then takes little time, and the backlog still passes in
+	 * less than a second. */
+	ACCEPT_SHARE_US = 10 * 1000,
 	RESUME_ACCURACY_US = 1000,
 	BACKLOG = 64,
 };
 
 static bool client_may(const struct varlink_client *c, enum varlink_access access)
 {
-	if (is_trusted(c->varlink, c->peer.uid))
+	if (varlink_user_is_trusted(&c->varlink->users, c->peer.uid))
 		return true;
 	return access == VARLINK_READ && c->peer.in_group;
 }
@@ -614,6 +672,14 @@ static int on_accept_resume(sd_event_source *source, uint64_t time_us, void *use
 	return 0;
 }
 
+/* Stops watching the listening socket for a while. */
+static void varlink_pause_accept(struct varlink *v, uint64_t pause_us)
+{
+	sd_event_source_set_enabled(v->accept, SD_EVENT_OFF);
+	sd_event_source_set_time_relative(v->accept_timer, pause_us);
+	sd_event_source_set_enabled(v->accept_timer, SD_EVENT_ONESHOT);
+}
+
 static void log_refusal(const struct varlink *v, uid_t uid)
 {
 	static struct log_limit limit;
@@ -622,26 +688,11 @@ static void log_refusal(const struct varlink *v, uid_t uid)
 		return;
 	log_warning("%s: uid %u is refused: it has %d clients, or all but root and uid %u have %d",
 		    v->socket.address.sun_path, (unsigned)uid, VARLINK_USER_CLIENTS_MAX,
-		    (unsigned)v->own, VARLINK_OTHERS_MAX);
-}
-
-/* May the user have one more client? */
-static bool user_has_place(const struct varlink *v, uid_t uid)
-{
-	unsigned same = 0, others = 0;
-
-	for (unsigned slot = 0; slot < VARLINK_CLIENTS_MAX; slot++) {
-		const struct varlink_client *c = v->clients[slot];
-
-		same += c && c->peer.uid == uid;
-		others += c && !is_trusted(v, c->peer.uid);
-	}
-	return same < VARLINK_USER_CLIENTS_MAX &&
-	       (is_trusted(v, uid) || others < VARLINK_OTHERS_MAX);
+		    (unsigned)v->users.own, VARLINK_OTHERS_MAX);
 }
 
 /* Takes ownership of fd.  0 or -errno. */
-static int client_accept(struct varlink *v, int fd)
+static int client_accept(struct varlink *v, int fd, struct varlink_user **ret_user)
 {
 	struct unix_peer peer;
 	unsigned slot = 0;
@@ -651,7 +702,8 @@ static int client_accept(struct varlink *v, int fd)
 		close(fd);
 		return rc;
 	}
-	if (!user_has_place(v, peer.uid)) {
+	*ret_user = varlink_user_find(&v->users, peer.uid);
+	if (!varlink_user_enter(&v->users, *ret_user)) {
 		log_refusal(v, peer.uid);
 		close(fd);
 		return 0;
@@ -659,14 +711,16 @@ static int client_accept(struct varlink *v, int fd)
 	while (v->clients[slot])
 		slot++;
 	assert(slot < VARLINK_CLIENTS_MAX); /* there are as many slots as places of all users */
-	return client_new(v, fd, &peer, slot);
+	return client_new(v, fd, &peer, *ret_user, slot);
 }
 
-/* Accepts one client per event: a client that connects again and again does not keep others from
- * being served. */
+/* Accepts one client per event, and charges its user for the cost: else a client that connects
+ * repeatedly would take the main thread's time for nothing. */
 static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, void *userdata)
 {
 	struct varlink *v = userdata;
+	uint64_t begin_ns = clock_thread_ns();
+	struct varlink_user *user = NULL;
 	int fd, rc;
 
 	(void)source, (void)events;
@@ -678,14 +732,17 @@ static int on_accept(sd_event_source *source, int listen_fd, uint32_t events, vo
 			return 0;
 		log_warning("%s: accept: %s", v->socket.address.sun_path, strerror(errno));
 		/* Without the pause the loop would spin, as the socket stays readable. */
-		sd_event_source_set_enabled(v->accept, SD_EVENT_OFF);
-		sd_event_source_set_time_relative(v->accept_timer, ACCEPT_PAUSE_US);
-		sd_event_source_set_enabled(v->accept_timer, SD_EVENT_ONESHOT);
+		varlink_pause_accept(v, ACCEPT_PAUSE_US);
 		return 0;
 	}
-	rc = client_accept(v, fd);
+	rc = client_accept(v, fd, &user);
 	if (rc < 0)
 		log_warning("%s: new client: %s", v->socket.address.sun_path, strerror(-rc));
+	if (!user)
+		return 0;
+	client_charge(user, begin_ns);
+	if (varlink_user_wait_us(user, clock_ns() / NS_PER_US) > 0)
+		varlink_pause_accept(v, ACCEPT_SHARE_US);
 	return 0;
 }
 
@@ -700,7 +757,7 @@ int varlink_new(sd_event *event, const struct varlink_interface *interface, void
 	v->interface = interface;
 	v->userdata = userdata;
 	v->group = (gid_t)-1;
-	v->own = geteuid();
+	v->users.own = geteuid();
 	v->socket.fd = -1;
 	*ret_varlink = v;
 	return 0;
@@ -714,6 +771,8 @@ int varlink_listen(struct varlink *v, const char *path, gid_t group, struct reas
 		return rc;
 	v->group = group;
 	rc = sd_event_add_io(v->event, &v->accept, v->socket.fd, EPOLLIN, on_accept, v);
+	if (rc >= 0)
+		rc = sd_event_source_set_priority(v->accept, VARLINK_PRIORITY_TRUSTED);
 	if (rc >= 0)
 		rc = sd_event_add_time(v->event, &v->accept_timer, CLOCK_MONOTONIC, UINT64_MAX,
 				       RESUME_ACCURACY_US, on_accept_resume, v);

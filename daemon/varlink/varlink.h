@@ -11,7 +11,9 @@
  *
  * Calls of root and of our own user come before those of others.  No user can lock out another: a
  * uid may have VARLINK_USER_CLIENTS_MAX clients, all uids other than root and our own together
- * VARLINK_OTHERS_MAX, and the places of root and our own user are reserved. */
+ * VARLINK_OTHERS_MAX, and the places of root and our own user are reserved.  Each uid may use
+ * VARLINK_SHARE_PERCENT of this thread's CPU time, and VARLINK_AHEAD_MS of it at once; then its
+ * calls are delayed, not lost, and parts of its streams are skipped. */
 #pragma once
 #include <stdint.h>
 #include <systemd/sd-event.h>
@@ -26,6 +28,8 @@ enum {
 	VARLINK_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes; the limit of systemd's clients */
 	VARLINK_TIMEOUT_S = 10,
 	VARLINK_SILENCE_S = 30,
+	VARLINK_SHARE_PERCENT = 20, /* the share of one CPU that the calls of a user may take */
+	VARLINK_AHEAD_MS = 500,     /* CPU time that a user may take in advance of its share */
 };
 
 struct varlink;
@@ -90,6 +94,14 @@ void varlink_invalid_parameter(struct varlink_call *call, const char *parameter)
  * Never calls cancel() itself: a failure leads to a cancel() later. */
 void varlink_notify(struct varlink_call *call, json_t *parameters);
 
-/* False: skip this part of the stream, because the client has not read the earlier ones.  So a
- * stream has at most one part queued. */
+/* False: skip this part of the stream, because the client has not read the earlier ones, or its
+ * user has used its share of CPU time.  So a stream has at most one part queued. */
 bool varlink_can_notify(const struct varlink_call *call);
+
+/* CPU time of handlers and of sending is charged to the client's user.  Work for a deferred call is
+ * charged by: begin = clock_thread_ns(); work; varlink_charge(). */
+void varlink_charge(const struct varlink_call *call, uint64_t begin_ns);
+/* Charges the time (CLOCK_MONOTONIC) since since_ns that the client has waited for another thread,
+ * as if that were CPU time, so that it has that thread work for its share only.  Root and our own
+ * user are not charged. */
+void varlink_charge_wait(const struct varlink_call *call, uint64_t since_ns);

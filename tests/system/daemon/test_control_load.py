@@ -9,11 +9,12 @@ import select
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 from conftest import TIMEOUT, listener, requires, wait_until
 from traffic import Background, noise
-from varlink_client import Connection, encode
+from varlink_client import Connection, VarlinkError, encode
 
 CONTROL = "org.nbserved.Control."
 GET_STATS = encode({"method": CONTROL + "GetStats"})
@@ -108,6 +109,47 @@ def test_no_request_of_a_generator_fails(start_daemon, engine):
     assert stats["bytes_out"] == stats["bytes_in"]
     closed = stats["connections"]["closed"]
     assert closed["reset"] == closed["error"] == 0
+
+
+# As varlink.h has them.
+SHARE, AHEAD_S = 0.20, 0.5
+
+
+class Asker(Background):
+    """A client that asks without pause."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path, self.answers, self.failure = path, 0, None
+
+    def run(self):
+        try:
+            with Connection(self.path) as connection:
+                while not self.stopping.is_set():
+                    connection.send(CONTROL + "GetStats")
+                    connection.receive_reply()
+                    self.answers += 1
+        except (OSError, VarlinkError) as failure:
+            self.failure = failure
+
+
+def main_thread_cpu_s(daemon):
+    with open(f"/proc/{daemon.pid}/task/{daemon.pid}/stat", encoding="ascii") as stat:
+        user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_busy_control_client_takes_no_more_than_its_share(start_daemon):
+    """A bound of CPU time: a busy host only makes it easier to keep."""
+    daemon = start_daemon(listener("echo"))
+    before, begin, seconds = main_thread_cpu_s(daemon), time.monotonic(), 4
+    with Asker(daemon.control) as first, Asker(daemon.control) as second:
+        time.sleep(seconds)
+        taken, passed = main_thread_cpu_s(daemon) - before, time.monotonic() - begin
+        daemon.call("GetStatus")  # waits for its turn, like any of this user's
+    assert taken <= AHEAD_S + SHARE * passed + 0.3
+    for asker in first, second:
+        assert asker.failure is None and asker.answers > 0
 
 
 # ---- A client that calls Doctor, which takes long ----

@@ -4,9 +4,12 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-/* ---- A clock that a test moves; libsystemd's calls come here, too ---- */
+enum { JUMP_S = 4 };
 
-static uint64_t skew_ns; /* ahead of CLOCK_MONOTONIC */
+/* ---- Clocks that a test moves; libsystemd's calls come here, too ---- */
+
+static uint64_t skew_ns, burnt_ns; /* ahead of CLOCK_MONOTONIC, of this thread's CPU time */
+static unsigned jump_after;        /* readings until a jump; 0: none */
 
 static void skew(unsigned seconds)
 {
@@ -19,8 +22,12 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
 	long rc = syscall(SYS_clock_gettime, clock, ts);
 	uint64_t ns = (uint64_t)ts->tv_sec * NS_PER_S + (uint64_t)ts->tv_nsec;
 
+	if (clock == CLOCK_MONOTONIC && jump_after > 0 && --jump_after == 0)
+		skew(JUMP_S);
 	if (clock == CLOCK_MONOTONIC)
 		ns += skew_ns;
+	if (clock == CLOCK_THREAD_CPUTIME_ID)
+		ns += burnt_ns;
 	ts->tv_sec = (time_t)(ns / NS_PER_S);
 	ts->tv_nsec = (long)(ns % NS_PER_S);
 	return (int)rc;
@@ -35,6 +42,14 @@ static void once(struct varlink_call *call, json_t *parameters)
 {
 	(void)parameters;
 	onces++;
+	varlink_reply(call, json_object());
+}
+
+/* Uses more CPU time than its user may at once. */
+static void burn(struct varlink_call *call, json_t *parameters)
+{
+	(void)parameters;
+	burnt_ns += 2 * VARLINK_AHEAD_MS * (NS_PER_S / 1000);
 	varlink_reply(call, json_object());
 }
 
@@ -72,6 +87,7 @@ static const struct varlink_parameter large_parameters[] = {
 static const struct varlink_method methods[] = {
 	{ "Echo", VARLINK_READ, false, NULL, echo },
 	{ "Once", VARLINK_CHANGE, true, NULL, once },
+	{ "Burn", VARLINK_READ, false, NULL, burn },
 	{ "Later", VARLINK_READ, false, NULL, later },
 	{ "Stream", VARLINK_READ, true, NULL, later },
 	{ "Large", VARLINK_READ, false, large_parameters, large },
@@ -85,7 +101,7 @@ static const struct varlink_interface interface = {
 
 static int fresh(void **state)
 {
-	cancelled = onces = 0;
+	cancelled = onces = jump_after = 0;
 	deferred = NULL;
 	setup(state);
 	return 0;
@@ -169,6 +185,27 @@ TEST_WITH(nothing_is_read_from_a_client_that_does_not_read, fresh, teardown, &in
 	assert_true(bytes > 2000000 && bytes < 2000200);
 	assert_int_equal(onces, 1);
 	free(answer);
+	close(fd);
+}
+
+/* The user's share returns between any two readings of the clock while a call has arrived. */
+TEST_WITH(a_call_is_answered_whenever_the_share_returns, fresh, teardown, &interface)
+{
+	static const char call[] = CALL("Echo");
+	struct world *w = *state;
+	int other = dial(w), fd = dial(w);
+
+	for (unsigned after = 1; after <= 12; after++) {
+		say(w, other, CALL("Burn"));
+		expect(w, other, "{\"parameters\":{}}\n");
+		assert_int_equal(send(fd, call, sizeof(call), 0), sizeof(call));
+		jump_after = after;
+		pump(w);
+		jump_after = 0;
+		skew(JUMP_S);
+		expect(w, fd, "{\"parameters\":{}}\n");
+	}
+	close(other);
 	close(fd);
 }
 
