@@ -35,9 +35,8 @@ static const struct program_retired retired[] = {
 };
 
 /* `nbbench echo`. */
-static const struct command *other(struct ctl *ctl, const char *word)
+static const struct command *other(const char *word)
 {
-	(void)ctl;
 	return bench_knows(word) ? &command_words : NULL;
 }
 
