@@ -9,7 +9,6 @@
 #include "child.h"
 #include "field.h"
 #include "points.h"
-#include "process.h"
 #include "served.h"
 #include "text.h"
 #include "util.h"
@@ -42,7 +41,7 @@ int serve_init(struct serve *s, struct ctl *ctl, char **builds)
 
 	*s = (struct serve){ .ctl = ctl };
 	if (!builds) {
-		s->builds[s->build_count++].path = process_program("nbserved");
+		s->builds[s->build_count++].path = served_program();
 		return CTL_DONE;
 	}
 	while (builds[count])
