@@ -123,10 +123,10 @@ static json_t *make_listener(const struct measure *visit)
 {
 	const json_t *of = visit->conditions;
 
-	return json_pack("{s:s, s:s, s:s, s:O*, s:O*}", "name", visit->listener, "cpus",
-			 field_text(of, "listener_cpus"), "generator_cpus",
-			 field_text(of, "generator_cpus"), "keys", field_get(of, "listener"),
-			 "exports", field_get(of, "exports"));
+	return json_pack("{s:s, s:s, s:s, s:O*, s:O*}", "listener", visit->listener, "its CPUs",
+			 field_text(of, "listener_cpus"), "the generator's CPUs",
+			 field_text(of, "generator_cpus"), "Keys that are not the default",
+			 field_get(of, "listener"), "Exports", field_get(of, "exports"));
 }
 
 static json_t *make_date(const struct measure *visit)
@@ -213,52 +213,6 @@ static void put_commands(FILE *to, const struct measures *m, const char *term,
 	json_decref(all);
 }
 
-static void print_keys(FILE *to, const json_t *keys)
-{
-	const char *name, *separator = "";
-	json_t *value;
-
-	json_object_foreach((json_t *)keys, name, value) {
-		char *text = field_show(value);
-
-		fprintf(to, "%s%s = %s", separator, name, text);
-		separator = "; ";
-		free(text);
-	}
-}
-
-static void put_listeners(struct output *out, const json_t *listeners)
-{
-	static const struct column columns[] = {
-		{ .title = "listener", .left = true },
-		{ .title = "its CPUs", .left = true },
-		{ .title = "the generator's", .left = true },
-		{ .title = "configuration, where it is not the default", .left = true },
-	};
-	struct table *t = table_new(columns, ARRAY_SIZE(columns));
-	json_t *listener, *keys;
-	const char *name;
-	size_t i;
-
-	json_array_foreach(listeners, i, listener) {
-		char *text;
-		FILE *to = text_open(&text);
-
-		print_keys(to, field_get(listener, "keys"));
-		json_object_foreach(field_get(listener, "exports"), name, keys) {
-			fprintf(to, " [export %s] ", name);
-			print_keys(to, keys);
-		}
-		fclose(to);
-		table_text(t, field_text(listener, "name"));
-		table_text(t, field_text(listener, "cpus"));
-		table_text(t, field_text(listener, "generator_cpus"));
-		table_text(t, text);
-		free(text);
-	}
-	table_finish(t, out, 0);
-}
-
 static void put_conditions(struct output *out, const struct measures *m)
 {
 	json_t *hosts = distinct(m, make_host), *dates = distinct(m, make_date);
@@ -284,9 +238,10 @@ static void put_conditions(struct output *out, const struct measures *m)
 	put_commands(out->file, m, "measured by", make_invocation);
 	put_commands(out->file, m, "command", make_command);
 	fputs("</dl>\n", out->file);
-	put_listeners(out, listeners);
 	json_array_foreach(hosts, i, object)
 		put_object(out->file, "Versions", object);
+	json_array_foreach(listeners, i, object)
+		put_object(out->file, field_text(object, "listener"), object);
 	json_array_foreach(idle, i, object)
 		put_object(out->file, "Energy without load, subtracted from joules", object);
 	fputs("</section>\n", out->file);
@@ -294,23 +249,6 @@ static void put_conditions(struct output *out, const struct measures *m)
 	json_decref(dates);
 	json_decref(listeners);
 	json_decref(idle);
-}
-
-/* "nbserved 0.1.0 on Linux 6.1.0, 2026-11-22": one line, or nothing when it is unknown. */
-static void put_subtitle(FILE *to, const struct measures *m)
-{
-	json_t *hosts = distinct(m, make_host), *dates = distinct(m, make_date);
-	const json_t *made = json_array_get(hosts, 0), *host = field_get(made, "The daemon's host");
-	const char *first, *last;
-
-	dates_of(dates, &first, &last);
-	if (json_array_size(hosts) == 1)
-		svg_element(to, "p class=\"dim\"", "nbserved %s on %s, %s, %llu CPUs, %.10s",
-			    field_text(made, "nbserved"), field_text(host, "kernel"),
-			    field_text(host, "cpu"), (unsigned long long)field_uint(host, "cpus"),
-			    first);
-	json_decref(hosts);
-	json_decref(dates);
 }
 
 /* ---- The page ---- */
@@ -421,7 +359,6 @@ void report_html(FILE *to, const struct result *r, const struct measures *m)
 
 	put_head(to);
 	fputs("<header><h1>What each I/O path costs</h1>\n", to);
-	put_subtitle(to, m);
 	fputs("</header>\n<main>\n", to);
 	put_answer(&out, r, m);
 	if (r->against)

@@ -73,7 +73,7 @@ def test_a_page_tells_what_was_measured_and_how(measured):
         assert " ".join(conditions["command_given"]) in said
         assert " ".join(conditions["command"]) not in said  # its port is gone with the daemon
         assert conditions["listener"]["engine"] == row["engine"]
-        assert f"engine = {row['engine']}" in said
+        assert f"<dt>engine</dt>\n<dd><span>{row['engine']}</span>" in text
         assert re.fullmatch(r"[\d,-]+", conditions["listener_cpus"])
     assert "it's <5>" in said
 
@@ -88,7 +88,7 @@ def test_saved_rows_give_the_same_page_elsewhere(measured, tmp_path):
     moved = rows.read_text().replace('"kernel":"Linux', '"kernel":"Elsewhere')
     rows.write_text(moved)
     elsewhere = nbctl("show", "--html", "-", rows).stdout
-    assert "on Elsewhere" in elsewhere and "on Linux" not in elsewhere
+    assert "<span>Elsewhere" in elsewhere and "<span>Linux" not in elsewhere
     loaded = tmp_path / "loaded.html"
     loaded.write_text("earlier, and longer" * 100000)
     assert nbctl("show", rows, "--html", loaded).returncode == 0

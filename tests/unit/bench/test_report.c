@@ -200,7 +200,7 @@ TEST(the_verdict_and_all_figures_are_on_the_page)
 		"CPU per request, 8 rounds",
 		"Linux 9",
 		"Z80",
-		"engine = &lt;slow&gt;",
+		"<dd><span>&lt;slow&gt;</span>",
 		"wrk 'it'\\''s'",
 		"2026-01-02T03:04:05Z",
 		"2.50",
