@@ -162,7 +162,7 @@ static json_t *limits_to_json(const struct limits *l)
 					"listener", c->row->row->listener, "group", c->group->title,
 					"figure", figures[c->figure].name, "value",
 					value_to_json(&c->row->values[c->figure]), "is",
-					limit_gates[c->gate]));
+					gate_names[c->gate]));
 	}
 	return made;
 }

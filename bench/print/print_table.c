@@ -259,9 +259,9 @@ void print_result(struct output *out, const struct result *r, const struct measu
 
 static const enum style gate_styles[GATES] = {
 	[GATE_PASSED] = STYLE_GOOD,
-	[GATE_WORSE] = STYLE_BAD,
+	[GATE_FAILED] = STYLE_BAD,
 	[GATE_UNDECIDED] = STYLE_WARN,
-	[GATE_NOT_COMPARABLE] = STYLE_WARN,
+	[GATE_UNKNOWN] = STYLE_WARN,
 };
 
 /* "cost>1us: failed: a (nbd read): 1.20, by its interval 1.10 to 1.30 us." */
@@ -270,7 +270,7 @@ static void print_limit(struct output *out, const struct limit_case *c)
 	const struct figure_info *f = &figures[c->figure];
 	const struct value *v = &c->row->values[c->figure];
 	char *why =
-		c->gate == GATE_NOT_COMPARABLE
+		c->gate == GATE_UNKNOWN
 			? text_new("known in %u visits or blocks of them, it takes %u", v->count,
 				   result_least_rounds(1))
 			: text_new("%s, by its interval %s to %s %s",
@@ -279,7 +279,7 @@ static void print_limit(struct output *out, const struct limit_case *c)
 				   figure_text(c->figure, v->upper).text, f->unit ? f->unit : "");
 
 	output_wrapped(out, gate_styles[c->gate], 2, "%s: %s: %s (%s): %s.", c->limit->text,
-		       limit_gates[c->gate], c->row->row->listener, c->group->title, why);
+		       gate_names[c->gate], c->row->row->listener, c->group->title, why);
 	free(why);
 }
 
@@ -300,8 +300,7 @@ static void print_limits(struct output *out, const struct limits *l)
 			       "--fail-if: of %u row%s and limit%s %u passed, %u failed, %u "
 			       "undecided, %u unknown.",
 			       l->count, plural(l->count), plural(l->count), counts[GATE_PASSED],
-			       counts[GATE_WORSE], counts[GATE_UNDECIDED],
-			       counts[GATE_NOT_COMPARABLE]);
+			       counts[GATE_FAILED], counts[GATE_UNDECIDED], counts[GATE_UNKNOWN]);
 }
 
 /* Prints how many rows are worse, better or neither, by --against or by pairs. */
@@ -316,16 +315,16 @@ static void print_summary(struct output *out, const struct result *r, bool of_pa
 		if (of_pairs && (at.first || !*at.group->pair))
 			continue;
 		all++;
-		counts[t ? t->gate : of_pairs ? at.row->gate : GATE_NOT_COMPARABLE]++;
+		counts[t ? t->gate : of_pairs ? at.row->gate : GATE_UNKNOWN]++;
 		less += (t || of_pairs) && v->is == VERDICT_LESS;
 		other += t && t->other_setup && v->is == VERDICT_NOT_COMPARABLE;
 	}
 	output_wrapped(out, gate_styles[of_pairs ? r->pairs_gate : r->against_gate], 2,
 		       "Against the %s %u of %u are worse, %u better, %u not worse by more than "
 		       "%.3g %%, %u undecided, %u not comparable%s.",
-		       of_pairs ? "first of each pair" : "saved rows", counts[GATE_WORSE], all,
+		       of_pairs ? "first of each pair" : "saved rows", counts[GATE_FAILED], all,
 		       less, counts[GATE_PASSED] - less, 100 * r->within, counts[GATE_UNDECIDED],
-		       counts[GATE_NOT_COMPARABLE],
+		       counts[GATE_UNKNOWN],
 		       other ? ": saved rows are of another command, host, kernel or configuration "
 			       "(--force judges them)"
 			     : "");
@@ -348,9 +347,8 @@ static void add_saved_row(struct table *t, const struct result *r, const struct 
 {
 	const struct against_saved *saved = row->saved;
 	enum figure cost = g->figures[JUDGED_COST];
-	enum style style = !saved || saved->gate == GATE_NOT_COMPARABLE
-				   ? STYLE_WARN
-				   : words_style(saved->verdict.is);
+	enum style style =
+		!saved || saved->gate == GATE_UNKNOWN ? STYLE_WARN : words_style(saved->verdict.is);
 
 	table_text(t, row->row->listener);
 	figure_cell(t, cost, saved ? saved->before : NAN);

@@ -283,7 +283,7 @@ static void find_pair(struct result *r, struct result_row *row, const struct mea
 					      .generator_before = NAN,
 					      .generator_now = NAN,
 					      .other_setup = !past,
-					      .gate = GATE_NOT_COMPARABLE };
+					      .gate = GATE_UNKNOWN };
 	r->found++;
 }
 
@@ -353,7 +353,7 @@ void against_saved_judge(struct result *r, const struct measures *saved, bool fo
 	for (struct result_at at = { 0 }; result_next(r, &at);) {
 		if (at.row->saved)
 			judge_row(r, at.row, saved, MAX(comparisons, 1U), force);
-		counts[at.row->saved ? at.row->saved->gate : GATE_NOT_COMPARABLE]++;
+		counts[at.row->saved ? at.row->saved->gate : GATE_UNKNOWN]++;
 	}
 	r->against_gate = gate_of_all(counts);
 	r->changed = changes_of(r);

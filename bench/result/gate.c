@@ -5,26 +5,25 @@
 
 const char *const gate_names[GATES] = {
 	[GATE_PASSED] = "passed",
-	[GATE_WORSE] = "worse",
+	[GATE_FAILED] = "failed",
 	[GATE_UNDECIDED] = "undecided",
-	[GATE_NOT_COMPARABLE] = "not_comparable",
+	[GATE_UNKNOWN] = "unknown",
 };
 
 enum gate gate_of(const struct verdict *v, double within)
 {
-	return v->is == VERDICT_TOO_FEW_ROUNDS || v->is == VERDICT_NOT_COMPARABLE
-		       ? GATE_NOT_COMPARABLE
-	       : v->high <= within     ? GATE_PASSED
-	       : v->is == VERDICT_MORE ? GATE_WORSE
-				       : GATE_UNDECIDED;
+	return v->is == VERDICT_TOO_FEW_ROUNDS || v->is == VERDICT_NOT_COMPARABLE ? GATE_UNKNOWN
+	       : v->high <= within                                                ? GATE_PASSED
+	       : v->is == VERDICT_MORE                                            ? GATE_FAILED
+										  : GATE_UNDECIDED;
 }
 
 enum gate gate_of_all(const unsigned *counts)
 {
-	if (counts[GATE_WORSE])
-		return GATE_WORSE;
-	if (counts[GATE_NOT_COMPARABLE] || counts[GATE_PASSED] + counts[GATE_UNDECIDED] == 0)
-		return GATE_NOT_COMPARABLE;
+	if (counts[GATE_FAILED])
+		return GATE_FAILED;
+	if (counts[GATE_UNKNOWN] || counts[GATE_PASSED] + counts[GATE_UNDECIDED] == 0)
+		return GATE_UNKNOWN;
 	return counts[GATE_UNDECIDED] ? GATE_UNDECIDED : GATE_PASSED;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 #include "verdict.h"
 
-enum gate { GATE_PASSED, GATE_WORSE, GATE_UNDECIDED, GATE_NOT_COMPARABLE, GATES };
-extern const char *const gate_names[GATES]; /* as in JSON */
+enum gate { GATE_PASSED, GATE_FAILED, GATE_UNDECIDED, GATE_UNKNOWN, GATES };
+extern const char *const gate_names[GATES]; /* as in JSON, and in words */
 
 /* A row passes unless it may cost more by over `within`. */
 enum gate gate_of(const struct verdict *v, double within);

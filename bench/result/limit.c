@@ -106,21 +106,14 @@ bool limit_parse(const char *text, struct limit *ret, char error[LIMIT_ERROR_BYT
 	return true;
 }
 
-const char *const limit_gates[GATES] = {
-	[GATE_PASSED] = "passed",
-	[GATE_WORSE] = "failed",
-	[GATE_UNDECIDED] = "undecided",
-	[GATE_NOT_COMPARABLE] = "unknown",
-};
-
 static enum gate gate_by(const struct value *v, const struct limit *l)
 {
 	double inner = l->below ? v->upper : v->lower, outer = l->below ? v->lower : v->upper;
 
 	if (isnan(v->lower))
-		return GATE_NOT_COMPARABLE;
+		return GATE_UNKNOWN;
 	if (l->below ? inner < l->value : inner > l->value)
-		return GATE_WORSE;
+		return GATE_FAILED;
 	return (l->below ? outer >= l->value : outer <= l->value) ? GATE_PASSED : GATE_UNDECIDED;
 }
 

@@ -25,12 +25,9 @@ struct limit_case { /* a limit and a row */
 
 struct limits {
 	unsigned count;
-	enum gate gate; /* of all; GATE_NOT_COMPARABLE also without any case */
+	enum gate gate; /* of all; GATE_UNKNOWN also without any case */
 	struct limit_case cases[];
 };
-
-/* How a limit names a gate: "failed"; as in JSON. */
-extern const char *const limit_gates[GATES];
 
 /* list and the groups of r must outlive it, which the caller frees. */
 struct limits *limits_new(const struct limit *list, unsigned count, const struct result *r);

@@ -293,16 +293,6 @@ json_t *measure_to_json(const struct measure *row)
 	return saved;
 }
 
-/* Rows of 0.2.0 and older name the program that measured by its name of then, `nbctl`. */
-static void rename_program(json_t *conditions)
-{
-	json_t *version = json_object_get(conditions, "nbctl");
-
-	if (version)
-		json_object_set(conditions, "nbbench", version);
-	json_object_del(conditions, "nbctl");
-}
-
 int measures_add_json(struct measures *m, json_t *source)
 {
 	struct measure *row;
@@ -323,7 +313,6 @@ int measures_add_json(struct measures *m, json_t *source)
 	row->features = field_get(source, "features");
 	row->stores = field_get(source, "stores");
 	row->tls = field_get(source, "tls");
-	rename_program(field_get(source, "conditions"));
 	row->conditions = field_get(source, "conditions");
 	measure_set_visit(row, field_get(source, "visit"));
 	row->link = measure_link_of(field_get(source, "link"));

@@ -157,9 +157,9 @@ int rows_report(struct rows_file *f, const struct result *result, const struct m
 int rows_gate(enum gate gate)
 {
 	static const int results[GATES] = { [GATE_PASSED] = CTL_DONE,
-					    [GATE_WORSE] = CTL_WORSE,
+					    [GATE_FAILED] = CTL_WORSE,
 					    [GATE_UNDECIDED] = CTL_UNDECIDED,
-					    [GATE_NOT_COMPARABLE] = CTL_INCOMPARABLE };
+					    [GATE_UNKNOWN] = CTL_INCOMPARABLE };
 
 	return results[gate];
 }

@@ -30,11 +30,12 @@ static double trip(const struct measure *row, double quantile)
 	return generator_quantile(&row->generator.result, quantile, &ns) ? (double)ns : NAN;
 }
 
+/* With fewer than ten samples beyond the quantile one more may move it far. */
 static double latency(const struct histogram_sum *h, double quantile)
 {
-	uint64_t ns;
+	bool known = (1 - quantile) * (double)h->count >= 10 - 1e-6;
 
-	return histogram_tail(h, quantile, &ns) ? (double)ns : NAN;
+	return known ? (double)histogram_quantile(h, quantile) : NAN;
 }
 
 /* The time from one request of a connection to its next, by Little's law: connections over rate. It

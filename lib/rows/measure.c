@@ -390,16 +390,6 @@ struct phrase measure_engine_name(const struct measure *row)
 	return p;
 }
 
-bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns)
-{
-	static const double beyond = 10 - 1e-6; /* with fewer samples one more may move it far */
-
-	if ((1 - quantile) * (double)h->count < beyond)
-		return false;
-	*ret_ns = histogram_quantile(h, quantile);
-	return true;
-}
-
 /* The two are of different clocks, the whole one of ticks scaled by the kernel. */
 uint64_t measure_serving_ns(const struct measure *row)
 {

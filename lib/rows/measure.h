@@ -169,9 +169,6 @@ void measures_take_unavailable(struct measures *m);
 /* Adds the buckets of a document's latency_ns object; false: invalid. */
 bool measure_add_latency(struct histogram_sum *sum, const json_t *latency);
 
-/* The value at `quantile`; false: too few samples (ten must lie beyond it). */
-bool histogram_tail(const struct histogram_sum *h, double quantile, uint64_t *ret_ns);
-
 /* The CPU time that is divided by requests, operations or bytes: without TLS handshakes, which are
  * the price of connections. */
 uint64_t measure_serving_ns(const struct measure *row);

@@ -186,7 +186,7 @@ TEST(the_gate_compares_whole_runs)
 
 	assert_int_equal(gated(good, good, 5, &text), GATE_PASSED);
 	assert_has(text, "0 of 1 are worse");
-	assert_int_equal(gated(good, bad, 5, &text), GATE_WORSE);
+	assert_int_equal(gated(good, bad, 5, &text), GATE_FAILED);
 	assert_has(text, "echo (CPU per operation, us)\n");
 	assert_has(text, "  1.00  1.10   +10 %  ");
 	assert_has(text, " % more\n");
@@ -196,7 +196,7 @@ TEST(the_gate_compares_whole_runs)
 	assert_has(text, " % less\n");
 	assert_has(text, "0 of 1 are worse, 1 better");
 	assert_int_equal(gated(good, noisy, 5, &text), GATE_UNDECIDED);
-	assert_int_equal(gated(good, bad, 4, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(gated(good, bad, 4, &text), GATE_UNKNOWN);
 	assert_has(text, "+10 %  too few runs: 4 now, 4 then, of 5");
 }
 
@@ -208,13 +208,13 @@ TEST(the_gate_refuses_what_is_not_comparable)
 
 	add_runs(&before, "old", 5, cost);
 	add_runs(&now, "new", 5, cost);
-	assert_int_equal(compared(&none, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(compared(&none, &now, false, &text), GATE_UNKNOWN);
 	assert_has(text, "no saved row");
 	/* A run is not compared with itself. */
-	assert_int_equal(compared(&now, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(compared(&now, &now, false, &text), GATE_UNKNOWN);
 	assert_has(text, "too few runs: 5 now, 0 then, of 5");
 	before.rows[0]->visit.setup = "other";
-	assert_int_equal(compared(&before, &now, false, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(compared(&before, &now, false, &text), GATE_UNKNOWN);
 	assert_has(text, "of another command, host, kernel or configuration");
 	assert_int_equal(compared(&before, &now, true, &text), GATE_PASSED);
 }
@@ -228,7 +228,7 @@ TEST(runs_beside_themselves_have_not_changed)
 	for (unsigned i = 0; i < 3; i++)
 		add_visit_of(&m, "run", 1, 2000);
 	measures_merge(&m);
-	assert_int_equal(compared(&m, &m, false, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(compared(&m, &m, false, &text), GATE_UNKNOWN);
 	assert_has(text, "  1.50  1.50  +0.0 %  too few runs: 2 now, 0 then, of 5");
 }
 
@@ -352,11 +352,11 @@ TEST(a_row_fails_a_limit_if_its_whole_interval_does)
 		enum gate gate;
 		const char *said;
 	} cases[] = {
-		{ "cost>1.1us", GATE_WORSE, "of 2 rows and limits 1 passed, 1 failed" },
-		{ "cost<1.1us", GATE_WORSE, "failed: a (echo): 1.00, by its interval 0.99" },
-		{ "cost>1us", GATE_WORSE, "undecided: a (echo): 1.00, by its interval 0.99" },
+		{ "cost>1.1us", GATE_FAILED, "of 2 rows and limits 1 passed, 1 failed" },
+		{ "cost<1.1us", GATE_FAILED, "failed: a (echo): 1.00, by its interval 0.99" },
+		{ "cost>1us", GATE_FAILED, "undecided: a (echo): 1.00, by its interval 0.99" },
 		{ "cost>2us", GATE_PASSED, "of 2 rows and limits 2 passed" },
-		{ "trip99>2us", GATE_NOT_COMPARABLE, "unknown: a (echo): known in 0 visits" },
+		{ "trip99>2us", GATE_UNKNOWN, "unknown: a (echo): known in 0 visits" },
 	};
 	char *text;
 
@@ -365,8 +365,8 @@ TEST(a_row_fails_a_limit_if_its_whole_interval_does)
 		assert_has(text, cases[i].said);
 	}
 	/* Beyond by far, but in too few rounds to know. */
-	assert_int_equal(limited("cost>1ns", 5, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(limited("cost>1ns", 5, &text), GATE_UNKNOWN);
 	assert_has(text, "known in 5 visits or blocks of them, it takes 6");
-	assert_int_equal(limited("trip99>2us", 5, &text), GATE_NOT_COMPARABLE);
+	assert_int_equal(limited("trip99>2us", 5, &text), GATE_UNKNOWN);
 	assert_has(text, "known in 0 visits or blocks of them, it takes 6");
 }

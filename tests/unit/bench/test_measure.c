@@ -323,19 +323,6 @@ TEST(saved_rows_come_back_the_same)
 	json_decref(row);
 }
 
-TEST(a_row_of_an_older_release_names_its_program)
-{
-	char text[] = "{\"listener\":\"a\",\"count\":1,\"conditions\":{\"nbctl\":\"0.1.0\"}}\n";
-	CLEANUP(measures_free) struct measures m = {};
-	unsigned line;
-	FILE *file = fmemopen(text, strlen(text), "r");
-
-	assert_int_equal(measures_load(&m, file, &line), 0);
-	assert_string_equal(field_text(m.rows[0]->conditions, "nbbench"), "0.1.0");
-	assert_null(json_object_get(m.rows[0]->conditions, "nbctl"));
-	fclose(file);
-}
-
 TEST(load_names_the_bad_line)
 {
 	char text[] = "{\"listener\":\"a\",\"count\":1}\n\n{\"listener\":\"a\"}\n";
