@@ -315,18 +315,17 @@ int binding_open(struct binding *sockets, struct listener *l, struct listener *c
 int binding_start(const struct listener *l, struct reason *reason)
 {
 	bool streams = l->config->transport->socket_type == SOCK_STREAM;
+	const struct acceptor *a = NULL;
 	int rc = 0;
 
-	for (unsigned i = 0; streams && rc == 0 && i < l->worker_count; i++)
-		for (unsigned j = 0; rc == 0 && j < l->workers[i].accept.count; j++) {
-			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
-			const struct bound *bound = &l->addresses[a->address];
+	while (streams && rc == 0 && (a = listener_next_acceptor(l, a))) {
+		const struct bound *bound = &l->addresses[a->address];
 
-			/* bind_rest() has given the first socket to the first worker. */
-			if (!bound->joins)
-				rc = socket_listen(a->fd, i == 0, &bound->sa, l->all->bind_end_ns,
-						   reason);
-		}
+		/* bind_rest() has given the first socket to the first worker. */
+		if (!bound->joins)
+			rc = socket_listen(a->fd, a->worker->index == 0, &bound->sa,
+					   l->all->bind_end_ns, reason);
+	}
 	return rc;
 }
 
@@ -363,47 +362,37 @@ void binding_close(struct binding *sockets)
 
 void binding_set_keepalive(const struct listener *l)
 {
-	for (unsigned i = 0; i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
-			socket_set_keepalive(l->workers[i].accept.acceptors[j].fd,
-					     l->config->keepalive_ns);
+	for (const struct acceptor *a = NULL; (a = listener_next_acceptor(l, a));)
+		socket_set_keepalive(a->fd, l->config->keepalive_ns);
 }
 
-void binding_listen(struct worker *w, const char *listener)
+void binding_listen(const struct listener *l)
 {
-	for (unsigned i = 0; i < w->accept.count; i++) {
-		const struct acceptor *a = &w->accept.acceptors[i];
+	for (const struct acceptor *a = NULL; (a = listener_next_acceptor(l, a));) {
 		int rc = socket_start(a->fd, a->late);
 
 		if (rc < 0)
-			log_listener(LOG_ERR, listener, "%s: %s", a->late ? "bind" : "listen",
+			log_listener(LOG_ERR, l->name, "%s: %s", a->late ? "bind" : "listen",
 				     strerror(-rc));
 	}
 }
 
 void binding_keep(struct listener *l)
 {
+	const struct acceptor *a = NULL;
 	unsigned room = 1;
 
-	for (unsigned i = 0; i < l->worker_count; i++)
-		room += l->workers[i].accept.count;
+	while ((a = listener_next_acceptor(l, a)))
+		room++;
 	l->kept = calloc(room, sizeof(*l->kept));
-	if (!l->kept)
-		return;
-	for (unsigned i = 0; i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
-			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
-			int fd;
+	while (l->kept && (a = listener_next_acceptor(l, a))) {
+		int fd = a->given ? -1 : fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
 
-			if (a->given)
-				continue;
-			fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
-			if (fd < 0) {
-				binding_forget(l);
-				return;
-			}
+		if (fd >= 0)
 			l->kept[l->kept_count++] = (struct kept_socket){ fd, a->address };
-		}
+		else if (!a->given)
+			binding_forget(l);
+	}
 }
 
 void binding_forget(struct listener *l)
@@ -418,10 +407,8 @@ void binding_given(struct listener *l, unsigned address)
 {
 	unsigned left = 0;
 
-	for (unsigned i = 0; i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++)
-			if (l->workers[i].accept.acceptors[j].address == address)
-				l->workers[i].accept.acceptors[j].given = true;
+	for (struct acceptor *a = NULL; (a = listener_next_acceptor(l, a));)
+		a->given |= a->address == address;
 	for (unsigned i = 0; i < l->kept_count; i++)
 		if (l->kept[i].address == address)
 			close(l->kept[i].fd);

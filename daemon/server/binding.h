@@ -4,7 +4,6 @@
 #pragma once
 struct listener;
 struct reason;
-struct worker;
 struct worker_socket;
 
 struct binding {
@@ -44,5 +43,5 @@ void binding_forget(struct listener *l);
 /* Applies `keepalive` to all sockets of l. */
 void binding_set_keepalive(const struct listener *l);
 
-/* Calls listen() for the worker's sockets that do not listen yet; before the worker accepts. */
-void binding_listen(struct worker *w, const char *listener);
+/* Calls listen() for the sockets of l that do not listen yet; before the workers accept. */
+void binding_listen(const struct listener *l);

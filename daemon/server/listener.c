@@ -10,6 +10,7 @@
 #include "binding.h"
 #include "brace.h"
 #include "config.h"
+#include "listener_address.h"
 #include "listeners.h"
 #include "log.h"
 #include "store.h"
@@ -147,12 +148,8 @@ static void listener_announce(const struct listener *l, bool serves)
 
 	if (!s->listens || !l->shared)
 		return;
-	for (unsigned i = 0; serves && i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
-			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
-
-			listener_announce_one(l, &l->addresses[a->address].sa, a->fd);
-		}
+	for (const struct acceptor *a = NULL; serves && (a = listener_next_acceptor(l, a));)
+		listener_announce_one(l, &l->addresses[a->address].sa, a->fd);
 	for (unsigned i = 0; serves && l->endpoints && i < l->address_count; i++)
 		listener_announce_one(l, &l->endpoints[i], -1);
 	if (!serves)
@@ -164,8 +161,7 @@ static void listener_announce(const struct listener *l, bool serves)
 void listener_serve(struct listener *l)
 {
 	binding_set_keepalive(l);
-	for (unsigned i = 0; i < l->worker_count; i++)
-		binding_listen(&l->workers[i], l->name);
+	binding_listen(l);
 	listener_announce(l, true);
 	for (unsigned i = 0; i < l->worker_count; i++)
 		worker_request(&l->workers[i], REQUEST_SERVE, 0);

@@ -32,6 +32,17 @@ bool listener_address_at(const struct listener_config *config, unsigned index,
 	return false;
 }
 
+struct acceptor *listener_next_acceptor(const struct listener *l, const struct acceptor *a)
+{
+	unsigned i = a ? a->worker->index : 0;
+	size_t at = a ? (size_t)(a - a->worker->accept.acceptors) + 1 : 0;
+
+	for (; l->workers && i < l->worker_count; i++, at = 0)
+		if (at < l->workers[i].accept.count)
+			return &l->workers[i].accept.acceptors[at];
+	return NULL;
+}
+
 static bool is_same_socket(int a, int b)
 {
 	struct stat x, y;
@@ -43,25 +54,24 @@ static bool is_same_socket(int a, int b)
 int *listener_address_sockets(const struct listener *l, unsigned address, unsigned *ret_count)
 {
 	unsigned count = 0, room = 1;
+	const struct acceptor *a = NULL;
 	int *fds;
 
-	for (unsigned i = 0; i < l->worker_count; i++)
-		room += l->workers[i].accept.count;
+	while ((a = listener_next_acceptor(l, a)))
+		room++;
 	room += l->kept_count;
 	fds = calloc(room, sizeof(*fds));
 	for (unsigned i = 0; fds && i < l->kept_count; i++)
 		if (l->kept[i].address == address)
 			fds[count++] = l->kept[i].fd;
-	for (unsigned i = 0; fds && l->state == LISTENER_SERVING && i < l->worker_count; i++)
-		for (unsigned j = 0; j < l->workers[i].accept.count; j++) {
-			const struct acceptor *a = &l->workers[i].accept.acceptors[j];
-			unsigned k = 0;
+	while (fds && l->state == LISTENER_SERVING && (a = listener_next_acceptor(l, a))) {
+		unsigned k = 0;
 
-			while (a->shared && k < count && !is_same_socket(fds[k], a->fd))
-				k++;
-			if (a->address == address && (!a->shared || k == count))
-				fds[count++] = a->fd;
-		}
+		while (a->shared && k < count && !is_same_socket(fds[k], a->fd))
+			k++;
+		if (a->address == address && (!a->shared || k == count))
+			fds[count++] = a->fd;
+	}
 	*ret_count = count;
 	return fds;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <stdbool.h>
 
+struct acceptor;
 struct listener;
 struct listener_config;
 struct sockaddr_storage;
@@ -16,3 +17,6 @@ bool listener_address_at(const struct listener_config *config, unsigned index,
 /* The sockets of that address of l, which serves or keeps them (binding_keep()), each once.  The
  * caller frees the array; NULL: no memory. */
 int *listener_address_sockets(const struct listener *l, unsigned address, unsigned *ret_count);
+
+/* The listening socket of l's workers behind a; a NULL: the first.  NULL: there is none. */
+struct acceptor *listener_next_acceptor(const struct listener *l, const struct acceptor *a);
