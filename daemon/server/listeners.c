@@ -28,30 +28,32 @@ struct listener *listeners_find(const struct listeners *all, const char *name)
 	return NULL;
 }
 
-static void settle_one(const struct listener *l)
+/* Steps through all listeners, those of the list and then those that leave it; l NULL: the first.
+ */
+static struct listener *next_of_all(const struct listeners *all, const struct listener *l)
 {
-	if (l->config->service->settle)
-		l->config->service->settle();
+	unsigned i = 0;
+
+	while (l && i < all->count && all->list[i] != l)
+		i++;
+	if (l && i++ == all->count)
+		return l->next;
+	return i < all->count ? all->list[i] : all->leaving;
 }
 
 void listeners_settle(const struct listeners *all)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		settle_one(all->list[i]);
-	for (const struct listener *l = all->leaving; l; l = l->next)
-		settle_one(l);
+	for (const struct listener *l = NULL; (l = next_of_all(all, l));)
+		if (l->config->service->settle)
+			l->config->service->settle();
 }
 
 /* ---- Draining and ending ---- */
 
 bool listeners_are_busy(const struct listeners *all)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		if (all->list[i]->state == LISTENER_SERVING ||
-		    all->list[i]->state == LISTENER_DRAINING)
-			return true;
-	for (const struct listener *l = all->leaving; l; l = l->next)
-		if (l->state == LISTENER_DRAINING)
+	for (const struct listener *l = NULL; (l = next_of_all(all, l));)
+		if (l->state == LISTENER_SERVING || l->state == LISTENER_DRAINING)
 			return true;
 	return false;
 }
@@ -69,10 +71,7 @@ static bool listener_may_write(const struct listener *l, const struct server_exp
 
 static bool listeners_may_write(const struct listeners *all, const struct server_export *x)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		if (listener_may_write(all->list[i], x))
-			return true;
-	for (const struct listener *l = all->leaving; l; l = l->next)
+	for (const struct listener *l = NULL; (l = next_of_all(all, l));)
 		if (listener_may_write(l, x))
 			return true;
 	return false;
@@ -129,13 +128,9 @@ bool listeners_stop(struct listeners *all)
 	uint64_t end_ns = clock_ns() + LISTENERS_END_NS;
 	bool ended = true;
 
-	for (unsigned i = 0; i < all->count; i++)
-		listener_stop(all->list[i]);
-	for (struct listener *l = all->leaving; l; l = l->next)
+	for (struct listener *l = NULL; (l = next_of_all(all, l));)
 		listener_stop(l);
-	for (unsigned i = 0; i < all->count; i++)
-		ended &= listener_await_stopped(all->list[i], end_ns);
-	for (struct listener *l = all->leaving; l; l = l->next)
+	for (struct listener *l = NULL; (l = next_of_all(all, l));)
 		ended &= listener_await_stopped(l, end_ns);
 	return ended;
 }
