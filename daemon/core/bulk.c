@@ -23,9 +23,9 @@ void bulk_forget(struct worker *w)
 
 void bulk_end(struct conn *c)
 {
-	if (!(c->flags & CONN_COARSE))
+	if (!(c->flags & CONN_RCVLOWAT))
 		return;
-	c->flags &= ~(uint32_t)CONN_COARSE;
+	c->flags &= ~(uint32_t)CONN_RCVLOWAT;
 	bulk_forget(c->worker);
 	/* A lower mark wakes the worker for the bytes that wait in the socket. */
 	bulk_set_mark(c, 1);
@@ -44,7 +44,7 @@ static void bulk_due(struct timer *t, uint64_t now_ns)
 
 static void bulk_raise(struct conn *c)
 {
-	c->flags |= CONN_COARSE;
+	c->flags |= CONN_RCVLOWAT;
 	bulk_set_mark(c, BULK_MARK);
 	c->worker->bulk.timer.due = bulk_due;
 	worker_arm(c->worker, &c->worker->bulk.timer, c->worker->turn.now_ns + BULK_NS);
@@ -61,7 +61,7 @@ static void bulk_is_busy(struct conn *c)
 			bulk_end(w->bulk.busy);
 		w->bulk.busy = c;
 		w->bulk.mark_bytes = c->bytes_in + BULK_ALONE;
-	} else if (c->bytes_in >= w->bulk.mark_bytes && !(c->flags & CONN_COARSE)) {
+	} else if (c->bytes_in >= w->bulk.mark_bytes && !(c->flags & CONN_RCVLOWAT)) {
 		bulk_raise(c);
 	}
 }

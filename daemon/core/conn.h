@@ -50,14 +50,14 @@ enum conn_flags {
 	CONN_TRUSTED = 1 << 12,
 	/* The connection waits for memory, and its socket holds output that the
 	 * peer has not acknowledged. */
-	CONN_UNREAD = 1 << 13,
+	CONN_UNACKED = 1 << 13,
 	/* Set by the service: tx is its last output; see conn_close_when_sent(). */
 	CONN_LAST = 1 << 14,
 	CONN_FRESH = 1 << 15, /* the connection has not run yet; see engine->keep_open() */
 	CONN_WAITS_FOR_TX = CONN_RECV_OFF | CONN_EOF | CONN_CLOSING | CONN_WATCH_TX | CONN_LAST |
 			    CONN_NO_MEMORY,
 	/* the socket has a low-water mark, so input comes in larger pieces: see bulk.h */
-	CONN_COARSE = 1 << 16,
+	CONN_RCVLOWAT = 1 << 16,
 	CONN_BULK =
 		1 << 17, /* a bulk receiver that has brought much in one turn: see bulk_share() */
 	CONN_DROPS = 1 << 18, /* its input is only counted: the kernel drops it, see bulk_drop() */

@@ -22,17 +22,17 @@ uint32_t pressure_kept(const struct worker *w)
 	return w->engine->messages ? w->pool.keep : w->pool.keep / 2;
 }
 
-bool pressure_update_unread(struct conn *c)
+bool pressure_update_unacked(struct conn *c)
 {
 	int bytes = 0;
 
-	c->flags &= ~(uint32_t)CONN_UNREAD;
+	c->flags &= ~(uint32_t)CONN_UNACKED;
 	if (c->worker->engine->messages)
 		return false;
 	stat_add(c->worker->stats.sys_other, 1);
 	if (ioctl(c->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0)
-		c->flags |= CONN_UNREAD;
-	return c->flags & CONN_UNREAD;
+		c->flags |= CONN_UNACKED;
+	return c->flags & CONN_UNACKED;
 }
 
 void conn_drop_grant(struct conn *c)
@@ -65,7 +65,7 @@ static bool conn_claim(struct conn *c)
 	}
 	if (w->pressure.first || p->free_count <= pressure_kept(w) + w->pressure.granted)
 		return false;
-	return !pool_is_short(p) || !(conn_has_unsent(c) || pressure_update_unread(c));
+	return !pool_is_short(p) || !(conn_has_unsent(c) || pressure_update_unacked(c));
 }
 
 /* A part of the chunk that views of the reserve share, or of a new one; NULL: the pool is empty. */
@@ -201,7 +201,7 @@ void pressure_begin_wait(struct conn *c, uint32_t flags)
 	stat_add(w->stats.starved, 1);
 	c->flags |= CONN_NO_MEMORY | flags;
 	if (!conn_has_unsent(c))
-		pressure_update_unread(c);
+		pressure_update_unacked(c);
 	conn_drop_grant(c);
 	conn_take_ticket(c);
 	conn_enqueue(c);

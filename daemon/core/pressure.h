@@ -24,8 +24,8 @@ void pressure_resume(struct worker *w);
 uint32_t pressure_kept(const struct worker *w);
 
 /* Does the socket hold output that the peer has not acknowledged (TCP) or
- * read (Unix)?  Sets CONN_UNREAD. */
-bool pressure_update_unread(struct conn *c);
+ * read (Unix)?  Sets CONN_UNACKED. */
+bool pressure_update_unacked(struct conn *c);
 
 /* Puts c, if it is in no queue, into one.  flags: CONN_NO_INPUT, if only a receive waits. */
 void pressure_begin_wait(struct conn *c, uint32_t flags);
@@ -41,5 +41,5 @@ void pressure_end_wait(struct conn *c);
  * unread would not read further output. */
 static inline bool conn_is_behind(const struct conn *c)
 {
-	return conn_has_unsent(c) || (c->flags & CONN_UNREAD);
+	return conn_has_unsent(c) || (c->flags & CONN_UNACKED);
 }

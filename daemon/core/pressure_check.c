@@ -43,8 +43,8 @@ static void pressure_serve_services(struct worker *w, enum wait_kind queue)
 }
 
 /* Serves connections that wait for a chunk to receive into, in order of their tickets.  Some chunks
- * are left to connections without unread output.  A connection that waits again at once has its
- * ticket before `next`, so that the loop does not meet it twice. */
+ * are left to connections without output that is not acknowledged.  A connection that waits again
+ * at once has its ticket before `next`, so that the loop does not meet it twice. */
 static void pressure_serve_inputs(struct worker *w)
 {
 	const struct pool *p = &w->pool;
@@ -127,7 +127,7 @@ static void worker_check_pressure(struct worker *w, uint64_t now_ns)
 		c->wait.stalled = stalls ? (uint8_t)(c->wait.stalled + 1) : 0;
 		c->wait.moved = conn_moved(c);
 		conn_drop_grant(c); /* it has not used its grant since the last check */
-		if ((c->flags & CONN_UNREAD) && !pressure_update_unread(c))
+		if ((c->flags & CONN_UNACKED) && !pressure_update_unacked(c))
 			pressure_update_wait(c);
 		if (c->wait.stalled >= WORKER_PATIENCE ||
 		    (stuck && c->wait.stalled >= WORKER_PATIENCE_STUCK &&

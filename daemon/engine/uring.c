@@ -244,7 +244,7 @@ static enum uring_input uring_input_left(const struct conn *c, int res, uint32_t
 {
 	if (res == -EAGAIN)
 		return URING_INPUT_NONE;
-	return (flags & IORING_CQE_F_SOCK_NONEMPTY) && !(c->flags & CONN_COARSE)
+	return (flags & IORING_CQE_F_SOCK_NONEMPTY) && !(c->flags & CONN_RCVLOWAT)
 		       ? URING_INPUT_WAITS
 		       : URING_INPUT_UNKNOWN;
 }

@@ -10,7 +10,7 @@ static struct service_case *busy(const uint8_t *piece)
 
 	for (size_t bytes = 0; bytes <= BULK_ALONE + 2 * BULK_PIECE; bytes += 2 * BULK_PIECE)
 		case_input(t, piece, 2 * BULK_PIECE, 2 * BULK_PIECE);
-	assert_true(t->conn->flags & CONN_COARSE);
+	assert_true(t->conn->flags & CONN_RCVLOWAT);
 	return t;
 }
 
@@ -27,10 +27,10 @@ TEST(only_a_bulk_receiver_arms_the_timer)
 	case_input(t, piece, 1, 1);
 	w->turn.now_ns = w->bulk.timer.ns + (1 << DEADLINE_TICK_BITS);
 	deadlines_run(&w->deadlines, w->turn.now_ns, UINT32_MAX);
-	assert_true(t->conn->flags & CONN_COARSE);
+	assert_true(t->conn->flags & CONN_RCVLOWAT);
 	w->turn.now_ns = w->bulk.timer.ns + (1 << DEADLINE_TICK_BITS);
 	deadlines_run(&w->deadlines, w->turn.now_ns, UINT32_MAX);
-	assert_false(t->conn->flags & CONN_COARSE);
+	assert_false(t->conn->flags & CONN_RCVLOWAT);
 	assert_int_equal(w->deadlines.wake_ns, 0);
 }
 
