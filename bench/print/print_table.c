@@ -35,10 +35,11 @@ static struct column column_at(unsigned i)
 		[COLUMN_AGAINST] = { .title = "vs 1st", .optional = true, .apart = true },
 		[COLUMN_VERDICT] = { .title = "verdict", .optional = true, .left = true },
 	};
-	const struct figure_info *f = &figures[i - COLUMN_FIGURES];
+	const struct figure_info *f;
 
 	if (i < COLUMN_FIGURES || i >= COLUMN_AGAINST)
 		return texts[i];
+	f = &figures[i - COLUMN_FIGURES];
 	return (struct column){ .title = f->title,
 				.unit = f->unit,
 				.optional = true,
