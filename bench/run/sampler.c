@@ -19,7 +19,6 @@ enum {
 	STEP_MS = 100,
 	STEP_START_MS = 20, /* until there is load, whose start must be known exactly */
 	SILENCE_MS = 5000,
-	SILENT_NAMED_MAX = 4,
 };
 
 static const json_t *sampler_first(const struct sampler *s)
@@ -146,33 +145,19 @@ int sampler_init(struct sampler *s, struct ctl *ctl, json_t *parameters, json_t 
 /* A generator that connects to another server, or hangs, is noticed before it ends. */
 static void tell_silence(struct sampler *s)
 {
-	json_t *listeners = field_get(last_of(s), "listeners"), *listener;
-	char *text = NULL;
-	unsigned count = 0;
-	size_t bytes, i;
-	FILE *to;
+	const json_t *listeners = field_get(last_of(s), "listeners");
+	const json_t *one = json_array_size(listeners) == 1 ? json_array_get(listeners, 0) : NULL;
 
 	if (!s->silence_ns || clock_ns() < s->silence_ns)
 		return;
 	s->silence_ns = 0;
-	if (measures_traffic(last_of(s)) != measures_traffic(s->begin) ||
-	    !(to = open_memstream(&text, &bytes)))
+	if (measures_traffic(last_of(s)) != measures_traffic(s->begin))
 		return;
-	json_array_foreach(listeners, i, listener) {
-		const json_t *addresses = field_get(listener, "addresses");
-
-		if (!strcmp(field_text(listener, "state"), "serving") && count++ < SILENT_NAMED_MAX)
-			fprintf(to, "%s%s waits at %s", count > 1 ? ", " : "",
-				field_text(listener, "name"),
-				field_text(json_array_get(addresses, 0), ""));
-	}
-	if (count > SILENT_NAMED_MAX)
-		fprintf(to, " and %u more", count - SILENT_NAMED_MAX);
-	fclose(to);
 	if (isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr); /* over the line of progress */
-	ctl_warn("COMMAND has not connected for %d s: %s", SILENCE_MS / 1000, text);
-	free(text);
+	ctl_warn("COMMAND has not connected for %d s%s%s%s%s", SILENCE_MS / 1000, one ? ": " : "",
+		 field_text(one, "name"), one ? " waits at " : "",
+		 field_text(json_array_get(field_get(one, "addresses"), 0), ""));
 }
 
 /* Makes room in a long run: drops every second sample, and doubles the interval. */
