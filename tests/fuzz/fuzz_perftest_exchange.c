@@ -38,6 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		kind = perftest_exchange_parse(&x, message, &key);
 		if (kind < 0) {
 			assert(kind == -EPROTO);
+			assert(perftest_exchange_wrong(&x, message));
 			return 0;
 		}
 		if (kind == EXCHANGE_IS_KEY)

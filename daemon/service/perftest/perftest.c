@@ -186,10 +186,7 @@ static bool exchange_serve(struct conn *c, struct exchange_conn *x)
 	if (rc == -EAGAIN)
 		return false;
 	if (rc == -EPROTO)
-		conn_warn(c, x->exchange.step > 1
-				     ? "its MTU or key is invalid, or its key has no GID"
-				     : "it sent no version; only clients of perftest (ib_send_bw "
-				       "and the like) are served");
+		conn_warn(c, "%s", perftest_exchange_wrong(&x->exchange, x->message));
 	if (rc == 0 && x->kind != EXCHANGE_IS_END)
 		rc = conn_write(c, x->message, x->have);
 	if (rc < 0) /* -ENOBUFS: the pool is exhausted, so no test can run */

@@ -171,3 +171,21 @@ int perftest_exchange_parse(struct exchange *x, const uint8_t *data, struct exch
 		       ? EXCHANGE_IS_MTU
 		       : -EPROTO;
 }
+
+/* Is it the beginning of `LID:QPN:PSN:GID` in hexadecimal digits? */
+static bool is_pingpong(const uint8_t *data)
+{
+	uint64_t field;
+
+	return take(&data, 4, &field) && take(&data, 6, &field);
+}
+
+const char *perftest_exchange_wrong(const struct exchange *x, const uint8_t *data)
+{
+	if (x->step > 1)
+		return "its MTU or key is invalid, or its key has no GID";
+	if (is_pingpong(data))
+		return "it uses the protocol of ibv_rc_pingpong; only clients of perftest (ib_send_bw and the "
+		       "like) are served";
+	return "it sent no version; only clients of perftest (ib_send_bw and the like) are served";
+}

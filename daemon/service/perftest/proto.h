@@ -81,6 +81,8 @@ struct exchange_key {
 unsigned perftest_exchange_bytes(const struct exchange *x, const uint8_t *data, unsigned have);
 /* Parses the message at data, of perftest_exchange_bytes() bytes; returns its kind, or -EPROTO. */
 int perftest_exchange_parse(struct exchange *x, const uint8_t *data, struct exchange_key *ret_key);
+/* Why perftest_exchange_parse() has refused the message, for the log. */
+const char *perftest_exchange_wrong(const struct exchange *x, const uint8_t *data);
 /* The MTU that a message of it names, as enum ibv_mtu. */
 static inline unsigned exchange_mtu(const uint8_t *data)
 {

@@ -104,3 +104,25 @@ TEST(the_beginning_is_checked)
 	}
 	assert_int_equal(exchange_mtu((const uint8_t *)"5"), 5);
 }
+
+/* The reason for the log of a message at that step. */
+static const char *why(const char *message, unsigned bytes, unsigned step)
+{
+	struct exchange x = { .step = (uint8_t)step };
+
+	assert_int_equal(parse(&x, message, bytes), -EPROTO);
+	return perftest_exchange_wrong(&x, (const uint8_t *)message);
+}
+
+TEST(what_is_refused_is_named)
+{
+	char wrong[EXCHANGE_KEY] = "";
+
+	/* The first bytes of rdma-core's ibv_rc_pingpong: LID:QPN:PSN:GID. */
+	assert_has(why("0000:000011:d2ab6d:0000", 16, 0), "ibv_rc_pingpong");
+	assert_has_not(why("GET / HTTP/1.1\r\n", 16, 0), "ibv_rc_pingpong");
+	assert_has_not(why("0000:0000zz:d2ab", 16, 0), "ibv_rc_pingpong");
+	assert_has(why("9", 2, begun.step - 1), "MTU");
+	memset(wrong, 'z', sizeof(wrong));
+	assert_has(why(wrong, sizeof(wrong), begun.step), "key");
+}
