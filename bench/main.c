@@ -35,8 +35,9 @@ static const struct program_retired retired[] = {
 };
 
 /* `nbbench echo`. */
-static const struct command *other(const char *word)
+static const struct command *other(struct ctl *ctl, const char *word)
 {
+	(void)ctl;
 	return bench_knows(word) ? &command_words : NULL;
 }
 

@@ -241,11 +241,11 @@ static const struct command *find_command(const char *name)
 }
 
 /* As find_command(), or the command that has this word as its first argument. */
-static const struct command *find_or_other(const char *name)
+static const struct command *find_or_other(struct ctl *ctl, const char *name)
 {
 	const struct command *command = find_command(name);
 
-	return command || !program->other ? command : program->other(name);
+	return command || !program->other ? command : program->other(ctl, name);
 }
 
 static int unknown_command(const struct ctl *ctl, const char *name)
@@ -362,11 +362,11 @@ int program_main(const struct program *p, int argc, char **argv)
 	if (argc == 0)
 		return ctl_usage(&ctl, "no command is given");
 	if (!strcmp(argv[0], "help")) {
-		ctl.command = argc > 1 ? find_or_other(argv[1]) : NULL;
+		ctl.command = argc > 1 ? find_or_other(&ctl, argv[1]) : NULL;
 		return argc > 1 && !ctl.command ? unknown_command(&ctl, argv[1])
 						: help(ctl.command);
 	}
-	ctl.command = find_or_other(argv[0]);
+	ctl.command = find_or_other(&ctl, argv[0]);
 	if (!ctl.command)
 		return unknown_command(&ctl, argv[0]);
 	if (strcmp(ctl.command->name, argv[0]) != 0) {

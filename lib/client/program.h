@@ -21,7 +21,7 @@ struct program {
 	unsigned retired_count;
 	/* For a word that is no command: the command whose first argument it is, or NULL.  May be
 	 * NULL. */
-	const struct command *(*other)(const char *word);
+	const struct command *(*other)(struct ctl *ctl, const char *word);
 };
 
 /* Returns the exit status. */

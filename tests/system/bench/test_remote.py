@@ -81,7 +81,7 @@ def test_compare_measures_over_one_connection(daemon, program, tmp_path):
     made = tmp_path / "made"
     ssh = program(f'echo >>{made}; exec sh -c "$last"')
     client = f'exec 3<>/dev/tcp/127.0.0.1/{daemon.port("echo")}; printf x >&3; read -rn1 <&3'
-    ran = remote(ssh, "compare", "-s", daemon.control, "--repeat=3", "--json", "--", "bash", "-c", client, "{port}")
+    ran = remote(ssh, "-s", daemon.control, "compare", "--repeat=3", "--json", "--", "bash", "-c", client, "{port}")
     (row,) = rows_of(json.loads(ran.stdout))
     assert row["count"] == 3 and row["generator"]["elsewhere"] and row["conditions"]["generator_host"]
     assert made.read_text().count("\n") == 1

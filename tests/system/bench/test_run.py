@@ -68,8 +68,8 @@ def test_engines_that_the_host_lacks_are_named_with_the_reason(tmp_path, no_io_u
     missing = {f"echo-{engine}" for engine in ENGINES if engine != "epoll"}
     assert {absent["name"] for absent in document["unavailable"]} == missing
     assert all(no_io_uring.fix in absent["reason"] for absent in document["unavailable"])
-    loaded = [subprocess.run([str(NBBENCH), "show", *words, str(rows)], check=True, capture_output=True, text=True).stdout
-              for words in ([], ["--html", "-"])]
+    loaded = [subprocess.run([str(NBCTL), *words, str(rows)], check=True, capture_output=True, text=True).stdout
+              for words in (["compare", "--load"], ["report"])]
     table = subprocess.run([str(NBBENCH), "show", "--json", str(rows)], check=True, capture_output=True, text=True)
     reasons = {row["name"]: row["reason"] for row in json.loads(table.stdout)["unavailable"]}
     assert reasons.keys() == missing
@@ -279,12 +279,15 @@ def test_wrong_command_lines(tmp_path):
         assert done.returncode == 2 and instead in done.stderr
 
 
-def test_the_old_forms_name_the_new_ones(tmp_path):
+def test_the_old_forms_warn_and_work(tmp_path):
+    rows = tmp_path / "rows"
     done = run(tmp_path, *["--run", "echo,engine=epoll"], *["--"], *redis(), program=NBSERVED, check=2)
     assert "redis-benchmark': `nbbench run` measures with a command" in done.stderr
-    done = run(tmp_path, *["compare", "--load"], "rows", "--json", program=NBCTL, check=2)
-    assert done.stderr == "nbctl: compare was removed: use `nbbench compare`, `nbbench show FILE` for saved rows\n"
-    assert "nbbench show --html" in run(tmp_path, "report", "rows", program=NBCTL, check=2).stderr
+    run(tmp_path, "run", "echo,engine=epoll", "--save", rows, "--repeat", "1", "--", *redis())
+    done = run(tmp_path, *["compare", "--load"], rows, "--json", program=NBCTL)
+    assert json.loads(done.stdout)["groups"] and done.stderr.startswith("nbctl: `nbctl compare` is `nbbench show` now")
+    done = run(tmp_path, *["report"], rows, program=NBCTL)
+    assert done.stdout.startswith("<!DOCTYPE html>") and "`nbctl report` is `nbbench show` now" in done.stderr
 
 
 def test_a_socket_of_the_environment_that_is_taken(tmp_path, start_daemon):
