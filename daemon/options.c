@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config_run.h"
+#include "process.h"
 
 static const char usage[] =
 	"usage: nbserved [OPTION]...\n"
@@ -54,6 +55,57 @@ static int check_run(const struct options *o)
 	return -EINVAL;
 }
 
+/* Until 0.3: `--run SPEC -- COMMAND` and `--bench WORD` are nbbench's `run SPEC -- COMMAND` and
+ * `WORD`. Does not return if argv has one of them. */
+static void exec_nbbench(int argc, char **argv)
+{
+	bool bench = false, command = false;
+	char **words, **to;
+
+	for (int i = 1; i < argc && !command; i++) {
+		bench |= !strcmp(argv[i], "--bench") || !strncmp(argv[i], "--bench=", 8);
+		command = !strcmp(argv[i], "--");
+	}
+	if (!bench && !command)
+		return;
+	words = calloc((size_t)argc + 4, sizeof(*words));
+	if (!words)
+		return;
+	words[0] = process_program("nbbench");
+	to = words + 1;
+	for (int i = 1; i + 1 < argc && strcmp(argv[i], "--") != 0; i++)
+		if (!strcmp(argv[i], "--at")) {
+			*to++ = (char *)"-H";
+			*to++ = argv[i + 1];
+		}
+	if (!bench)
+		*to++ = (char *)"run";
+	command = false;
+	for (int i = 1; i < argc; i++) {
+		bool next = i + 1 < argc && argv[i + 1][0] != '-';
+
+		command |= !strcmp(argv[i], "--");
+		if (command)
+			*to++ = argv[i];
+		else if (!strcmp(argv[i], "--at"))
+			i++;
+		else if (!strncmp(argv[i], "--bench=", 8))
+			*to++ = argv[i] + 8;
+		else if (!strcmp(argv[i], "--bench"))
+			*to++ = !next                         ? (char *)"echo"
+				: strcmp(argv[i + 1], "help") ? argv[++i]
+							      : (i++, (char *)"list");
+		else if (strcmp(argv[i], "--run") != 0)
+			*to++ = argv[i];
+	}
+	fprintf(stderr, "nbserved: %s, which this runs; it is gone in the next release\n",
+		bench ? "`--bench WORD` is `nbbench WORD` now"
+		      : "`--run SPEC -- COMMAND` is `nbbench run SPEC -- COMMAND` now");
+	execvp(words[0], words);
+	fprintf(stderr, "nbserved: cannot run %s: %s\n", words[0], strerror(errno));
+	exit(EXIT_FAILURE);
+}
+
 /* clang-format off */
 static const struct option options[] = {
 	{ "json", no_argument, NULL, 'j' },
@@ -63,8 +115,6 @@ static const struct option options[] = {
 	{ "dump-keys", no_argument, NULL, 'K' },
 	{ "doctor", no_argument, NULL, 'D' },
 	{ "run", required_argument, NULL, 'r' },
-	{ "bench", optional_argument, NULL, 'B' }, /* of 0.2.0 */
-	{ "at", required_argument, NULL, 'B' },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -76,6 +126,7 @@ int options_parse(struct options *o, int argc, char **argv)
 	struct run_mode *run = &o->run;
 	int c;
 
+	exec_nbbench(argc, argv);
 	while ((c = getopt_long(argc, argv, "+c:hV", options, NULL)) >= 0) {
 		switch (c) {
 		case 'r':
@@ -108,10 +159,6 @@ int options_parse(struct options *o, int argc, char **argv)
 		case 'D':
 			o->action = ACTION_DOCTOR;
 			break;
-		case 'B':
-			fputs("nbserved: --bench WORD is `nbbench WORD` now, and --at HOST its -H\n",
-			      stderr);
-			return -EINVAL;
 		case 'V':
 			puts("nbserved " NB_VERSION);
 			exit(options_finish_output());

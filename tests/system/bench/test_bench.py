@@ -104,10 +104,14 @@ def test_help_of_a_word_is_that_of_all_words():
     assert texts[0] == texts[1] and texts[0].startswith("Usage: nbbench WORD ")
 
 
-@pytest.mark.parametrize("words", [["--bench"], ["--bench=echo"], ["--at", "host"]])
-def test_the_old_form_names_the_new_one(words):
-    done = subprocess.run([str(NBSERVED), *words], capture_output=True, text=True, timeout=TIMEOUT)
-    assert done.returncode == 2 and "--bench WORD is `nbbench WORD` now, and --at HOST its -H" in done.stderr
+def test_the_old_form_warns_and_works(tmp_path):
+    requires("redis-benchmark")
+    for words in (("--bench",), ("--bench", "echo"), ("--bench=echo",)):
+        done = subprocess.run([str(NBSERVED), *words, "--repeat", "1", "--json"], cwd=tmp_path, capture_output=True,
+                              text=True, timeout=4 * TIMEOUT, env={**os.environ, "NBSERVED_SOCKET": str(tmp_path / "s")})
+        assert done.returncode == 0 and done.stderr.startswith("nbserved: `--bench WORD` is `nbbench WORD` now"), done.stderr
+        assert {row["service"] for row in rows_of(json.loads(done.stdout))} == {"echo"}
+    assert subprocess.run([str(NBSERVED), "--bench", "help"], capture_output=True, text=True).stdout.startswith("echo ")
 
 
 def test_without_a_generator_it_says_how_to_get_one(tmp_path):

@@ -281,9 +281,8 @@ def test_wrong_command_lines(tmp_path):
 
 def test_the_old_forms_warn_and_work(tmp_path):
     rows = tmp_path / "rows"
-    done = run(tmp_path, *["--run", "echo,engine=epoll"], *["--"], *redis(), program=NBSERVED, check=2)
-    assert "redis-benchmark': `nbbench run` measures with a command" in done.stderr
-    run(tmp_path, "run", "echo,engine=epoll", "--save", rows, "--repeat", "1", "--", *redis())
+    done = run(tmp_path, "--save", rows, *["--run", "echo,engine=epoll"], "--repeat", "1", *["--"], *redis(), program=NBSERVED)
+    assert done.stderr.startswith("nbserved: `--run SPEC -- COMMAND` is `nbbench run SPEC -- COMMAND` now")
     done = run(tmp_path, *["compare", "--load"], rows, "--json", program=NBCTL)
     assert json.loads(done.stdout)["groups"] and done.stderr.startswith("nbctl: `nbctl compare` is `nbbench show` now")
     done = run(tmp_path, *["report"], rows, program=NBCTL)
