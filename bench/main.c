@@ -34,7 +34,7 @@ static const struct program_retired retired[] = {
 	{ NULL, "softirq", "bpftrace tells softirq time by port" },
 };
 
-/* `nbbench echo`. */
+/* `nbbench echo disk`. */
 static const struct command *other(struct ctl *ctl, const char *word)
 {
 	(void)ctl;

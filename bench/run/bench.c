@@ -1,4 +1,4 @@
-/* `nbbench WORD`: a whole measurement, chosen for the user; `nbbench list`. */
+/* `nbbench WORD...`: a whole measurement for each word, chosen for the user; `nbbench list`. */
 #include "bench.h"
 
 #include <assert.h>
@@ -11,12 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "compare.h"
 #include "cores.h"
 #include "field.h"
 #include "guard.h"
 #include "leftovers.h"
 #include "runtime.h"
+#include "suggest.h"
 #include "text.h"
 #include "util.h"
 
@@ -146,6 +148,8 @@ static const struct bench benches[] = {
 /* NULL: there is none of that word. */
 static const struct bench *bench_find(const char *word)
 {
+	if (!strcmp(word, "https")) /* its name until 0.2 */
+		word = "tls";
 	for (const struct bench *b = benches; b->word; b++)
 		if (!strcmp(b->word, word))
 			return b;
@@ -225,6 +229,20 @@ struct bench_run {
 	char *file;                           /* of a disk, removed at the end; NULL: none */
 	char *label, *page;                   /* unless the user has chosen them */
 };
+
+static int unknown_word(const struct ctl *ctl, const char *word)
+{
+	struct suggestion near = { .text = word };
+	const char *measured = bench_measures(word);
+
+	for (const struct bench *b = benches; b->word; b++)
+		suggest_try(&near, b->word);
+	if (measured)
+		return ctl_usage(ctl, "'%s' is a load generator; `nbbench %s` runs it", word,
+				 measured);
+	return ctl_usage(ctl, "there is no '%s'%s; `nbbench list` lists the words", word,
+			 suggest_hint(&near));
+}
 
 /* Prints how to install each generator of the word. */
 static int not_installed(const struct bench *b)
@@ -390,7 +408,8 @@ static void show_page(const char *page)
 	free(path);
 }
 
-static int measure_word(const struct ctl *ctl, const struct bench *b)
+/* rows: the file for the rows of a page of several words; NULL: this word has a page of its own. */
+static int measure_word(const struct ctl *ctl, const struct bench *b, const char *rows)
 {
 	struct bench_run run = { 0 };
 	struct ctl own = *ctl;
@@ -402,33 +421,58 @@ static int measure_word(const struct ctl *ctl, const struct bench *b)
 		own.word_count = 0;
 		if (!own.values[VALUE_LABEL])
 			own.values[VALUE_LABEL] = run.label;
-		if (!own.values[VALUE_HTML])
+		if (rows) {
+			own.values[VALUE_SAVE] = rows;
+			own.values[VALUE_HTML] = NULL;
+		} else if (!own.values[VALUE_HTML]) {
 			own.values[VALUE_HTML] = run.page;
+		}
 		print_command(&own);
 		rc = compare_serving(&own);
 	}
-	if (rc == CTL_DONE)
+	if (rc == CTL_DONE && !rows)
 		show_page(own.values[VALUE_HTML]);
 	bench_run_free(&run);
 	return rc;
 }
 
+/* One page for all words, of the rows that each has saved. */
+static int measure_words(const struct ctl *ctl)
+{
+	const char *rows = ctl->values[VALUE_SAVE], *page = ctl->values[VALUE_HTML];
+	char *made = rows ? NULL : text_new("%s/nbbench-XXXXXX", runtime_folder("/tmp"));
+	int fd = made ? mkostemp(made, O_CLOEXEC) : -1, rc = CTL_DONE;
+
+	if (made && fd < 0) {
+		ctl_warn("cannot make %s: %s", made, strerror(errno));
+		free(made);
+		return CTL_CANNOT_RUN;
+	}
+	if (fd >= 0)
+		close(fd);
+	for (unsigned i = 0; i < ctl->word_count && !child_interrupted(); i++) {
+		int done = measure_word(ctl, bench_find(ctl->words[i]), rows ? rows : made);
+
+		rc = rc == CTL_DONE ? done : rc;
+	}
+	page = page ? page : "nbserved-bench.html";
+	if (compare_page(page, rows ? rows : made) == CTL_DONE)
+		show_page(page);
+	if (made)
+		unlink(made);
+	free(made);
+	return rc;
+}
+
 static int run_words(struct ctl *ctl)
 {
-	const char *word = ctl->word_count ? ctl->words[0] : "";
-	const struct bench *b = bench_find(word);
-	const char *other = b ? NULL : bench_measures(word);
-
-	if (other)
-		return ctl_usage(ctl, "'%s' is a load generator; `nbbench %s` runs it", word,
-				 other);
-	if (!b)
-		return ctl_usage(ctl, "expected a word: `nbbench list` has all");
-	if (ctl->word_count > 1)
-		return ctl_usage(ctl,
-				 "one word at a time: use --save FILE with each, then `nbbench "
-				 "show FILE --html PAGE`");
-	return measure_word(ctl, b);
+	for (unsigned i = 0; i < ctl->word_count; i++)
+		if (!bench_find(ctl->words[i]))
+			return unknown_word(ctl, ctl->words[i]);
+	if (ctl->word_count == 0)
+		return ctl_usage(ctl, "expected a word, as in `nbbench echo`");
+	return ctl->word_count == 1 ? measure_word(ctl, bench_find(ctl->words[0]), NULL)
+				    : measure_words(ctl);
 }
 
 /* ---- nbbench list ---- */
@@ -462,15 +506,16 @@ static int run_list(struct ctl *ctl)
 
 /* clang-format off */
 const struct command command_words = {
-	.name = "WORD",
+	.name = "WORD...",
 	.here = true,
 	.arguments = "",
 	.summary = "measure echo, disk, tls, bulk, ...: `nbbench list` has the words",
 	.details =
 		"Serves what the word names, runs a generator that is installed against it, and writes a\n"
 		"page.  Server and generator have CPUs of different cores.  It prints the `nbbench run`\n"
-		"that does the same.\n",
-	.example = "nbbench echo\nnbbench disk --time 20",
+		"that does the same.  Several words are measured one after the other, with one page,\n"
+		"which with --save FILE has all rows of FILE.\n",
+	.example = "nbbench echo\nnbbench echo disk tls --time 20",
 	.options = {
 #define OPTION(id, in, ...) COMPARE_OPTION(id, in, WORDS, __VA_ARGS__)
 #include "compare_option_list.h"

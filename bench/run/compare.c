@@ -275,6 +275,26 @@ int compare_serving(struct ctl *ctl)
 	return rc;
 }
 
+int compare_page(const char *path, const char *rows)
+{
+	struct measures m = { 0 };
+	struct rows_file page;
+	int rc = rows_load(rows, &m);
+
+	measures_merge(&m);
+	if (rc == CTL_DONE)
+		rc = rows_open(&page, path);
+	if (rc == CTL_DONE) {
+		struct result *r = result_new(&m, &(struct result_options){ 0 });
+
+		rc = rows_report(&page, r, &m);
+		result_free(r);
+		rows_close(&page);
+	}
+	measures_free(&m);
+	return rc;
+}
+
 static int run_run(struct ctl *ctl)
 {
 	ctl->specs = ctl->words;

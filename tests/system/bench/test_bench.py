@@ -98,10 +98,21 @@ def test_an_empty_tmpdir_is_none(tmp_path):
     assert re.fullmatch("(/var)?/tmp/nbserved-[A-Za-z0-9]{6}[.]img", path) and not os.path.exists(path)
 
 
+def test_several_words_have_one_page(tmp_path):
+    requires("redis-benchmark")
+    requires("iperf3")
+    done = bench(tmp_path, "echo", "bulk", "--repeat", 1, "--save", "rows")
+    assert f"The page: {os.path.realpath(tmp_path)}/nbserved-bench.html\n" in done.stderr
+    page = (tmp_path / "nbserved-bench.html").read_text()
+    assert "redis-benchmark, 512 bytes" in page and "iperf3, receiving in bulk" in page
+    services = {json.loads(line)["service"] for line in (tmp_path / "rows").read_text().splitlines()}
+    assert services == {"echo", "iperf3"} and len(list(tmp_path.iterdir())) == 2
+
+
 def test_help_of_a_word_is_that_of_all_words():
     texts = [subprocess.run([str(NBBENCH), *words], check=True, capture_output=True, text=True).stdout
              for words in (("help", "echo"), ("echo", "--help"))]  # fmt: skip
-    assert texts[0] == texts[1] and texts[0].startswith("Usage: nbbench WORD ")
+    assert texts[0] == texts[1] and texts[0].startswith("Usage: nbbench WORD...")
 
 
 def test_the_old_form_warns_and_works(tmp_path):
@@ -134,8 +145,9 @@ def test_nvme_says_that_the_kernel_is_its_client(tmp_path):
     assert "fio nvme /dev/nvme-fabrics: apt install fio nvme-cli, then `modprobe nvme-tcp` as root" in done.stderr
 
 
-def test_one_word_at_a_time(tmp_path):
-    assert "use --save FILE with each" in bench(tmp_path, "http", "echo", check=2).stderr
+def test_an_unknown_word(tmp_path):
+    done = bench(tmp_path, "http", "htp", check=2)
+    assert "there is no 'htp' (did you mean 'http'?); `nbbench list` lists the words" in done.stderr
 
 
 def test_a_generator_is_no_word(tmp_path):
