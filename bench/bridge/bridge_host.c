@@ -24,6 +24,7 @@
 #include "leftovers.h"
 #include "must.h"
 #include "parse.h"
+#include "process.h"
 #include "served.h"
 #include "text.h"
 #include "util.h"
@@ -341,7 +342,7 @@ static json_t *start_daemon(struct daemon *d, const json_t *parameters)
 {
 	const char *build = field_text(parameters, "program");
 	char *specs[SERVED_SPECS_MAX + 1] = { NULL };
-	char *program = *build ? text_new("%s", build) : served_program();
+	char *program = *build ? text_new("%s", build) : process_program("nbserved");
 	json_t *list = field_get(parameters, "specs"), *spec, *made;
 	int messages = open_messages(), rc = -EINVAL;
 	size_t i;

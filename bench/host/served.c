@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -102,25 +101,6 @@ static int failed_start(pid_t pid)
 		return -ETIMEDOUT;
 	}
 	return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : -ECHILD;
-}
-
-char *served_program(void)
-{
-	static const char *const folders[] = { "", "../sbin/", "../bin/" };
-	char own[PATH_MAX], path[PATH_MAX + 32];
-	ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
-	char *slash;
-
-	own[length > 0 ? length : 0] = '\0';
-	slash = strrchr(own, '/');
-	for (unsigned i = 0; slash && i < ARRAY_SIZE(folders); i++) {
-		slash[1] = '\0';
-		if (snprintf(path, sizeof(path), "%s%snbserved", own, folders[i]) <
-			    (int)sizeof(path) &&
-		    access(path, X_OK) == 0)
-			return strdup(path);
-	}
-	return strdup("nbserved");
 }
 
 int served_start(const char *program, char *const *specs, const char *socket, int errors,

@@ -4,10 +4,6 @@
 
 enum { SERVED_SPECS_MAX = 64 };
 
-/* The path of nbserved: beside this program, as in the build tree, in the sbin or bin beside its
- * folder, or else its name, which execvp(3) looks up.  To be freed. */
-char *served_program(void);
-
 /* Starts the daemon with these specs (NULL-terminated) and this control socket, and waits until it
  * serves: its READY=1 of sd_notify(3). errors: a descriptor for its stderr; -1: ours.  Returns 0
  * and its pid, which the caller ends by served_stop(); or its exit status, with its message on

@@ -9,6 +9,7 @@
 #include "child.h"
 #include "field.h"
 #include "points.h"
+#include "process.h"
 #include "served.h"
 #include "text.h"
 #include "util.h"
@@ -41,7 +42,7 @@ int serve_init(struct serve *s, struct ctl *ctl, char **builds)
 
 	*s = (struct serve){ .ctl = ctl };
 	if (!builds) {
-		s->builds[s->build_count++].path = served_program();
+		s->builds[s->build_count++].path = process_program("nbserved");
 		return CTL_DONE;
 	}
 	while (builds[count])

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,25 @@ int process_start(char *const *argv, const struct process_how *how, pid_t *ret_p
 	if (!error)
 		*ret_pid = pid;
 	return -error;
+}
+
+char *process_program(const char *name)
+{
+	static const char *const folders[] = { "", "../sbin/", "../bin/" };
+	char own[PATH_MAX], path[PATH_MAX + NAME_MAX];
+	ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	char *slash;
+
+	own[length > 0 ? length : 0] = '\0';
+	slash = strrchr(own, '/');
+	for (unsigned i = 0; slash && i < sizeof(folders) / sizeof(*folders); i++) {
+		slash[1] = '\0';
+		if (snprintf(path, sizeof(path), "%s%s%s", own, folders[i], name) <
+			    (int)sizeof(path) &&
+		    access(path, X_OK) == 0)
+			return strdup(path);
+	}
+	return strdup(name);
 }
 
 bool process_has_kernel_tids(void)

@@ -20,3 +20,7 @@ struct process_how {
 /* Starts argv, found on $PATH, without signals blocked and with SIGPIPE as by default; signals that
  * we ignore stay ignored.  0 or -errno. */
 int process_start(char *const *argv, const struct process_how *how, pid_t *ret_pid);
+
+/* The path of another program of ours: beside this one, as in the build tree, in the sbin or bin
+ * beside its folder, or else the name, which execvp(3) looks up.  To be freed. */
+char *process_program(const char *name);
