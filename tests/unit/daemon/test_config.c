@@ -1,79 +1,9 @@
 /* config/config*.c: the values that a configuration accepts, and the errors for others. */
 #include "config_case.h"
-#include "registry.h"
-#include "ring_keys.h"
 
-#include <syslog.h>
 #include <unistd.h>
 
 /* ---- Values ---- */
-
-TEST(defaults_are_those_of_the_documentation)
-{
-	CLEANUP(config_free_p) struct config *c = load(GOOD);
-	const struct listener_config *l = &c->listeners[0];
-	const struct ring_options *ring = ring_options(&l->options);
-
-	assert_string_equal(c->server.control, "/run/nbserved/control.sock");
-	assert_string_equal(c->server.control_group, "nbserved");
-	assert_int_equal(c->server.log_level, LOG_INFO);
-	assert_true(c->server.drain_timeout_ns == 30ULL * NS_PER_S);
-	assert_int_equal(c->listener_count, 1);
-	assert_ptr_equal(l->transport, &transport_tcp);
-	assert_null(l->engine);
-	assert_int_equal(l->workers, 1);
-	assert_false(l->optional);
-	assert_int_equal(l->max_connections, 10000);
-	assert_int_equal(l->allow_count, 0);
-	assert_int_equal(l->options.buffer_size, 16384);
-	assert_int_equal(l->options.buffers, 1024);
-	assert_int_equal(l->options.idle_timeout_ns, 0);
-	assert_int_equal(l->options.busy_poll_ns, 0);
-	assert_int_equal(ring->zero_copy_min, 0);
-	assert_false(ring->sqpoll);
-	assert_int_equal(CPU_COUNT(&l->options.cpus), 0);
-}
-
-TEST(every_key_sets_its_field)
-{
-	struct config *c = load("[server]\ncontrol = /tmp/c\ncontrol-group = g-1\n"
-				"log-level = debug\ndrain-timeout = 1min\n"
-				"[listener a.b-c_D9]\naddress = [::1]:1-3, 10.0.0.1:0\n"
-				"address = 127.0.0.1:5\ntransport = tcp\nengine = io_uring\n"
-				"service = chargen\nworkers = auto\ncpus = 0\noptional = yes\n"
-				"max-connections = 0\n"
-				"idle-timeout = 5min\nallow = 10.0.0.0/8,::1\nallow = 127.0.0.1\n"
-				"buffer-size = 4K\nbuffers = 16\nsqpoll = 0\n"
-				"busy-poll = 50us\nzero-copy-min = 8K\n");
-	const struct listener_config *l = &c->listeners[0];
-	const struct ring_options *ring = ring_options(&l->options);
-
-	assert_string_equal(c->server.control, "/tmp/c");
-	assert_string_equal(c->server.control_group, "g-1");
-	assert_int_equal(c->server.log_level, LOG_DEBUG);
-	assert_true(c->server.drain_timeout_ns == 60ULL * NS_PER_S);
-	assert_string_equal(l->name, "a.b-c_D9");
-	assert_int_equal(l->address_count, 3);
-	assert_int_equal(l->addresses[0].port_last, 3);
-	assert_int_equal(l->addresses[2].port_first, 5);
-	assert_int_equal(l->address_origins[1].line, 7);
-	assert_int_equal(l->address_origins[2].line, 8);
-	assert_ptr_equal(l->engine, registry_engine("io_uring"));
-	assert_ptr_equal(l->service, registry_service("chargen"));
-	assert_int_equal(l->workers, 0);
-	assert_int_equal(CPU_COUNT(&l->options.cpus), 1);
-	assert_true(l->optional);
-	assert_int_equal(l->max_connections, 0);
-	assert_true(l->options.idle_timeout_ns == 300ULL * NS_PER_S);
-	assert_int_equal(l->allow_count, 3);
-	assert_int_equal(l->allow[0].bits, 96 + 8);
-	assert_int_equal(l->options.buffer_size, 4096);
-	assert_int_equal(l->options.buffers, 16);
-	assert_int_equal(l->options.busy_poll_ns, 50 * NS_PER_US);
-	assert_int_equal(ring->sqpoll, KEY_CPU_FIRST);
-	assert_int_equal(ring->zero_copy_min, 8192);
-	config_free(c);
-}
 
 TEST(a_configuration_without_listeners_is_fine)
 {

@@ -3,46 +3,13 @@
 
 #include "store.h"
 
-extern const struct store store_file_uring, store_file_threads, store_memory;
+extern const struct store store_file_threads;
 
 #define DISK   "[listener l]\naddress = 127.0.0.1:1\nservice = nbd\n"
 #define FILE_X "[export x]\npath = /x\n"
 #define RAM    "[export ram]\nstore = memory\nsize = 1M\n"
 
 /* ---- Exports ---- */
-
-TEST(an_export_has_defaults)
-{
-	CLEANUP(config_free_p) struct config *c = load(FILE_X);
-	const struct export_options *o = &c->exports[0].options;
-
-	assert_int_equal(c->export_count, 1);
-	assert_string_equal(c->exports[0].name, "x");
-	assert_string_equal(o->path, "/x");
-	assert_null(o->store);
-	assert_int_equal(o->size, 0);
-	assert_int_equal(o->queue_depth, 128);
-	assert_int_equal(o->threads, 16);
-	assert_false(o->create || o->direct || o->read_only);
-}
-
-TEST(an_export_reads_every_key)
-{
-	struct config *c = load(FILE_X "size = 3G\ncreate = yes\nstore = threads\ndirect = poll\n"
-				       "queue-depth = 1024\nthreads = 64\n"
-				       "[export y]\n"
-				       "path = /y\nread-only = yes\n" RAM);
-	const struct export_options *o = &c->exports[0].options;
-
-	assert_int_equal(o->size, 3ULL << 30);
-	assert_ptr_equal(o->store, &store_file_threads);
-	assert_int_equal(o->queue_depth, 1024);
-	assert_int_equal(o->threads, 64);
-	assert_true(o->create && o->direct == EXPORT_POLLED);
-	assert_true(c->exports[1].options.read_only);
-	assert_ptr_equal(c->exports[2].options.store, &store_memory);
-	config_free(c);
-}
 
 TEST(a_file_needs_a_path_and_memory_a_size)
 {
