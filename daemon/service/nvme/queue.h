@@ -2,7 +2,7 @@
  *
  * The way of a write over TCP, and the files that it passes: nvme.c, a connection's life;
  * nvme/tcp.c, PDUs (tcp_write_received()); nvme/command.c, commands and their parts
- * (nvme_submit_to_store()); block/, where a part may end, and its memory; core/store.h
+ * (nvme_submit_to_store()); block/, where a part may end, and its memory; core/io.h
  * (io_submit()); store/, a file for each store (file_uring_read_or_write(),
  * thread_read_or_write(), memory_read_or_write()).  Over RDMA nvme/rdma.c stands for tcp.c:
  * capsules as messages, data by one-sided operations. nvme/connect.c: Connect; nvme/admin.c:
