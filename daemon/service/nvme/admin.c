@@ -148,10 +148,9 @@ static uint16_t identify(struct nvme_command *d)
 {
 	enum nvme_cns cns = d->sqe.cdw10 & 0xff;
 	uint8_t csi = (uint8_t)(d->sqe.cdw11 >> 24);
-	bool for_csi = cns == NVME_CNS_CSI_NAMESPACE || cns == NVME_CNS_CSI_CONTROLLER ||
-		       cns == NVME_CNS_CSI_ACTIVE;
 
-	if ((for_csi && csi != 0) || (controller_of(d)->discovery && cns != NVME_CNS_CONTROLLER))
+	if ((cns == NVME_CNS_CSI_CONTROLLER && csi != 0) ||
+	    (controller_of(d)->discovery && cns != NVME_CNS_CONTROLLER))
 		return NVME_INVALID_FIELD | NVME_DNR;
 	switch (cns) {
 	case NVME_CNS_CONTROLLER:
@@ -159,17 +158,12 @@ static uint16_t identify(struct nvme_command *d)
 		return NVME_SUCCESS;
 	case NVME_CNS_NAMESPACE:
 	case NVME_CNS_DESCRIPTORS:
-	case NVME_CNS_CSI_NAMESPACE:
 	case NVME_CNS_INDEPENDENT:
 		return fill_namespace(d, cns);
 	case NVME_CNS_ACTIVE:
-	case NVME_CNS_CSI_ACTIVE:
 		return fill_active(d);
 	case NVME_CNS_CSI_CONTROLLER:
 		fill_nvm(d);
-		return NVME_SUCCESS;
-	case NVME_CNS_COMMAND_SETS:
-		nvme_identify_command_sets(d->page);
 		return NVME_SUCCESS;
 	}
 	return NVME_INVALID_FIELD | NVME_DNR;
@@ -239,8 +233,6 @@ static size_t log_fill(struct nvme_command *d)
 		return log_smart(d);
 	case NVME_LOG_FIRMWARE:
 		return nvme_log_firmware(d->page, NB_VERSION);
-	case NVME_LOG_CHANGED:
-		return NVME_PAGE; /* empty: no namespace has changed */
 	case NVME_LOG_EFFECTS:
 		return nvme_log_effects(d->page);
 	default:
@@ -289,15 +281,10 @@ static uint16_t log_start(struct nvme_command *d)
 /* ---- Features ---- */
 
 enum {
-	FEATURE_ARBITRATION = 0x01,
-	FEATURE_POWER = 0x02,
-	FEATURE_TEMPERATURE = 0x04,
-	FEATURE_ERROR_RECOVERY = 0x05,
 	FEATURE_WRITE_CACHE = 0x06,
 	FEATURE_QUEUES = 0x07,
 	FEATURE_EVENTS = 0x0b,
 	FEATURE_KATO = 0x0f,
-	FEATURE_HOST_ID = 0x81,
 };
 
 static uint64_t queues_result(const struct nvme_controller *n)
@@ -353,11 +340,6 @@ static uint16_t set_feature(struct nvme_command *d)
 		return NVME_SUCCESS;
 	case FEATURE_WRITE_CACHE: /* a property of the exports, not changeable */
 		return d->sqe.cdw11 & 1 ? NVME_SUCCESS : NVME_NOT_CHANGEABLE | NVME_DNR;
-	case FEATURE_ARBITRATION:
-	case FEATURE_POWER:
-	case FEATURE_TEMPERATURE:
-	case FEATURE_ERROR_RECOVERY:
-		return NVME_SUCCESS; /* accepted without effect */
 	default:
 		return NVME_INVALID_FIELD | NVME_DNR;
 	}
@@ -366,13 +348,6 @@ static uint16_t set_feature(struct nvme_command *d)
 static uint16_t get_feature(struct nvme_command *d)
 {
 	switch (d->sqe.cdw10 & 0x7ff) { /* includes SEL, of which only `current` is supported */
-	case FEATURE_ARBITRATION:
-	case FEATURE_POWER:
-	case FEATURE_ERROR_RECOVERY:
-		break;
-	case FEATURE_TEMPERATURE:
-		d->result = 343;
-		break;
 	case FEATURE_WRITE_CACHE:
 		d->result = 1;
 		break;
@@ -389,23 +364,6 @@ static uint16_t get_feature(struct nvme_command *d)
 		return NVME_INVALID_FIELD | NVME_DNR;
 	}
 	return NVME_SUCCESS;
-}
-
-static uint16_t get_feature_check(struct nvme_command *d)
-{
-	if ((d->sqe.cdw10 & 0x7ff) != FEATURE_HOST_ID)
-		return admin_check(d);
-	if (d->sqe.sgl.length != NVME_HOSTID)
-		return NVME_SGL_LENGTH_INVALID | NVME_DNR;
-	return page_check(d);
-}
-
-static uint16_t get_feature_start(struct nvme_command *d)
-{
-	if (!d->page)
-		return get_feature(d);
-	memcpy(d->page, controller_of(d)->hostid, NVME_HOSTID);
-	return page_send(d, NVME_HOSTID);
 }
 
 /* ---- Events ---- */
@@ -597,7 +555,7 @@ static const struct nvme_verb admin_verbs[] = {
 	{ NVME_IDENTIFY, NVME_OP_admin, identify_check, identify_start },
 	{ NVME_ABORT, NVME_OP_admin, admin_check, abort_start },
 	{ NVME_SET_FEATURES, NVME_OP_admin, admin_check, set_feature },
-	{ NVME_GET_FEATURES, NVME_OP_admin, get_feature_check, get_feature_start },
+	{ NVME_GET_FEATURES, NVME_OP_admin, admin_check, get_feature },
 	{ NVME_AER, NVME_OP_admin, admin_check, event_start },
 };
 const struct nvme_verbs nvme_admin_verbs = { admin_verbs, ARRAY_SIZE(admin_verbs) };

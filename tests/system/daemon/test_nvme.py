@@ -225,26 +225,24 @@ def test_admin_commands(daemon):
         smart = admin.log(2, 512)
         assert smart[3] == 100 and len(smart) == 512
         assert admin.log(3, 512)[0] == 1
-        assert admin.log(4, 4096) == bytes(4096)
         effects = struct.unpack("<1024I", admin.log(5, 4096))
         assert effects[6] & 1 and effects[256 + 1] & 3 == 3 and effects[256 + 2] & 3 == 1
         assert admin.log(5, 100, offset=1024) == struct.pack("<25I", *effects[256:281])
         assert admin.log(2, 100 * KIB)[512:] == bytes(100 * KIB - 512)
-        for lid, offset, expected in [(0x70, 0, 0x109), (0x0C, 0, 0x109), (2, 3, 2), (2, 516, 2)]:
+        for lid, offset, expected in [(0x70, 0, 0x109), (4, 0, 0x109), (0x0C, 0, 0x109), (2, 3, 2), (2, 516, 2)]:
             assert refused(admin.log, lid, 512, offset) == expected | DNR
         assert refused(admin.run, GET_LOG, cdw=[2 | 127 << 16], read=64) == 0x0F | DNR
         assert admin.run(ABORT)[1] == 1
         assert refused(admin.run, 0x0D) == 0x01 | DNR
-        assert admin.run(GET_FEATURES, cdw=[0x81], read=16)[0] == HOST[1]
         for feature, value, expected in [(6, 0, 0x10E), (0xF, 0, 0x1A), (7, 0, 0x0C), (0x80, 0, 2),
                                          (1 << 31 | 6, 1, 0x10D)]:
             assert refused(admin.run, SET_FEATURES, cdw=[feature, value]) == expected | DNR
         assert admin.run(GET_FEATURES, cdw=[6])[1] == 1
         events = [admin.submit(AER) for _ in range(5)]
         assert refused(admin.wait, events[-1]) == 0x105 | DNR
-        for cns in (0x20, 0x10, 4):
+        for cns in (0x20, 0x1C, 0x10, 7, 5, 4):
             assert refused(admin.identify, cns) == 2 | DNR
-        assert refused(admin.identify, 5, 1, 2) == 2 | DNR
+        assert refused(admin.identify, 6, 1, 2) == 2 | DNR
 
 
 # ---- Data

@@ -210,9 +210,8 @@ def test_invalid_admin_commands_are_refused(host):
     assert refused(admin.run, IDENTIFY, 0, [1], read=4092) == 0x0F | DNR
     for nsid in (0xFFFFFFFE, 0xFFFFFFFF):
         assert refused(admin.identify, 2, nsid) == 0x0B | DNR
-    for feature in (7 | 1 << 8, 6 | 3 << 8, 0x80, 0xC0):
+    for feature in (7 | 1 << 8, 6 | 3 << 8, 1, 0x80, 0x81, 0xC0):
         assert refused(admin.run, GET_FEATURES, cdw=[feature]) == 2 | DNR
-    assert refused(admin.run, GET_FEATURES, cdw=[0x81], read=8) == 0x0F | DNR
     for asked in (0xFFFF, 0xFFFF << 16, 0xFFFFFFFF):
         assert refused(admin.run, SET_FEATURES, cdw=[7, asked]) == 2 | DNR
     for at, value in [(VS, 0), (0x24, 0), (CC, ENABLE | 1 << 4), (CC, ENABLE | 1 << 7), (CC, ENABLE | 1 << 11)]:

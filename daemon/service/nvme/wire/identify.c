@@ -22,8 +22,6 @@ static void put_io_controller(uint8_t *page, const struct nvme_controller_info *
 	page[76] = (uint8_t)(1 << 1 | (i->ports ? 1 << 0 : 0));
 	page[111] = 1;               /* CNTRLTYPE */
 	page[261] = 1 << 1 | 1 << 2; /* LPA: effects log, offsets */
-	put_le16(page + 266, 343);   /* WCTEMP, CCTEMP: kelvin */
-	put_le16(page + 268, 373);
 	page[512] = NVME_SQES << 4 | NVME_SQES;
 	page[513] = NVME_CQES << 4 | NVME_CQES;
 	put_le32(page + 516, i->namespaces);
@@ -109,11 +107,6 @@ void nvme_identify_nvm(uint8_t page[static NVME_PAGE], uint8_t block_shift)
 {
 	page[1] = (uint8_t)(16 + block_shift - 12); /* WZSL: log2 of pages of 4 KiB */
 	put_le32(page + 4, (uint32_t)((4ULL << 30) >> block_shift)); /* DMRSL */
-}
-
-void nvme_identify_command_sets(uint8_t page[static NVME_PAGE])
-{
-	put_le64(page, 1); /* NVM alone */
 }
 
 /* ---- Logs ---- */

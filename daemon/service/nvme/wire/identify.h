@@ -33,18 +33,14 @@ enum nvme_cns {
 	NVME_CNS_CONTROLLER = 0x01,
 	NVME_CNS_ACTIVE = 0x02,
 	NVME_CNS_DESCRIPTORS = 0x03,
-	NVME_CNS_CSI_NAMESPACE = 0x05,
 	NVME_CNS_CSI_CONTROLLER = 0x06,
-	NVME_CNS_CSI_ACTIVE = 0x07,
 	NVME_CNS_INDEPENDENT = 0x08,
-	NVME_CNS_COMMAND_SETS = 0x1c,
 };
 
 enum nvme_log {
 	NVME_LOG_ERROR = 0x01,
 	NVME_LOG_SMART = 0x02,
 	NVME_LOG_FIRMWARE = 0x03,
-	NVME_LOG_CHANGED = 0x04,
 	NVME_LOG_EFFECTS = 0x05,
 	NVME_LOG_DISCOVERY = 0x70,
 };
@@ -77,7 +73,6 @@ void nvme_identify_active(uint8_t page[static NVME_PAGE], uint32_t after, uint32
 
 /* Limits of the NVM command set, for blocks of 1 << block_shift bytes. */
 void nvme_identify_nvm(uint8_t page[static NVME_PAGE], uint8_t block_shift);
-void nvme_identify_command_sets(uint8_t page[static NVME_PAGE]);
 
 /* ---- Logs; each function returns the number of bytes ---- */
 
