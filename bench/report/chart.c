@@ -264,7 +264,8 @@ static bool set_scales(struct plot *p)
 			if (p->x != FIGURE_COUNT)
 				extend(&p->x_scale, shown(values[p->x].median, p->x));
 		}
-	/* Values may be words, or 0: they are drawn in their order, as far apart. */
+	/* Values may be words, or 0, which has no logarithm: they are drawn in their order, at
+	 * equal distances. */
 	if (p->x == FIGURE_COUNT)
 		p->x_scale = (struct scale){ 0, fmax(c->count - 1.0, 1), LEFT + 10,
 					     CURVE_WIDTH - RIGHT, false };

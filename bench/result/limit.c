@@ -122,7 +122,8 @@ static enum figure figure_of(const struct limit *l, const struct result_group *g
 {
 	enum figure figure = l->judged == JUDGED_COUNT ? l->figure : g->figures[l->judged];
 
-	/* Operations where requests are not known. */
+	/* The limit's own figure, by operations, where the group has none: `calls` if operations
+	 * are batches, `rate` if the generator's requests are not known. */
 	if (figure == FIGURE_COUNT ||
 	    (l->judged == JUDGED_RATE && isnan(row->values[figure].median)))
 		return l->figure;

@@ -393,8 +393,8 @@ static const struct kind {
 		  " save or add against the first row, the whole host does not (host/req, host/op or "
 		  "host/GB, by medians)." },
 	{ "host_with_generator", .listeners = is_beside_generator, .of_figures = true,
-	  .before = "The CPU time of the whole host beside that of ",
-	  .after = " has the generator's in it." },
+	  .before = "The CPU time of the whole host (host/req, host/op, host/GB) of ",
+	  .after = " includes the generator's, which ran on that host." },
 	{ "link_limit", .listeners = is_link_limit, .of_figures = true,
 	  .before = "The link was the limit of ", .after = ": rates there are the link's." },
 	{ "generator_limit", .listeners = is_generator_limit, .of_figures = true,
@@ -408,9 +408,9 @@ static const struct kind {
 	  .after = ": it is more than there was time for at its rate, or than the listener "
 		   "counted. These visits are not judged by requests." },
 	{ "saturated", .listeners = is_saturated, .of_figures = true, .before = "",
-	  .after = " had no time to sleep: requests also waited in their sockets, as long as a "
-		   "turn (turn99), before p50 and p99 began to count; connections over rate "
-		   "(cycle) has all of it." },
+	  .after =
+		  " had no time to sleep: p50 and p99 leave out how long requests waited in their "
+		  "sockets, up to a turn (turn99) each; connections over rate (cycle) includes it." },
 	{ "inexact", .listeners = does_not_add_up, .of_figures = true,
 	  .before = "The CPU times of ",
 	  .after = " and of the generator are more than the machine was busy, by more than 2 % "

@@ -79,7 +79,8 @@ static void sort_rows(struct top *top)
 
 /* ---- Documents ---- */
 
-/* Sums the operations of each listener into its first row. */
+/* `top` shows one row of each listener.  measures_delta() made one of each operation, side by side:
+ * the others are added to the first. */
 static void merge_operations(struct measures *m)
 {
 	unsigned kept = 0;

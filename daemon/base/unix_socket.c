@@ -111,8 +111,9 @@ static int check_stale(const struct unix_socket *s, struct reason *reason)
 	if (lstat(path, &st) < 0)
 		return errno == ENOENT ? 0 : reason_set(reason, -errno, "%s: %m", path);
 	if (!S_ISSOCK(st.st_mode))
-		return reason_set(reason, -EEXIST, "%s exists and is not a socket: left alone",
-				  path);
+		return reason_set(
+			reason, -EEXIST,
+			"%s exists and is no socket: remove it, or configure another path", path);
 	/* connect() of a datagram socket fails with EPROTOTYPE if a stream socket listens there,
 	 * and makes no connection that the listener would have to accept. */
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -163,7 +164,9 @@ static int bind_in_place(struct unix_socket *s, gid_t group, int backlog, struct
 	 * when it changes nothing. */
 	if (group != (gid_t)-1 && (lstat(path, &st) < 0 || st.st_gid != group) &&
 	    lchown(path, (uid_t)-1, group) < 0)
-		log_warning("%s: cannot give it to group %u: %m", path, (unsigned)group);
+		log_warning(
+			"%s: cannot give it to group %u, whose members cannot connect: %m",
+			path, (unsigned)group);
 	if (lstat(path, &st) < 0)
 		return reason_set(reason, -errno, "stat %s: %m", path);
 	s->file = file_id_of(&st);

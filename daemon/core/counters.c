@@ -126,11 +126,13 @@ static int counters_refused(const struct group *of, int error, struct reason *re
 				  "this kernel has no perf events; use one with "
 				  "CONFIG_PERF_EVENTS, or `counters = no`");
 	default:
-		return reason_set(reason, error, "perf_event_open: %s", strerror(-error));
+		return reason_set(reason, error,
+				  "perf_event_open: %s; `counters = no` does without",
+				  strerror(-error));
 	}
 }
 
-/* Software events happen in the kernel: without it they would be 0. */
+/* Software events happen in the kernel: where user space alone is counted they would be 0. */
 int counters_open(struct counters *c, struct reason *reason)
 {
 	bool any = false;

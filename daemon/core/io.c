@@ -1,5 +1,8 @@
 /* Shared code of all stores: accounting, flushes that are shared, and exports that have failed.
- * Worker's thread.  See io.h. */
+ * Worker's thread.  See io.h.
+ *
+ * A write: io_submit() calls the mount's try_nowait() (store/file.c: pwritev2()), and unless that
+ * was enough submit() of its store: store/file_uring.c, file_threads.c, memory.c, null.c. */
 #include "io.h"
 
 #include <errno.h>

@@ -70,8 +70,8 @@ struct key_table {
 	/* Engines only: reports values that exclude each other, of a listener that may use the
 	 * engine.  Main thread.  Optional. */
 	void (*check)(struct key_check *check);
-	/* Engines only: reports what an earlier listener of it has, and only one can have.
-	 * Main thread.  Optional. */
+	/* Engines only: reports a value that an earlier listener of the same engine has, and that
+	 * only one may have (af_xdp: an interface).  Main thread.  Optional. */
 	void (*check_beside)(struct key_check *check, const struct worker_options *other,
 			     const char *name);
 };

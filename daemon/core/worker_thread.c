@@ -248,8 +248,10 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 		for (unsigned i = 0; i < count; i++)
 			close(sockets[i].fd);
 		worker_free(w);
-		return reason_set(reason, rc < 0 ? rc : -ENOMEM, "cannot make a worker: %s",
-				  strerror(rc < 0 ? -rc : ENOMEM));
+		return reason_set(
+			reason, rc < 0 ? rc : -ENOMEM,
+			"cannot make a worker: %s; raise LimitNOFILE= of the unit, or lower `workers`",
+			strerror(rc < 0 ? -rc : ENOMEM));
 	}
 	w->accept.count = count;
 	for (unsigned i = 0; i < count; i++)
@@ -267,7 +269,10 @@ int worker_start(struct worker *w, const struct worker_socket *sockets, unsigned
 	rc = -pthread_create(&w->thread.id, NULL, worker_thread, w);
 	if (rc < 0) {
 		worker_free(w);
-		return reason_set(reason, rc, "cannot start a thread: %s", strerror(-rc));
+		return reason_set(
+			reason, rc,
+			"cannot start a thread: %s; raise TasksMax= of the unit, or lower `workers`",
+			strerror(-rc));
 	}
 	w->thread.lives = true;
 	return 0;

@@ -135,7 +135,8 @@ static bool lock_is_sole(const struct file_lock *l)
 	return sole;
 }
 
-/* A user created the file, and no listener has served it.  The caller holds l->mutex. */
+/* A holder of this lock gave the empty file its size, and no listener has served it yet: the last
+ * holder may still empty it.  The caller holds l->mutex. */
 static bool is_fresh(const struct file_lock *l)
 {
 	return l->made && !atomic_load(&l->kept);

@@ -168,8 +168,8 @@ bool ring_enter_special(struct ring *r, unsigned submit, unsigned want, uint64_t
 	if (!want || !(deadline_ns || batch_ns))
 		return ring_call(r, submit, want, flags, NULL);
 	now = clock_ns();
-	/* Without a total timeout the wait would end with the minimum
-	 * wait for several completions. */
+	/* A minimum wait needs a total timeout as well: without one the kernel ends the whole
+	 * wait when the minimum has passed, even if nothing has completed. */
 	if (batch_ns) {
 		want = MAX(want, (unsigned)BATCH_COMPLETIONS);
 		arg.min_wait_usec = (uint32_t)(batch_ns / NS_PER_US);

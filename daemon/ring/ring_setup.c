@@ -400,8 +400,9 @@ void ring_unregister_file(struct ring *r, unsigned slot)
 	io_uring_register_files_update(&r->io, slot, &none, 1);
 }
 
-/* Asks the kernel: CAP_IPC_LOCK frees of the limit only in the first user namespace.  The memory
- * that it is asked for is more than allowed, and none is taken (MLOCK_ONFAULT). */
+/* May this process lock more than RLIMIT_MEMLOCK?  Tries to lock a page more than that
+ * (MLOCK_ONFAULT: no page is allocated), since CAP_IPC_LOCK proves nothing outside of the initial
+ * user namespace. */
 bool ring_locks_freely(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes;

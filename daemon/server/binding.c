@@ -250,7 +250,10 @@ static int take_stored(struct binding *sockets, struct listener *l, const struct
 	unsigned position = 0, count = 0;
 	int *fds = calloc(stored->count + 1, sizeof(*fds)), rc = 0;
 
-	while (fds && (found = fdstore_find(stored, wants, &position))) {
+	*ret_count = 0;
+	if (!fds)
+		return reason_set(reason, -ENOMEM, "no memory");
+	while ((found = fdstore_find(stored, wants, &position))) {
 		if (is_left(l->all, wants, &found->sa))
 			continue;
 		first = first ? first : found;
@@ -258,7 +261,10 @@ static int take_stored(struct binding *sockets, struct listener *l, const struct
 			continue;
 		fds[count] = fdstore_take(found, wants);
 		if (fds[count] < 0) {
-			rc = reason_set(reason, fds[count], "%s", strerror(-fds[count]));
+			rc = reason_set(reason, fds[count],
+					"cannot duplicate a socket of the service manager: %s; "
+					"raise LimitNOFILE=",
+					strerror(-fds[count]));
 			break;
 		}
 		count++;

@@ -13,8 +13,9 @@ struct binding {
 
 /* Sockets for each of l's addresses, at least one for every worker; fills l->addresses.  If a
  * listener of `going` (NULL-terminated, NULL: none) has the address, duplicates of all of its
- * sockets are used, and the old listener continues undisturbed until it is drained.  Sockets of
- * all->fdstore are taken from there.  0, or -errno with the reason. */
+ * sockets are used, and the old listener continues undisturbed until it is drained.  Otherwise
+ * matching sockets that came from the service manager (l->all->fdstore) are taken; if there are
+ * none, new ones are bound.  0, or -errno with the reason. */
 int binding_open(struct binding *sockets, struct listener *l, struct listener *const *going,
 		 struct reason *reason);
 

@@ -86,7 +86,7 @@ def test_a_live_socket_is_in_use(start_daemon, path):
 def test_a_file_other_than_a_socket_is_left_alone(start_daemon, path):
     with open(path, "w") as file:
         file.write("precious")
-    assert f"{path} exists and is not a socket" in failed_start(start_daemon, listener("echo", address=f"unix:{path}"), 1)
+    assert f"{path} exists and is no socket" in failed_start(start_daemon, listener("echo", address=f"unix:{path}"), 1)
     with open(path) as file:
         assert file.read() == "precious"
 
