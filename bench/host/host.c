@@ -48,11 +48,11 @@ static uint64_t pressure_ns(void)
 	return us * NS_PER_US;
 }
 
-/* CPU time since boot; all 0: /proc/stat cannot be read. */
-static void machine_now(struct measure_machine *ret)
+void host_cpu(const cpu_set_t *served, struct measure_machine *ret)
 {
 	/* user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user. */
-	unsigned long long t[8] = { 0 }, total = 0;
+	unsigned long long t[8] = { 0 }, total = 0, irq, softirq, own = 0;
+	unsigned cpu;
 	FILE *from = fopen("/proc/stat", "re");
 	long tick = sysconf(_SC_CLK_TCK);
 	char line[512];
@@ -64,8 +64,11 @@ static void machine_now(struct measure_machine *ret)
 		if (!strncmp(line, "cpu ", 4))
 			sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1],
 			       &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]);
-		else
-			ret->cpus += !strncmp(line, "cpu", 3);
+		else if (sscanf(line, "cpu%u %*u %*u %*u %*u %*u %llu %llu", &cpu, &irq,
+				&softirq) == 3) {
+			ret->cpus++;
+			own += CPU_ISSET(cpu, served) ? irq + softirq : 0;
+		}
 	}
 	fclose(from);
 	for (unsigned i = 0; i < ARRAY_SIZE(t); i++)
@@ -73,6 +76,7 @@ static void machine_now(struct measure_machine *ret)
 	ret->total_ns = total * (NS_PER_S / (uint64_t)tick);
 	ret->idle_ns = (t[3] + t[4]) * (NS_PER_S / (uint64_t)tick);
 	ret->softirq_ns = (t[5] + t[6]) * (NS_PER_S / (uint64_t)tick);
+	ret->served_softirq_ns = own * (NS_PER_S / (uint64_t)tick);
 	ret->steal_ns = t[7] * (NS_PER_S / (uint64_t)tick);
 	ret->pressure_ns = pressure_ns();
 	ret->irq_time = irq_time();
@@ -294,7 +298,8 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 	cpu_set_t cpus;
 	json_t *made;
 
-	machine_now(&machine);
+	host_thread_cpus(threads, &cpus);
+	host_cpu(&cpus, &machine);
 	made = json_pack("{s:o, s:o*}", "machine", measure_machine_to_json(&machine), "energy",
 			 energy_read(ENERGY_TREE));
 	if (interfaces)
@@ -302,7 +307,6 @@ json_t *host_read(pid_t pid, const json_t *threads, const json_t *interfaces)
 	if (pid <= 0)
 		return made;
 	json_object_set_new(made, "throttled", json_integer((json_int_t)throttled(pid)));
-	host_thread_cpus(threads, &cpus);
 	if (*format_cpus(&cpus, list, sizeof(list)))
 		json_object_set_new(made, "listener_cpus", json_string(list));
 	return made;

@@ -8,6 +8,9 @@
 
 #include "measure.h"
 
+/* CPU time since boot; all 0: /proc/stat cannot be read.  served: the CPUs of the listener. */
+void host_cpu(const cpu_set_t *served, struct measure_machine *ret);
+
 /* The CPUs on which any of the threads may run: an array of their ids, as GetStats has it. */
 void host_thread_cpus(const json_t *threads, cpu_set_t *ret_cpus);
 

@@ -42,7 +42,7 @@ static const struct number row_numbers[] = {
 }, machine_numbers[] = {
 	NUMBER(measure_machine, cpus, FIRST), NUMBER(measure_machine, total_ns, SUM),
 	NUMBER(measure_machine, idle_ns, SUM), NUMBER(measure_machine, steal_ns, SUM),
-	NUMBER(measure_machine, softirq_ns, SUM),
+	NUMBER(measure_machine, softirq_ns, SUM), NUMBER(measure_machine, served_softirq_ns, SUM),
 	NUMBER(measure_machine, pressure_ns, SUM),
 	{ .name = NULL },
 }, link_numbers[] = {

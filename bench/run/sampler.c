@@ -69,13 +69,29 @@ static bool is_whole(const struct sampler *s)
 	return s->stats && s->machine;
 }
 
-/* Reads the machine, or with -H asks the bridge for it. */
+/* The threads of the document's listeners, a new reference. */
+static json_t *served_threads(const json_t *stats)
+{
+	json_t *threads = json_array(), *listener;
+	size_t i;
+
+	json_array_foreach(field_get(stats, "listeners"), i, listener)
+		json_array_extend(threads, field_get(listener, "threads"));
+	return threads;
+}
+
+/* Reads the machine, or with -H asks the bridge for it: after the daemon's part, which names the
+ * threads on whose CPUs softirqs are counted. */
 static int read_machine(struct sampler *s)
 {
+	json_t *threads = served_threads(s->stats);
+
 	if (s->ctl->target.host)
-		return ctl_send(s->ctl, "Host.Read",
-				json_pack("{s:O}", "interfaces", s->interfaces));
-	s->machine = host_read(0, NULL, s->interfaces);
+		return ctl_send(
+			s->ctl, "Host.Read",
+			json_pack("{s:O, s:o}", "interfaces", s->interfaces, "threads", threads));
+	s->machine = host_read(0, threads, s->interfaces);
+	json_decref(threads);
 	return CTL_DONE;
 }
 

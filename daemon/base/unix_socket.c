@@ -164,9 +164,8 @@ static int bind_in_place(struct unix_socket *s, gid_t group, int backlog, struct
 	 * when it changes nothing. */
 	if (group != (gid_t)-1 && (lstat(path, &st) < 0 || st.st_gid != group) &&
 	    lchown(path, (uid_t)-1, group) < 0)
-		log_warning(
-			"%s: cannot give it to group %u, whose members cannot connect: %m",
-			path, (unsigned)group);
+		log_warning("%s: cannot give it to group %u, whose members cannot connect: %m",
+			    path, (unsigned)group);
 	if (lstat(path, &st) < 0)
 		return reason_set(reason, -errno, "stat %s: %m", path);
 	s->file = file_id_of(&st);

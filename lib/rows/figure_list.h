@@ -101,6 +101,10 @@ FIGURE(SOFTIRQ, MACHINE(row->machine.softirq_ns),
 	.name = "machine_softirq_share", .title = "irq", .unit = "%",
 	.scale = 1, .form = FORM_PERCENT, .apart = true,
 	.rank = 10)
+FIGURE(SERVED_SOFTIRQ, known(RATIO(row->machine.served_softirq_ns, row->interval_ns)),
+	.name = "served_softirq_share", .title = "irq own", .unit = "%",
+	.words = "softirqs, server's CPUs",
+	.scale = 1, .form = FORM_PERCENT, .rank = 10)
 FIGURE(STEAL, MACHINE(row->machine.steal_ns),
 	.name = "machine_steal_share", .title = "steal", .unit = "%",
 	.scale = 1, .form = FORM_PERCENT, .rank = 10)

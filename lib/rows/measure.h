@@ -44,6 +44,7 @@ enum measure_irq_time { IRQ_TIME_UNKNOWN, IRQ_TIME_IN_THREADS, IRQ_TIME_APART };
 struct measure_machine {
 	uint64_t cpus, total_ns, idle_ns, steal_ns; /* steal_ns: taken by the hypervisor */
 	uint64_t softirq_ns;                        /* includes hardware interrupts */
+	uint64_t served_softirq_ns;                 /* of the listener's CPUs; 0 also if unknown */
 	uint64_t pressure_ns; /* in which some thread waited for a CPU; 0 also if unknown */
 	enum measure_irq_time irq_time;
 };

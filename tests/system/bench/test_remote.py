@@ -87,6 +87,22 @@ def test_compare_measures_over_one_connection(daemon, program, tmp_path):
     assert made.read_text().count("\n") == 1
 
 
+SOFTIRQS = """import socket
+def ticks(): return sum(map(int, open("/proc/stat").readline().split()[6:8]))
+s, end = socket.create_connection(("127.0.0.1", {port})), ticks() + 10
+while ticks() < end:
+    [(s.sendall(b"x"), s.recv(1)) for _ in range(1000)]
+"""
+
+
+def test_softirqs_of_the_servers_cpus_are_counted_there(daemon, program):
+    ran = remote(program('exec sh -c "$last"'), "-s", daemon.control, "compare", "--json", "echo", "--",
+                 "/usr/bin/python3", "-c", SOFTIRQS)
+    (row,) = rows_of(json.loads(ran.stdout))
+    machine = row["machine"]
+    assert 0 < machine["softirq_ns"] / 2 < machine["served_softirq_ns"] < 1.1 * machine["softirq_ns"], machine
+
+
 def test_compare_refuses_the_forwarded_socket_of_another_host(daemon, tmp_path):
     """The daemon reports another boot id than this host's."""
     ours = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
@@ -360,7 +376,7 @@ def test_several_hosts_are_one_generator(daemon, far, tmp_path):
     table = daemon.nbctl("show", rows).stdout
     assert "The generator started on 3 hosts within" in table
     page = subprocess.run([NBBENCH, "show", "--html", "-", rows], capture_output=True, text=True, timeout=TIMEOUT).stdout
-    assert "The generator's host c3" in page 
+    assert "The generator's host c3" in page and ">host</th>" in page
 
 
 def test_all_are_ended_when_one_fails(daemon, far, tmp_path):
