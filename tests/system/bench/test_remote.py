@@ -376,7 +376,7 @@ def test_several_hosts_are_one_generator(daemon, far, tmp_path):
     table = daemon.nbctl("show", rows).stdout
     assert "The generator started on 3 hosts within" in table
     page = subprocess.run([NBBENCH, "show", "--html", "-", rows], capture_output=True, text=True, timeout=TIMEOUT).stdout
-    assert "The generator's host c3" in page and ">host</th>" in page
+    assert "The generator's host c3" in page
 
 
 def test_all_are_ended_when_one_fails(daemon, far, tmp_path):
