@@ -116,9 +116,10 @@ static void pass_signal(pid_t pid, struct ends *ends, struct child *child)
 	}
 	if ((interrupted || child->timed_out) && ends->kill_ns == UINT64_MAX)
 		ends->kill_ns = now_ns + (uint64_t)CHILD_GRACE_MS * NS_PER_MS;
-	if (forward == SIGKILL || now_ns > ends->kill_ns)
+	if (forward == SIGKILL || now_ns > ends->kill_ns) {
+		kill(pid, SIGKILL); /* also without the mark, if it has emptied its environment */
 		leftovers_kill();
-	else if (forward)
+	} else if (forward)
 		kill(pid, forward);
 	forward = 0;
 }

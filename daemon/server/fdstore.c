@@ -153,7 +153,13 @@ static bool fdstore_add(struct fdstore *f, int fd, const char *name, const struc
 	const char *why;
 
 	*s = (struct fdstore_socket){ .fd = fd };
-	socket_name_parse(name, &s->name);
+	if (socket_name_parse(name, &s->name) < 0 && strchr(name, '=')) {
+		/* Ours, of a release that had other addresses: no unit's name has a `=`. */
+		log_info("closed '%s' from the service manager: no listener uses it", name);
+		notify(f->notify, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+		close(fd);
+		return false;
+	}
 	why = fdstore_refuse(s);
 	if (!why && !s->name.listener[0])
 		fdstore_note_unit(f, s, name);

@@ -188,6 +188,12 @@ def test_one_signal_ends_a_command_that_ignores_it_after_a_while(tmp_path):
     wait_gone(pids)
 
 
+def test_a_command_with_another_environment_is_killed_too(daemon):
+    with compare(daemon, "--timeout", "1", "--", "env", "-i", "/bin/sh", "-c", "trap '' TERM; while :; do :; done") as process:
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 124
+
+
 def test_a_command_that_handles_a_signal_counts_as_interrupted(tmp_path):
     ready = tmp_path / "ready"
     with run_command(tmp_path, f"trap 'exit 0' TERM; : >{ready}; while :; do sleep 0.1; done") as process:

@@ -150,6 +150,18 @@ def test_unmatched_connections_are_closed_and_forgotten(start_daemon, loopback_p
         assert echo(client) == b"hello"
 
 
+def test_a_socket_of_an_earlier_release_is_closed_and_forgotten(start_daemon):
+    """Of a multicast group: it must not count as that of a socket unit, which stays open."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as group:
+        group.bind(("239.1.2.3", 0))
+        name = f"u%1=239.1.2.3 {group.getsockname()[1]}"
+        daemon = start_daemon(listener("echo"), env=KEEP, inherit=[(name, group.fileno())], ready=False)
+        daemon.store.keep(name, os.dup(group.fileno()))
+        daemon.wait_ready()
+        assert names(daemon) == ["echo=127.0.0.1 0"]
+        assert f"closed '{name}' from the service manager: no listener uses it" in daemon.log()
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX])
 def test_a_socket_unit_s_socket_is_served_and_not_kept(start_daemon, engine, workers, family, tmp_path):
