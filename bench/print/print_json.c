@@ -7,6 +7,7 @@
 
 #include "curve.h"
 #include "field.h"
+#include "hosts.h"
 #include "limit.h"
 #include "measure_file.h"
 #include "measure_visits.h"
@@ -69,13 +70,15 @@ static json_t *row_to_json(const struct result_group *g, const struct result_row
 		json_object_set_new(values, figures[i].name, value_to_json(&row->values[i]));
 	json_object_update_new(
 		made,
-		json_pack("{s:s, s:i, s:o, s:o, s:o, s:s, s:i, s:i, s:b, s:b, s:s, s:o*}", "name",
-			  row->name, "visits", (int)measure_visits(row->row), "values", values,
-			  "verdicts", verdicts_to_json(g, row), "change", field_real(row->change),
-			  "doubt", doubt_infos[row->doubt].name, "doubted", (int)row->doubted,
-			  "failed", (int)row->failed, "generator_limit", row->generator_limit,
-			  "link_limit", row->link_limit, "gate", gate_names[row->gate], "against",
-			  row->saved ? against_to_json(row->saved) : NULL));
+		json_pack("{s:s, s:i, s:o, s:o, s:o, s:s, s:i, s:i, s:b, s:b, s:s, s:o*, s:o*}",
+			  "name", row->name, "visits", (int)measure_visits(row->row), "values",
+			  values, "verdicts", verdicts_to_json(g, row), "change",
+			  field_real(row->change), "doubt", doubt_infos[row->doubt].name, "doubted",
+			  (int)row->doubted, "failed", (int)row->failed, "generator_limit",
+			  row->generator_limit, "link_limit", row->link_limit, "gate",
+			  gate_names[row->gate], "against",
+			  row->saved ? against_to_json(row->saved) : NULL, "hosts",
+			  hosts_to_json(row->row)));
 	return made;
 }
 

@@ -23,7 +23,7 @@ static struct human within_text(double within)
 {
 	struct human text;
 
-	snprintf(text.text, sizeof(text.text), "%.2g %%", 100 * within);
+	snprintf(text.text, sizeof(text.text), "%.3g %%", 100 * within);
 	return text;
 }
 
@@ -247,7 +247,8 @@ char *words_open(const struct result *r)
 				o->all[i], plural(o->all[i]));
 	if (o->rounds && o->seconds > 0)
 		fprintf(to, ". %u rounds (%s) would decide \xc2\xb1%s", o->rounds,
-			about(o->seconds).text, within_text(expm1(log1p(r->within) / 2)).text);
+			about(o->seconds).text,
+			within_text(round(1000 * expm1(log1p(r->within) / 2)) / 1000).text);
 	if (o->too_few)
 		fprintf(to, "%soo few rounds for %u row%s", ftell(to) ? "; t" : "T", o->too_few,
 			plural(o->too_few));

@@ -10,6 +10,7 @@
 #include "measure_visits.h"
 #include "must.h"
 #include "numbers.h"
+#include "util.h"
 
 static const json_t *hosts_of(const struct measure *row)
 {
@@ -59,6 +60,24 @@ double hosts_value(const struct measure *row, unsigned host, enum figure figure)
 	free(values);
 	free(part);
 	return median;
+}
+
+json_t *hosts_to_json(const struct measure *row)
+{
+	static const enum figure list[] = { FIGURE_REQUEST_RATE, FIGURE_GENERATOR_BANDWIDTH,
+					    FIGURE_TRIP50, FIGURE_TRIP99, FIGURE_GENERATOR_SHARE };
+	unsigned count = hosts_count(row);
+	json_t *made = count ? json_array() : NULL;
+
+	for (unsigned i = 0; i < count; i++) {
+		json_t *host = json_pack("{s:s}", "host", hosts_name(row, i));
+
+		for (unsigned j = 0; j < ARRAY_SIZE(list); j++)
+			json_object_set_new(host, figures[list[j]].name,
+					    field_real(hosts_value(row, i, list[j])));
+		json_array_append_new(made, host);
+	}
+	return made;
 }
 
 double hosts_least_share(const struct measure *row)

@@ -12,6 +12,9 @@ const char *hosts_name(const struct measure *row, unsigned host);
 /* The figure of a host's part, the median of the visits; NaN: unknown. */
 double hosts_value(const struct measure *row, unsigned host, enum figure figure);
 
+/* What each host's generator said and took, a new array; NULL: it ran on one. */
+json_t *hosts_to_json(const struct measure *row);
+
 /* The share of its busiest thread on the host where that is the smallest; NaN: unknown. */
 double hosts_least_share(const struct measure *row);
 

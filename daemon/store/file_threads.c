@@ -137,6 +137,8 @@ static int thread_read_or_write(struct io *io)
 				    : pwritev2(fd, io->iov, (int)io->iov_count, offset, flags);
 
 		io->calls++;
+		if (n > 0 && io->progress + (uint64_t)n == io->length)
+			return 0; /* io_sample() looks at the first bytes */
 		if (n > 0)
 			io_advance(io, (size_t)n);
 		else if (n == 0) /* the file was truncated, or is full */

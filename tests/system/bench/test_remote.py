@@ -367,6 +367,7 @@ def test_several_hosts_are_one_generator(daemon, far, tmp_path):
     (row,) = rows_of(json.loads(ran.stdout))
     assert row["count"] == 9
     assert row["conditions"]["on"] == ["c1", "c2", "c3"]
+    assert [host["host"] for host in row["hosts"]] == ["c1", "c2", "c3"]
     assert [host["name"] for host in row["conditions"]["generator_hosts"]] == ["c1", "c2", "c3"]
     for saved in map(json.loads, rows.read_text().splitlines()):
         generator = saved["generator"]

@@ -117,11 +117,12 @@ def test_created_files_have_no_holes(tmp_path):
     assert (tmp_path / "disk.img").stat().st_blocks * 512 >= 8 << 20
 
 
-def test_reads_of_holes_are_told(tmp_path):
+@pytest.mark.parametrize("store", ["io_uring", "threads", "blocking"])
+def test_reads_of_holes_are_told(tmp_path, store):
     pytest.importorskip("nbd", reason="nbdsh is not installed")
     read = [sys.executable, "-m", "nbd", "-u", "{uri}", "-c", "for i in range(2000): h.pread(4096, i * 4096)"]
     for fill, told in (("no", True), ("yes", False)):
-        done = run(tmp_path, "run", f"nbd,size=8M,fill={fill}", "--repeat", "1", "--", *read)
+        done = run(tmp_path, "run", f"nbd,export={tmp_path}/{fill}.img,size=8M,fill={fill},store={store}", "--repeat", "1", "--", *read)
         assert ("of what was read were holes" in " ".join(done.stdout.split())) == told
 
 
