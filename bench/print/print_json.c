@@ -208,10 +208,11 @@ json_t *print_json(const struct result *r, const struct measures *m)
 	for (unsigned i = 0; i < r->finding_count; i++)
 		json_array_append_new(findings, finding_to_json(r, i));
 	return json_pack(
-		"{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:O*, s:o, s:O*, s:o, s:o}",
+		"{s:i, s:f, s:o, s:o, s:o, s:o, s:o, s:i, s:f, s:s, s:o, s:o, s:O*, s:o, s:o}",
 		"schema", RESULT_SCHEMA, "within", r->within, "groups", groups, "curves", curves,
 		"warnings", warnings, "findings", findings, "open", open_to_json(r), "comparisons",
 		(int)r->comparisons, "by_chance", r->by_chance, "minor", r->minor, "unavailable",
-		r->unavailable, "idle", print_idle(m), "changed", r->changed, "limits",
-		limits_to_json(r->limits), "gates", gates_to_json(r));
+		r->unavailable ? json_deep_copy(r->unavailable) : json_array(), "idle",
+		print_idle(m), "changed", r->changed, "limits", limits_to_json(r->limits), "gates",
+		gates_to_json(r));
 }

@@ -246,7 +246,7 @@ char *words_open(const struct result *r)
 				ftell(to) ? ", " : "Not decided: ", families[i], o->open[i],
 				o->all[i], plural(o->all[i]));
 	if (o->rounds && o->seconds > 0)
-		fprintf(to, ". %u rounds (%s) would decide \xc2\xb1%s", o->rounds,
+		fprintf(to, ". At most %u rounds (%s) would decide \xc2\xb1%s", o->rounds,
 			about(o->seconds).text,
 			within_text(round(1000 * expm1(log1p(r->within) / 2)) / 1000).text);
 	if (o->too_few)

@@ -104,7 +104,6 @@ static bool is_scrape(const char *request)
 
 static void scrape(struct ctl *ctl, int fd)
 {
-	static const char other[] = "GET of /metrics alone\n";
 	char request[REQUEST_MAX + 1] = "";
 	size_t used = 0;
 
@@ -123,7 +122,7 @@ static void scrape(struct ctl *ctl, int fd)
 	if (is_scrape(request))
 		answer_metrics(ctl, fd);
 	else
-		answer(fd, "404 Not Found", other, strlen(other));
+		answer(fd, "404 Not Found", "", 0); /* an answer to HEAD has no body */
 	end(fd);
 }
 

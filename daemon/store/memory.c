@@ -40,8 +40,9 @@ static int memory_open(struct export *e, struct reason *reason)
 		memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED)
-		return reason_set(reason, -ENOMEM, "cannot map %llu bytes; lower `size`",
-				  (unsigned long long)e->options->size);
+		return reason_set(reason, -ENOMEM, "cannot map %llu bytes: %s; lower `size`",
+				  (unsigned long long)e->options->size,
+				  size == e->options->size ? strerror(errno) : "too many");
 	/* The host's setting of transparent huge pages must not change a result. */
 	madvise(memory, size, MADV_NOHUGEPAGE);
 	e->memory = memory;

@@ -100,10 +100,11 @@ def test_a_query_is_ignored(exporter):
     assert exporter.request("GET", "/metrics?a=b")[0].status == 200
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"POST /metrics HTTP/1.1\r\n\r\n", b"GET /metricsx HTTP/1.1\n\n",
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"HEAD /metrics HTTP/1.1\r\n\r\n", b"POST /metrics HTTP/1.1\r\n\r\n", b"GET /metricsx HTTP/1.1\n\n",
                                   b"hello\r\n\r\n", b"\0" * 20000])  # fmt: skip
 def test_other_requests_are_refused(exporter, data):
-    assert answer_to(exporter, data).startswith(b"HTTP/1.1 404 ")
+    answer = answer_to(exporter, data)
+    assert answer.startswith(b"HTTP/1.1 404 ") and answer.endswith(b"\r\n\r\n")
     assert exporter.request()[0].status == 200
 
 
