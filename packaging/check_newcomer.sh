@@ -14,7 +14,7 @@ mirror=${MIRROR:-http://deb.debian.org/debian}
 
 mkdir -p "$cache"
 if [ ! -e "$base" ]; then
-	mmdebstrap --quiet --variant=apt --include=git,make "$suite" "$base.new" "$mirror"
+	mmdebstrap --quiet --format=tar --variant=apt --include=git,make "$suite" "$base.new" "$mirror"
 	mv "$base.new" "$base"
 fi
 root=$(mktemp -d "$cache/$suite.XXXXXX")
