@@ -22,6 +22,7 @@ trap 'rm -rf "$root"' EXIT
 # The devices are this host's.
 tar --extract --file "$base" --directory "$root" --exclude='./dev/*'
 cp /etc/resolv.conf "$root/etc"
+printf '127.0.0.1 localhost\n' >"$root/etc/hosts" # as an installation has it: it repeats tests by that name
 { apt-config dump 2>/dev/null || true; } | grep -iE '^Acquire::[a-z:]*proxy' >"$root/etc/apt/apt.conf.d/99proxy" || true
 # As in images of containers: packages start no services.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
