@@ -1,5 +1,6 @@
 /* The comparison of each row with the first of its group: by which figures, and the verdicts by
  * rounds, which verdict.c decides.  See steps.h. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ static void choose_figures(struct result_group *g)
 	g->figures[JUDGED_COST] = comparison_cost(rows, g->count);
 	free(rows);
 	by = g->figures[JUDGED_COST] - FIGURE_CPU_PER_REQUEST;
+	assert(by < ARRAY_SIZE(rates));
 	counts = g->figures[JUDGED_COST] != FIGURE_CPU_PER_OP || !g->rows[0].row->batch;
 	g->figures[JUDGED_CALLS] = counts ? FIGURE_SYSCALLS_PER_REQUEST + by : FIGURE_COUNT;
 	g->figures[JUDGED_SWITCHES] = counts ? FIGURE_SWITCHES_PER_REQUEST + by : FIGURE_COUNT;

@@ -87,7 +87,8 @@ static void choose(struct result *r, const struct findings *all)
 			r->findings[r->finding_count++] = all->list[i];
 }
 
-/* More time, for a count of the same row that is less, in the sentence before? */
+/* Does f say that a row takes more CPU time, after a sentence that it makes fewer calls, switches
+ * or instructions? */
 static bool is_opposite(const struct finding *f, const struct finding *before)
 {
 	return f->what == JUDGED_COST && f->is == VERDICT_MORE && before->what != JUDGED_COST &&

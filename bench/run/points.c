@@ -104,8 +104,8 @@ static bool is_swept(const struct points *p, const struct brace *brace)
 	return false;
 }
 
-/* The first placeholder of the words (NULL: none) that is one of a sweep, of `name` unless that is
- * NULL; or with `other` the first that is none. */
+/* Finds the first placeholder `{name}` in the words.  name NULL: the first that a sweep gives
+ * values to, or with `other` the first that none does.  words NULL: there are no words. */
 static bool find(const struct points *p, char *const *words, const char *name, bool other,
 		 struct brace *ret)
 {

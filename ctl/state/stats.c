@@ -31,8 +31,8 @@ static json_t *named(json_t *listener)
 	return copy;
 }
 
-/* The document by worker: each element of `listeners` is a worker of one.  The same with the names
- * LISTENER/WORKER, so that they are told apart as listeners are.  A new reference. */
+/* A copy of a document that was asked for by worker: its `listeners` are workers, each with the
+ * name of its listener.  Here they are named LISTENER/WORKER.  A new reference. */
 static json_t *workers_named(const json_t *stats)
 {
 	json_t *copy = json_copy((json_t *)stats), *list = json_array(), *listener;
